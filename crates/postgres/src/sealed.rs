@@ -29,6 +29,7 @@ pub struct SealedColumn {
 
 const UUID_KEY: (&str, &str, &str) = ("id", "uuid", "00000000-0000-0000-0000-000000000000");
 
+/// The account of a row that belongs to none.
 const NO_ACCOUNT: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
 
 /// Every column of sealed values. To rotate one more, add it here: the rotation, the metric and the doctor read this
@@ -76,6 +77,15 @@ pub const SEALED_COLUMNS: &[SealedColumn] = &[
         column: "content",
         account: Some("account_id"),
         key: UUID_KEY,
+        keyed_by_account: false,
+        versioned: false,
+    },
+    SealedColumn {
+        purpose: SealPurpose::HeldMessage,
+        table: "whatsapp_held_messages",
+        column: "event",
+        account: None,
+        key: ("key", "bytea", ""),
         keyed_by_account: false,
         versioned: false,
     },
@@ -143,7 +153,6 @@ impl SealedColumn {
         let Self {
             table,
             column,
-            account,
             key: (key, key_type, _),
             ..
         } = self;
@@ -167,10 +176,13 @@ impl SealedColumn {
         let Self {
             table,
             column,
-            account,
             key: (key, key_type, _),
             ..
         } = self;
+        let is_of_account = match self.account {
+            Some(account) => format!("t.{account} = k.account"),
+            None => format!("k.account = {NO_ACCOUNT}"),
+        };
         let version = if self.versioned {
             ", version = t.version + 1"
         } else {

@@ -46,6 +46,7 @@ mod administration;
 mod analytics;
 mod brand;
 mod identity;
+mod numbers;
 mod pools;
 mod process_stats;
 mod startup;
@@ -230,11 +231,13 @@ impl Stores {
             callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
             status_updates: Arc::new(PgStatusUpdates::new(self.tenant.clone())),
             inbox: Arc::new(PgInbox::new(self.tenant.clone())),
+            verifications: Arc::new(self.verifications()),
             templates: Arc::new(self.templates()),
             runs: Arc::new(self.runs()),
         };
         let report = Arc::new(shared.reports.clone());
-        Callbacks::new(stores, report, shared.clock.clone(), shared.ids.clone())
+        let held = self.held_messages(shared);
+        Callbacks::new(stores, held, report, shared.clock.clone(), shared.ids.clone())
     }
 
     pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {
@@ -288,7 +291,7 @@ impl Stores {
     pub fn test_sends(&self, shared: &Shared) -> anyhow::Result<TestSends> {
         Ok(TestSends::new(
             Arc::new(PgTestSends::new(self.tenant.clone())),
-            Arc::new(shared.whatsapp()?),
+            Arc::new(self.whatsapp(shared)?),
             self.message_files(shared)?,
             shared.cipher.clone(),
             Arc::new(shared.reports.clone()),
@@ -396,7 +399,7 @@ impl Services {
             templates: Templates::new(
                 templates,
                 profiles.clone(),
-                Arc::new(shared.whatsapp()?),
+                Arc::new(stores.whatsapp(shared)?),
                 media.clone(),
                 shared.cipher.clone(),
                 clock.clone(),
@@ -410,7 +413,7 @@ impl Services {
             brand: stores.brand(shared)?,
             conversations: Conversations::new(
                 Arc::new(stores.conversations()),
-                Arc::new(shared.whatsapp()?),
+                Arc::new(stores.whatsapp(shared)?),
                 shared.cipher.clone(),
                 Arc::new(shared.reports.clone()),
                 ids,

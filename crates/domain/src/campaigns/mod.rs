@@ -73,7 +73,7 @@ pub use events::{MessageStatusEvent, started_event};
 pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
 pub use finish::finish;
 pub use model::*;
-pub use outcome::{RunBlock, SendOutcome, SendResult, to_result};
+pub use outcome::{RunBlock, SendOutcome, SendResult, pauses_runs, to_result};
 pub use ports::*;
 pub use preconditions::{failed_preconditions, may_be_sent, required_placeholders};
 pub use preview::{Preview, PreviewContact, PreviewFacts, PreviewMessage, PreviewRecipient, PreviewRefusal, preview};

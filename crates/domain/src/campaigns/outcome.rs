@@ -178,6 +178,19 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
     (send, result, block)
 }
 
+/// Whether every message of a run would fail with this error code (Meta, "Cloud API error codes").
+pub const fn pauses_runs(code: i64) -> bool {
+    match code {
+        // Token and permissions.
+        0 | 3 | 10 | 190 | 200..=299 | 131_005 => true,
+        // The account: locked, restricted, misclassified templates, unpaid, phone number not registered.
+        368 | 130_497 | 131_031 | 131_042 | 131_064 | 133_010 | 133_016 => true,
+        // The template: wrong number of parameters, missing, paused or disabled.
+        132_000 | 132_001 | 132_015 | 132_016 => true,
+        _ => false,
+    }
+}
+
 /// The template's review status that an error code implies.
 fn review_from_code(code: i64) -> Option<MetaStatus> {
     match code {

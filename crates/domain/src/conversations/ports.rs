@@ -54,13 +54,27 @@ pub trait ConversationStore: Send + Sync {
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError>;
 }
 
+/// How an account received inbound events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveOutcome {
+    Received,
+    /// The account's profile with the number is not verified. Nothing was changed.
+    NotVerified,
+    /// The account has no profile with the number. Nothing was changed.
+    NoNumber,
+}
+
 /// Applies inbound events.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait InboxStore: Send + Sync {
     /// Applies the inbound events of one of the account's numbers in their order, by `Inbox::apply`, in one
-    /// transaction and a bounded number of statements. If the number no longer belongs to the account, nothing
-    /// changes. MUST be idempotent, also under concurrency.
-    async fn receive(&self, account: AccountId, phone_number_id: &str, items: &[InboundItem])
-    -> Result<(), StoreError>;
+    /// transaction and a bounded number of statements. Only a verified profile receives them. MUST be idempotent, also
+    /// under concurrency.
+    async fn receive(
+        &self,
+        account: AccountId,
+        phone_number_id: &str,
+        items: &[InboundItem],
+    ) -> Result<ReceiveOutcome, StoreError>;
 }

@@ -36,6 +36,8 @@ string_enum! {
         PostponeScores = "postpone_scores",
         /// Recording WhatsApp's response to a reply. Its status updates resolve it.
         RecordReply = "record_reply",
+        /// Note what a number did last, or ask for its check.
+        NoteNumber = "note_number",
     }
 }
 

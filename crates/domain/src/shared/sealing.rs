@@ -17,6 +17,8 @@ string_enum! {
         StoredResponse = "stored_response",
         /// A mail that waits to be sent.
         QueuedMail = "queued_mail",
+        /// An inbound event that waits for a profile to be verified.
+        HeldMessage = "held_message",
     }
 }
 
@@ -43,6 +45,12 @@ impl SealContext {
     /// The access token of a number.
     pub fn whatsapp_token(account: AccountId, profile: ProfileId) -> Self {
         Self::new(SealPurpose::WhatsappToken, account, profile)
+    }
+
+    /// A held inbound event. Its key contains the number, and no account has it yet.
+    pub fn held_message(key: &[u8]) -> Self {
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::new(SealPurpose::HeldMessage, Uuid::nil(), format!("\\x{hex}"))
     }
 
     /// The current and the previous secret of an endpoint: a rotation moves the one to the other as it is.

@@ -96,6 +96,7 @@ impl MessageFiles {
 mod tests {
     use uuid::Uuid;
 
+    use super::super::verification::ProfileKey;
     use super::super::{MockFileIdStore, MockWhatsappGateway};
     use super::*;
     use crate::media::tests::{ACCOUNT, FakeMediaStore, media};
@@ -103,6 +104,10 @@ mod tests {
 
     fn credentials() -> WhatsappCredentials {
         WhatsappCredentials {
+            profile: ProfileKey {
+                account_id: ACCOUNT,
+                profile_id: Uuid::from_u128(4).into(),
+            },
             phone_number_id: "1065".into(),
             waba_id: "1022".into(),
             token: "token".into(),

@@ -7,10 +7,13 @@
 mod callback_payload;
 mod callbacks;
 mod files;
+mod held;
 mod inbound;
 mod model;
+mod observed;
 mod ports;
 mod pricing;
+mod recent;
 mod service;
 pub mod verification;
 
@@ -20,6 +23,8 @@ pub use callback_payload::{
 };
 pub use callbacks::{CallbackStores, Callbacks, MAX_CLAIMS, PROCESSING_LEASE};
 pub use files::{MessageFileError, MessageFiles};
+pub use held::{HELD_FOR, HeldMessages, HeldStores};
 pub use model::*;
+pub use observed::ObservedGateway;
 pub use ports::*;
 pub use service::Profiles;

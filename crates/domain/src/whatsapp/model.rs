@@ -6,7 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::verification::{NumberFacts, Verification, VerificationHistory, VerificationRecord};
+use super::verification::{NumberFacts, ProfileKey, Verification, VerificationHistory, VerificationRecord};
 use crate::shared::schema::Timestamp;
 use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
@@ -99,6 +99,8 @@ impl StoredProfile {
 /// The credentials of a call to WhatsApp.
 #[derive(Clone, Debug)]
 pub struct WhatsappCredentials {
+    /// The profile of which the number and the token are.
+    pub profile: ProfileKey,
     /// WhatsApp's id of the number.
     pub phone_number_id: String,
     /// WhatsApp's id of the business account.

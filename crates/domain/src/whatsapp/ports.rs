@@ -71,14 +71,8 @@ pub trait CallbackStore: Send + Sync {
     /// Stores a callback as set aside: it is not claimed until an operator makes it due.
     async fn set_aside(&self, id: CallbackId) -> Result<(), StoreError>;
 
-    /// The accounts that have connected this number: few, usually one.
-    async fn accounts_of_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError>;
-
     /// The accounts that have or had this number. Messages that were sent from it still belong to them.
     async fn accounts_that_had_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError>;
-
-    /// The accounts that have connected a number of this business account: few, usually one.
-    async fn accounts_of_business(&self, waba_id: &str) -> Result<Vec<AccountId>, StoreError>;
 }
 
 /// A callback that waits to be processed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
-use super::verification::{NumberFacts, VerificationRecord};
+use super::verification::{NumberFacts, ProfileKey, VerificationRecord};
 use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Creation, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId,
@@ -177,6 +177,10 @@ impl StoredProfile {
     /// The credentials of the account's call to WhatsApp, or none if the token cannot be opened.
     pub fn credentials(&self, account: AccountId, cipher: &dyn Cipher) -> Option<WhatsappCredentials> {
         Some(WhatsappCredentials {
+            profile: ProfileKey {
+                account_id: account,
+                profile_id: self.profile.id,
+            },
             phone_number_id: self.profile.phone_number_id.clone(),
             waba_id: self.profile.waba_id.clone(),
             token: cipher.open(&self.token, &SealContext::whatsapp_token(account, self.profile.id))?,

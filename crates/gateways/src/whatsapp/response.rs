@@ -1,7 +1,7 @@
 //! Maps WhatsApp's response to a send to a `SendOutcome`, by Meta's error code: retry, fail this message, stop the run,
 //! or outcome unknown.
 
-use recado_domain::campaigns::SendOutcome;
+use recado_domain::campaigns::{SendOutcome, pauses_runs};
 use secrecy::SecretString;
 use serde_json::Value;
 use time::Duration;
@@ -29,12 +29,7 @@ enum Class {
 fn classify(code: i64) -> Option<Class> {
     Some(match code {
         4 | 80_007 | 130_429 | 131_056 => Class::Retry,
-        // Token and permissions.
-        0 | 3 | 10 | 190 | 200..=299 | 131_005 => Class::RunBlock,
-        // The account: locked, restricted, misclassified templates, unpaid, phone number not registered.
-        368 | 130_497 | 131_031 | 131_042 | 131_064 | 133_010 | 133_016 => Class::RunBlock,
-        // The template: wrong number of parameters, missing, paused or disabled.
-        132_000 | 132_001 | 132_015 | 132_016 => Class::RunBlock,
+        code if pauses_runs(code) => Class::RunBlock,
         // The message or its parameters, which hold the data of one contact.
         33 | 100 | 131_008 | 131_009 | 131_021 | 131_051 | 131_052 | 131_053 => Class::Fail,
         132_005 | 132_007 | 132_012 | 132_018 | 135_000 => Class::Fail,

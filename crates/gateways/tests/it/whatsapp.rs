@@ -5,6 +5,7 @@ use std::time::Duration;
 use recado_domain::campaigns::SendOutcome;
 use recado_domain::shared::{GatewayError, MessageId, SendId};
 use recado_domain::templates::{ButtonKind, ButtonValue, Category, ParameterFormat, TemplateSubmission, TextParameter};
+use recado_domain::whatsapp::verification::ProfileKey;
 use recado_domain::whatsapp::{Addressee, OutboundTemplate, OutboundText, WhatsappCredentials, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
@@ -30,6 +31,10 @@ pub(crate) fn api(base: Option<&str>) -> CloudApi {
 
 pub(crate) fn credentials(token: &str) -> WhatsappCredentials {
     WhatsappCredentials {
+        profile: ProfileKey {
+            account_id: Uuid::from_u128(1).into(),
+            profile_id: Uuid::from_u128(2).into(),
+        },
         phone_number_id: "1065".into(),
         waba_id: "100000000000001".into(),
         token: SecretString::from(token),

@@ -9,7 +9,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
     Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundItem, Inbox, InboxChanges,
-    InboxKeys, InboxStore, MessageStatus,
+    InboxKeys, InboxStore, MessageStatus, ReceiveOutcome,
 };
 use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError};
 use serde_json::json;
@@ -42,7 +42,7 @@ impl InboxStore for PgInbox {
         account: AccountId,
         phone_number_id: &str,
         items: &[InboundItem],
-    ) -> Result<(), StoreError> {
+    ) -> Result<ReceiveOutcome, StoreError> {
         let mut attempts_left = MAX_ATTEMPTS;
         loop {
             let result = in_tenant!(self.0, account, |conn| receive(conn, account, phone_number_id, items));
@@ -61,6 +61,11 @@ struct ProfileRow {
     id: Uuid,
     #[diesel(sql_type = Bool)]
     is_addressed: bool,
+    #[diesel(sql_type = Bool)]
+    is_verified: bool,
+    /// Whether `last_inbound_at` is old enough to be written again.
+    #[diesel(sql_type = Bool)]
+    is_stale: bool,
 }
 
 #[derive(QueryableByName)]
@@ -133,9 +138,10 @@ async fn receive(
     account: AccountId,
     phone_number_id: &str,
     items: &[InboundItem],
-) -> DbResult<()> {
-    let Some(profile) = lock_inbox(conn, account, phone_number_id).await? else {
-        return Ok(());
+) -> DbResult<ReceiveOutcome> {
+    let profile = match lock_inbox(conn, account, phone_number_id).await? {
+        Ok(profile) => profile,
+        Err(outcome) => return Ok(outcome),
     };
     let (inbox, statuses_before) = load_inbox(conn, account, &InboxKeys::of(items)).await?;
     let changes = inbox.apply(items.to_vec(), profile);
@@ -147,7 +153,8 @@ async fn receive(
     write_messages(conn, account, changes).await?;
     count_contacts(conn, account, None, deltas.new_contacts).await?;
     count_conversations(conn, account, &deltas.conversations).await?;
-    count_messages(conn, account, &deltas.messages).await
+    count_messages(conn, account, &deltas.messages).await?;
+    Ok(ReceiveOutcome::Received)
 }
 
 /// The changes of a batch to counters and rollups.
@@ -178,19 +185,36 @@ impl CountDeltas {
 }
 
 /// Locks the account's numbers, so that its batches are applied one after the other. Otherwise two batches of a new
-/// sender, or one batch twice, would both find no contact and both insert one.
+/// sender, or one batch twice, would both find no contact and both insert one. Returns the verified profile that has
+/// the number: the lock also keeps it verified until the batch commits.
 async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-) -> DbResult<Option<ProfileId>> {
-    let rows: Vec<ProfileRow> = sql("SELECT id, phone_number_id = $2 AS is_addressed FROM whatsapp_profiles
-         WHERE account_id = $1 ORDER BY id FOR NO KEY UPDATE")
+) -> DbResult<Result<ProfileId, ReceiveOutcome>> {
+    let rows: Vec<ProfileRow> = sql(
+        "SELECT id, phone_number_id = $2 AS is_addressed, verification_state = 'verified' AS is_verified,
+           last_inbound_at IS NULL OR last_inbound_at < now() - interval '10 seconds' AS is_stale
+         FROM whatsapp_profiles WHERE account_id = $1 ORDER BY id FOR NO KEY UPDATE",
+    )
     .bind(account)
     .bind(phone_number_id)
-    .load(conn)
+    .load(&mut *conn)
     .await?;
-    Ok(rows.into_iter().find(|row| row.is_addressed).map(|row| row.id.into()))
+    let Some(row) = rows.into_iter().find(|row| row.is_addressed) else {
+        return Ok(Err(ReceiveOutcome::NoNumber));
+    };
+    if !row.is_verified {
+        return Ok(Err(ReceiveOutcome::NotVerified));
+    }
+    if row.is_stale {
+        sql("UPDATE whatsapp_profiles SET last_inbound_at = now() WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(row.id)
+            .execute(conn)
+            .await?;
+    }
+    Ok(Ok(row.id.into()))
 }
 
 /// Locks contacts by phone number, `wa_id` or `wa_user_id`. The outer condition checks the keys again, because another

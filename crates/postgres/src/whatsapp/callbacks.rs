@@ -19,12 +19,6 @@ impl PgCallbacks {
     pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
-
-    /// Reads accounts from the directory. Its entries remain when a number is disconnected.
-    async fn accounts(&self, statement: &'static str, id: &str) -> Result<Vec<AccountId>, StoreError> {
-        let rows = self.0.rows::<IdRow>(sql(statement).bind(id)).await?;
-        Ok(rows.into_iter().map(|row| row.id.into()).collect())
-    }
 }
 
 #[derive(QueryableByName)]
@@ -106,23 +100,10 @@ impl CallbackStore for PgCallbacks {
         Ok(())
     }
 
-    async fn accounts_of_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError> {
-        let statement = "SELECT DISTINCT n.account_id AS id FROM whatsapp_numbers n
-             JOIN whatsapp_profiles p ON p.account_id = n.account_id AND p.phone_number_id = n.phone_number_id
-             WHERE n.phone_number_id = $1 ORDER BY 1";
-        self.accounts(statement, phone_number_id).await
-    }
-
     async fn accounts_that_had_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError> {
-        let statement = "SELECT DISTINCT account_id AS id FROM whatsapp_numbers WHERE phone_number_id = $1 ORDER BY 1";
-        self.accounts(statement, phone_number_id).await
-    }
-
-    async fn accounts_of_business(&self, waba_id: &str) -> Result<Vec<AccountId>, StoreError> {
-        let statement = "SELECT DISTINCT n.account_id AS id FROM whatsapp_numbers n
-             JOIN whatsapp_profiles p
-               ON p.account_id = n.account_id AND p.phone_number_id = n.phone_number_id AND p.waba_id = n.waba_id
-             WHERE n.waba_id = $1 ORDER BY 1";
-        self.accounts(statement, waba_id).await
+        let query = sql("SELECT DISTINCT account_id AS id FROM whatsapp_numbers WHERE phone_number_id = $1 ORDER BY 1")
+            .bind(phone_number_id);
+        let rows = self.0.rows::<IdRow>(query).await?;
+        Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 }

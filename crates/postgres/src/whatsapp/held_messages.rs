@@ -24,6 +24,8 @@ struct HeldRow {
     #[diesel(sql_type = BigInt)]
     seq: i64,
     #[diesel(sql_type = Binary)]
+    key: Vec<u8>,
+    #[diesel(sql_type = Binary)]
     event: Vec<u8>,
 }
 
@@ -67,7 +69,7 @@ impl HeldMessageStore for PgHeldMessages {
         after: i64,
         limit: i64,
     ) -> Result<Vec<StoredHeldMessage>, StoreError> {
-        let query = sql("SELECT seq, event FROM whatsapp_held_messages
+        let query = sql("SELECT seq, key, event FROM whatsapp_held_messages
              WHERE phone_number_id = $1 AND seq > $3 AND received_at >= $2 ORDER BY seq LIMIT $4")
         .bind(phone_number_id)
         .bind(since)
@@ -76,6 +78,7 @@ impl HeldMessageStore for PgHeldMessages {
         let rows = self.0.rows::<HeldRow>(query).await?.into_iter();
         let messages = rows.map(|row| StoredHeldMessage {
             seq: row.seq,
+            key: row.key,
             event: Sealed(row.event),
         });
         Ok(messages.collect())

@@ -39,10 +39,8 @@ pub(crate) fn conversations(fixture: &DbFixture) -> PgConversations {
 
 pub(crate) async fn receive(fixture: &DbFixture, account: AccountId, events: Vec<InboundEvent>) {
     let inbound_items = inbound_items(events);
-    PgInbox::new(fixture.tenants.clone())
-        .receive(account, NUMBER, &inbound_items)
-        .await
-        .unwrap();
+    let received = PgInbox::new(fixture.tenants.clone()).receive(account, NUMBER, &inbound_items);
+    received.await.unwrap();
 }
 
 pub(crate) fn inbound_items(events: Vec<InboundEvent>) -> Vec<InboundItem> {

@@ -24,6 +24,7 @@ mod exports;
 mod folders;
 mod foreign_keys;
 mod frozen_content;
+mod held_messages;
 mod histories;
 mod idempotency;
 mod ingestion;

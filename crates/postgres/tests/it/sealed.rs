@@ -54,6 +54,8 @@ async fn insert_rows(fixture: &DbFixture) -> (Uuid, Uuid) {
     let token = old(SealPurpose::WhatsappToken, profile.to_string());
     let response = old(SealPurpose::StoredResponse, "k'ey".into());
     let content = old(SealPurpose::QueuedMail, mail.to_string());
+    let held = bytea(&old_value(&SealContext::held_message(profile.as_bytes())));
+    let held_key = bytea(profile.as_bytes());
     fixture
         .sql(&format!(
             "INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
@@ -65,7 +67,8 @@ async fn insert_rows(fixture: &DbFixture) -> (Uuid, Uuid) {
              INSERT INTO idempotency_keys (scope, key, holder, leased_until, request_hash, response)
                VALUES ('{account}', 'k''ey', '{profile}', now(), '\\x00', {response}),
                       ('{account}', 'running', '{profile}', now(), NULL, NULL);
-             INSERT INTO outgoing_mail (id, account_id, content) VALUES ('{mail}', '{account}', {content})"
+             INSERT INTO outgoing_mail (id, account_id, content) VALUES ('{mail}', '{account}', {content});
+             INSERT INTO whatsapp_held_messages (phone_number_id, key, event) VALUES ('1', {held_key}, {held})"
         ))
         .await;
     (profile, endpoint)
@@ -117,10 +120,11 @@ async fn rotation_reseals_every_column_and_counts_it() {
         (SealPurpose::WebhookSecret, 2),
         (SealPurpose::StoredResponse, 1),
         (SealPurpose::QueuedMail, 1),
+        (SealPurpose::HeldMessage, 1),
     ];
     assert_eq!(values.under_earlier_keys(b"NEW|").await.unwrap(), expected);
     let rotated = reseal_all(&values).await;
-    assert_eq!((rotated.resealed, rotated.unreadable.len()), (5, 0));
+    assert_eq!((rotated.resealed, rotated.unreadable.len()), (6, 0));
     assert_eq!(values.under_earlier_keys(b"NEW|").await.unwrap(), []);
     let counts = values.counts(b"NEW|").await.unwrap();
     let current: Vec<_> = counts.iter().map(|count| (count.purpose, count.current)).collect();

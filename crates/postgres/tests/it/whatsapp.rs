@@ -1,10 +1,12 @@
 //! WhatsApp numbers, stored callbacks, and the directory that maps a number to its accounts.
 
+use std::collections::BTreeSet;
+
 use recado_domain::media::{MediaPath, MediaType};
 use recado_domain::shared::{AccountId, CallbackId, CursorQuery, ProfileId, Sealed, StoreError, UpdateOutcome};
-use recado_domain::whatsapp::verification::{NumberFacts, VerificationRecord};
+use recado_domain::whatsapp::verification::{NumberFacts, NumberHolder, VerificationRecord, VerificationStore};
 use recado_domain::whatsapp::{CallbackStore, FileIdStore, Profile, ProfileStore, StoredProfile};
-use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles};
+use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles, PgVerifications};
 use time::Duration;
 
 use crate::support::{DbFixture, LEASE, NOW, id, position};
@@ -121,37 +123,44 @@ async fn number_is_connected_once_per_account() {
 }
 
 #[tokio::test]
-async fn number_directory_returns_current_accounts() {
+async fn number_directory_returns_current_profiles() {
     let fixture = DbFixture::new().await;
     let profiles = PgProfiles::new(fixture.tenants.clone());
     let callbacks = PgCallbacks::new(fixture.owner.clone());
+    let verifications = PgVerifications::new(fixture.tenants.clone(), fixture.owner.clone());
+    let accounts = |holders: Vec<NumberHolder>| holders.into_iter().map(|holder| holder.account_id);
+    let of_number = async |number| {
+        let holders = verifications.holders_of_number(number).await.unwrap();
+        accounts(holders).collect::<Vec<_>>()
+    };
+    let of_business = async |waba| {
+        let holders = verifications.verified_of_business(waba).await.unwrap();
+        accounts(holders).collect::<BTreeSet<_>>()
+    };
     let other_account = fixture.another_account().await;
     let mine = profile("111");
     profiles.insert(fixture.account, &mine, &[]).await.unwrap();
     profiles.insert(fixture.account, &profile("222"), &[]).await.unwrap();
     profiles.insert(other_account, &profile("111"), &[]).await.unwrap();
     let none: [AccountId; 0] = [];
+    assert_eq!(of_number("111").await, [fixture.account, other_account]);
+    assert_eq!(of_number("222").await, [fixture.account]);
+    assert_eq!(of_number("999").await, none);
     assert_eq!(
-        callbacks.accounts_of_number("111").await.unwrap(),
-        [fixture.account, other_account]
-    );
-    assert_eq!(callbacks.accounts_of_number("222").await.unwrap(), [fixture.account]);
-    assert_eq!(callbacks.accounts_of_number("999").await.unwrap(), none);
-    assert_eq!(
-        callbacks.accounts_of_business("900").await.unwrap(),
-        [fixture.account, other_account]
+        of_business("900").await,
+        BTreeSet::from([fixture.account, other_account])
     );
 
     let mut moved = mine.clone();
     moved.profile.phone_number_id = "333".into();
     moved.profile.waba_id = "901".into();
     profiles.update(fixture.account, &moved, &[]).await.unwrap();
-    assert_eq!(callbacks.accounts_of_number("111").await.unwrap(), [other_account]);
-    assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), [fixture.account]);
-    assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), [fixture.account]);
+    assert_eq!(of_number("111").await, [other_account]);
+    assert_eq!(of_number("333").await, [fixture.account]);
+    assert_eq!(of_business("901").await, BTreeSet::from([fixture.account]));
     profiles.delete(fixture.account, mine.profile.id, &[]).await.unwrap();
-    assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), none);
-    assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), none);
+    assert_eq!(of_number("333").await, none);
+    assert_eq!(of_business("901").await, BTreeSet::new());
     // Former accounts of a number are included, because they sent messages from it.
     let past_accounts = async |number| callbacks.accounts_that_had_number(number).await.unwrap();
     assert_eq!(past_accounts("111").await, [fixture.account, other_account]);

@@ -101,6 +101,10 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "WhatsApp callbacks that could not be applied and are no longer retried",
     ),
     counter(
+        "recado_whatsapp_unclaimed_total",
+        "Held inbound events that were dropped because no profile of their number was verified in time",
+    ),
+    counter(
         "recado_swallowed_errors_total",
         "Errors that did not change a response, by step",
     ),

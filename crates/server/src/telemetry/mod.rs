@@ -25,7 +25,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 pub use gauges::{ProcessStats, ProcessStatsSource};
 pub use listener::MetricsListener;
 pub use refusals::count_refusal;
-pub use reports::Reports;
+pub use reports::{Reports, UnclaimedMessages};
 pub use requests::{InFlight, RateLimitOutcome, Route, count_rate_limit, counted_routes};
 pub use workers::WorkerMetrics;
 

@@ -76,6 +76,21 @@ impl CallbackReport for Reports {
     }
 }
 
+/// Counts held inbound events that were dropped because no profile was verified in time.
+pub struct UnclaimedMessages(Counter);
+
+impl UnclaimedMessages {
+    pub fn new() -> Self {
+        let counter = counter!("recado_whatsapp_unclaimed_total");
+        counter.absolute(0);
+        Self(counter)
+    }
+
+    pub fn add(&self, count: u64) {
+        self.0.increment(count);
+    }
+}
+
 /// Returns the name as a label value, or `OTHER` if it is malformed or there are too many names.
 fn label(names: &Mutex<BTreeSet<String>>, name: &str) -> String {
     let is_name = (1..=64).contains(&name.len())

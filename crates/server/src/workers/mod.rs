@@ -5,6 +5,7 @@ mod administration;
 mod api_keys;
 mod billing;
 mod clicks;
+mod held_messages;
 mod mail;
 mod relays;
 mod rfm;
@@ -81,7 +82,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     let dispatcher = Arc::new(Dispatcher::new(
         runs.clone(),
         Arc::new(stores.templates()),
-        Arc::new(shared.whatsapp()?),
+        Arc::new(stores.whatsapp(shared)?),
         stores.message_files(shared)?,
         shared.cipher.clone(),
         limiter.clone(),
@@ -120,6 +121,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     billing::start(shared, &stores, stop, tasks)?;
     administration::start(shared, &stores, stop, tasks)?;
     api_keys::start(shared, &stores, stop, tasks);
+    held_messages::start(shared, &stores, stop, tasks);
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;

@@ -74,6 +74,7 @@ mod media;
 mod membership_revocation;
 mod model;
 mod notifications;
+mod number_delivery;
 mod number_faults;
 mod owners;
 mod pagination;

@@ -187,6 +187,8 @@ fn every_worker_reports_its_last_success() {
         "gateway_cancellations",
         "gateway_event_retention",
         "gateway_events",
+        "held_messages",
+        "held_messages_sweep",
         "idempotency_keys",
         "notification",
         "notification_streams",

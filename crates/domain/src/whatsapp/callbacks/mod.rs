@@ -1,21 +1,24 @@
 //! Processing of callbacks: each is stored first and applied at once. It is applied again later if a change arrived
 //! before the message or template that it concerns.
 
+mod inbound;
 mod progress;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use time::Duration;
 
 use self::progress::Progress;
 use super::callback_payload::Unreadable;
+use super::recent::Recent;
+use super::verification::VerificationStore;
 use super::{
-    CallbackChange, CallbackPayload, CallbackReport, CallbackStore, ReceivedInbound, ReceivedStatus, StatusUpdate,
-    StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate,
+    CallbackChange, CallbackPayload, CallbackReport, CallbackStore, HeldMessages, ReceivedInbound, ReceivedStatus,
+    StatusUpdate, StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate,
 };
 use crate::campaigns::RunStore;
-use crate::conversations::{InboundEvent, InboundItem, InboxStore};
+use crate::conversations::{InboundEvent, InboxStore};
 use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WriteOutcome};
 use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
@@ -44,6 +47,7 @@ pub struct CallbackStores {
     pub callbacks: Arc<dyn CallbackStore>,
     pub status_updates: Arc<dyn StatusUpdateStore>,
     pub inbox: Arc<dyn InboxStore>,
+    pub verifications: Arc<dyn VerificationStore>,
     pub templates: Arc<dyn TemplateStore>,
     pub runs: Arc<dyn RunStore>,
 }
@@ -51,23 +55,29 @@ pub struct CallbackStores {
 /// Receives, stores and applies WhatsApp's callbacks.
 pub struct Callbacks {
     stores: CallbackStores,
+    held: HeldMessages,
     report: Arc<dyn CallbackReport>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
+    /// The numbers whose callbacks were noted lately.
+    noted: Recent<String>,
 }
 
 impl Callbacks {
     pub fn new(
         stores: CallbackStores,
+        held: HeldMessages,
         report: Arc<dyn CallbackReport>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Self {
         Self {
             stores,
+            held,
             report,
             clock,
             ids,
+            noted: Recent::default(),
         }
     }
 
@@ -158,38 +168,22 @@ impl Callbacks {
                 }
             }
         }
+        let numbers = by_number.keys().chain(inbound_by_number.keys()).cloned().collect();
         for (number, events) in inbound_by_number {
             self.receive_inbound(&number, &events, &mut progress).await?;
         }
         for (number, updates) in by_number {
             progress.complete &= self.apply_status_updates(&number, updates, &mut progress).await?;
         }
+        self.note_numbers(numbers, &mut progress).await?;
         progress.end()
     }
 
-    /// Stores the events in every account that has connected the number.
-    async fn receive_inbound(
-        &self,
-        number: &str,
-        events: &[InboundEvent],
-        progress: &mut Progress,
-    ) -> Result<(), StoreError> {
-        for account in self.stores.callbacks.accounts_of_number(number).await? {
-            let item = |event: &InboundEvent| InboundItem {
-                event: event.clone(),
-                contact_id: self.ids.next().into(),
-                conversation_id: self.ids.next().into(),
-                message_id: self.ids.next().into(),
-            };
-            let items: Vec<InboundItem> = events.iter().map(item).collect();
-            let received = self.stores.inbox.receive(account, number, &items).await;
-            if !progress.should_split(&received, items.len()) {
-                progress.note(received)?;
-                continue;
-            }
-            for item in items {
-                let received = self.stores.inbox.receive(account, number, &[item]).await;
-                progress.note(received)?;
+    /// Notes when WhatsApp last called back about these numbers.
+    async fn note_numbers(&self, numbers: BTreeSet<String>, progress: &mut Progress) -> Result<(), StoreError> {
+        for number in numbers {
+            if self.noted.is_due(number.clone(), self.clock.now()) {
+                progress.note(self.stores.verifications.note_callback(&number).await)?;
             }
         }
         Ok(())
@@ -248,7 +242,8 @@ impl Callbacks {
     }
 
     async fn apply_template_update(&self, update: &TemplateUpdate, may_be_early: bool) -> Result<bool, StoreError> {
-        let accounts = self.stores.callbacks.accounts_of_business(&update.waba_id).await?;
+        let holders = self.stores.verifications.verified_of_business(&update.waba_id).await?;
+        let accounts: BTreeSet<AccountId> = holders.into_iter().map(|holder| holder.account_id).collect();
         let mut found = accounts.is_empty();
         for account in accounts {
             found |= self.apply_to_account_template(account, update, may_be_early).await?;

@@ -4,11 +4,12 @@ use serde_json::json;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::{MockCallbackReport, MockCallbackStore, MockStatusUpdateStore};
+use super::super::verification::{MockHeldMessageStore, MockVerificationStore, NumberHolder, VerificationState};
+use super::super::{HeldStores, MockCallbackReport, MockCallbackStore, MockProfileStore, MockStatusUpdateStore};
 use super::*;
 use crate::campaigns::MockRunStore;
-use crate::conversations::MockInboxStore;
-use crate::shared::{Event, MockClock, MockIds, NotificationKind};
+use crate::conversations::{MockInboxStore, ReceiveOutcome};
+use crate::shared::{Event, MockCipher, MockClock, MockIds, NotificationKind, Sealed};
 use crate::templates::MockTemplateStore;
 use crate::templates::tests::approved_template;
 
@@ -70,22 +71,59 @@ fn callbacks_with_report(
     runs: MockRunStore,
     report: MockCallbackReport,
 ) -> Callbacks {
+    let mut verifications = MockVerificationStore::new();
+    verifications
+        .expect_verified_of_business()
+        .withf(|waba| waba == "102")
+        .returning(|_| Ok(vec![holder(A, VerificationState::Verified)]));
+    let stores = CallbackStores {
+        callbacks: Arc::new(store),
+        status_updates: Arc::new(status_updates),
+        inbox: Arc::new(inbox),
+        verifications: Arc::new(noted(verifications)),
+        templates: Arc::new(templates),
+        runs: Arc::new(runs),
+    };
+    build(stores, MockHeldMessageStore::new(), report)
+}
+
+/// Verifications that note every callback.
+fn noted(mut verifications: MockVerificationStore) -> MockVerificationStore {
+    verifications
+        .expect_note_callback()
+        .withf(|number| number == "1065")
+        .returning(|_| Ok(()));
+    verifications
+}
+
+fn holder(account: AccountId, state: VerificationState) -> NumberHolder {
+    NumberHolder {
+        account_id: account,
+        profile_id: account.0.into(),
+        state,
+    }
+}
+
+fn build(stores: CallbackStores, held: MockHeldMessageStore, report: MockCallbackReport) -> Callbacks {
     let mut ids = MockIds::new();
     let mut next = 0;
     ids.expect_next().returning(move || {
         next += 1;
         Uuid::from_u128(next)
     });
+    let ids = Arc::new(ids);
     let mut clock = MockClock::new();
     clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
-    let stores = CallbackStores {
-        callbacks: Arc::new(store),
-        status_updates: Arc::new(status_updates),
-        inbox: Arc::new(inbox),
-        templates: Arc::new(templates),
-        runs: Arc::new(runs),
+    let mut cipher = MockCipher::new();
+    cipher.expect_seal().returning(|_, _| Sealed(vec![1]));
+    let held_stores = HeldStores {
+        verifications: stores.verifications.clone(),
+        held: Arc::new(held),
+        inbox: stores.inbox.clone(),
+        profiles: Arc::new(MockProfileStore::new()),
     };
-    Callbacks::new(stores, Arc::new(report), Arc::new(clock), Arc::new(ids))
+    let held = HeldMessages::new(held_stores, Arc::new(cipher), ids.clone());
+    Callbacks::new(stores, held, Arc::new(report), Arc::new(clock), ids)
 }
 
 #[tokio::test]
@@ -108,47 +146,6 @@ async fn next_account_gets_only_unmatched_status_updates() {
         .process(&statuses(0))
         .await
         .unwrap();
-}
-
-#[tokio::test]
-async fn message_reaches_every_account_of_its_number_in_order() {
-    let message = |id: &str| {
-        json!({ "from": "5511961234567", "id": id, "timestamp": "1",
-        "type": "text", "text": { "body": "Oi" } })
-    };
-    let callback = callback(
-        0,
-        "messages",
-        &json!({ "metadata": { "phone_number_id": "1065" }, "messages": [message("a"), message("b")] }),
-    );
-    let mut store = MockCallbackStore::new();
-    store.expect_accounts_of_number().returning(|_| Ok(vec![A, B]));
-    store.expect_delete().times(1).returning(|_| Ok(()));
-    let mut inbox = MockInboxStore::new();
-    for account in [A, B] {
-        inbox
-            .expect_receive()
-            .times(1)
-            .withf(move |a, number, items| {
-                let ids: std::collections::BTreeSet<Uuid> = items
-                    .iter()
-                    .flat_map(|item| [item.contact_id.0, item.conversation_id.0, item.message_id.0])
-                    .collect();
-                let is_first = items
-                    .iter()
-                    .map(|item| matches!(&item.event, InboundEvent::Message(message) if message.wa_message_id == "a"));
-                *a == account && number == "1065" && ids.len() == 6 && is_first.eq([true, false])
-            })
-            .returning(|_, _, _| Ok(()));
-    }
-    let callbacks = callbacks_with_stores(
-        store,
-        MockStatusUpdateStore::new(),
-        inbox,
-        MockTemplateStore::new(),
-        MockRunStore::new(),
-    );
-    callbacks.process(&callback).await.unwrap();
 }
 
 #[tokio::test]
@@ -303,10 +300,6 @@ async fn unsupported_fields_are_reported_once() {
 #[tokio::test]
 async fn review_is_applied_again_after_concurrent_change() {
     let mut store = MockCallbackStore::new();
-    store
-        .expect_accounts_of_business()
-        .withf(|waba| waba == "102")
-        .returning(|_| Ok(vec![A]));
     store.expect_delete().times(1).returning(|_| Ok(()));
     let mut templates = MockTemplateStore::new();
     let pending = Template {
@@ -345,7 +338,6 @@ async fn apply_template_update(
     value: &serde_json::Value,
 ) -> (Option<Template>, Vec<Event>, Option<String>) {
     let mut store = MockCallbackStore::new();
-    store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
     store.expect_delete().times(1).returning(|_| Ok(()));
     let mut templates = MockTemplateStore::new();
     templates
@@ -426,7 +418,6 @@ async fn quality_and_category_updates_are_stored() {
 async fn review_of_draft_is_deferred_then_ignored() {
     for (attempts, deferred) in [(0, 1), (1, 1), (2, 0)] {
         let mut store = MockCallbackStore::new();
-        store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
         store.expect_defer().times(deferred).returning(|_, _| Ok(()));
         store.expect_delete().times(1 - deferred).returning(|_| Ok(()));
         let mut templates = MockTemplateStore::new();
@@ -442,3 +433,5 @@ async fn review_of_draft_is_deferred_then_ignored() {
         callbacks.process(&callback).await.unwrap();
     }
 }
+
+mod inbound;

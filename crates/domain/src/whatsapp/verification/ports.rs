@@ -225,7 +225,7 @@ pub trait VerificationStore: Send + Sync {
 /// An inbound event to hold.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HeldMessage {
-    /// A hash of WhatsApp's message id, or of the event if it has none. A number holds each key once.
+    /// A hash of the number and of WhatsApp's message id, or of the event if it has none. Each key is held once.
     pub key: Vec<u8>,
     /// The event, encrypted.
     pub event: Sealed,
@@ -238,6 +238,8 @@ redacted_debug!(HeldMessage {});
 pub struct StoredHeldMessage {
     /// The order of arrival.
     pub seq: i64,
+    /// The key under which it is held.
+    pub key: Vec<u8>,
     pub event: Sealed,
 }
 

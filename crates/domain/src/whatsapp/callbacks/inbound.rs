@@ -1,0 +1,90 @@
+//! Delivery of a callback's inbound events to the verified profiles of their number.
+
+use std::collections::BTreeSet;
+
+use super::super::held::inbound_items;
+use super::super::verification::{NumberHolder, VerificationState};
+use super::Callbacks;
+use super::progress::Progress;
+use crate::conversations::{InboundEvent, ReceiveOutcome};
+use crate::shared::{AccountId, StoreError};
+
+impl Callbacks {
+    /// Gives the events to every verified profile of the number. If some profile of it is not verified, also holds
+    /// them.
+    ///
+    /// The order closes the gap between two writers. A profile that becomes verified is first recorded as verified and
+    /// then takes what is held. Here the events are first held and then the profiles are read again. So either the
+    /// profile finds the held events, or this finds the profile verified. If both happen, the profile receives the
+    /// events twice, which changes nothing.
+    pub(super) async fn receive_inbound(
+        &self,
+        number: &str,
+        events: &[InboundEvent],
+        progress: &mut Progress,
+    ) -> Result<(), StoreError> {
+        let holders = self.stores.verifications.holders_of_number(number).await?;
+        let mut is_held = holders.iter().any(|holder| holder.state != VerificationState::Verified);
+        // The accounts that are not tried again: they received the events, or failed and wait for the next attempt.
+        let mut tried = BTreeSet::new();
+        let mut is_given = false;
+        for account in verified(&holders) {
+            match self.give(account, number, events, progress).await? {
+                // The profile stopped being verified after it was read.
+                Some(ReceiveOutcome::NotVerified) => is_held = true,
+                outcome => {
+                    is_given |= outcome == Some(ReceiveOutcome::Received);
+                    tried.insert(account);
+                }
+            }
+        }
+        if !is_held {
+            return Ok(());
+        }
+        progress.note(self.held.hold(number, events, is_given).await)?;
+        let mut is_given_late = false;
+        for account in verified(&self.stores.verifications.holders_of_number(number).await?) {
+            if !tried.contains(&account) {
+                let outcome = self.give(account, number, events, progress).await?;
+                is_given_late |= outcome == Some(ReceiveOutcome::Received);
+            }
+        }
+        if is_given_late && !is_given {
+            progress.note(self.held.hold(number, events, true).await)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the events to an account as one batch; if that fails, one by one. None: an error was noted.
+    async fn give(
+        &self,
+        account: AccountId,
+        number: &str,
+        events: &[InboundEvent],
+        progress: &mut Progress,
+    ) -> Result<Option<ReceiveOutcome>, StoreError> {
+        let items = inbound_items(self.ids.as_ref(), events);
+        let received = self.stores.inbox.receive(account, number, &items).await;
+        if !progress.should_split(&received, items.len()) {
+            return progress.note(received);
+        }
+        let mut outcome = None;
+        for item in items {
+            let received = self.stores.inbox.receive(account, number, &[item]).await;
+            let received = progress.note(received)?;
+            if received == Some(ReceiveOutcome::NotVerified) {
+                return Ok(received);
+            }
+            outcome = received.or(outcome);
+        }
+        Ok(outcome)
+    }
+}
+
+/// The accounts with a verified profile of the number.
+fn verified(holders: &[NumberHolder]) -> impl Iterator<Item = AccountId> {
+    holders
+        .iter()
+        .filter(|holder| holder.state == VerificationState::Verified)
+        .map(|holder| holder.account_id)
+}

@@ -1,0 +1,282 @@
+//! A gateway that notes what WhatsApp answered about a number.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::recent::Recent;
+use super::verification::VerificationStore;
+use super::{OutboundTemplate, OutboundText, RemotePage, SubmittedTemplate, WhatsappCredentials, WhatsappGateway};
+use crate::campaigns::{SendOutcome, pauses_runs};
+use crate::media::MediaFile;
+use crate::shared::{Clock, ErrorReport, GatewayError, ProfileId, SideStep, StoreError};
+use crate::templates::TemplateSubmission;
+
+/// Passes every call on. It notes accepted messages, and asks for a check of the number after an answer with a code
+/// that pauses runs. A note that fails does not change the result of the call: the message has left.
+pub struct ObservedGateway {
+    gateway: Arc<dyn WhatsappGateway>,
+    verifications: Arc<dyn VerificationStore>,
+    report: Arc<dyn ErrorReport>,
+    clock: Arc<dyn Clock>,
+    /// The profiles whose accepted messages were noted lately.
+    accepted: Recent<ProfileId>,
+}
+
+impl ObservedGateway {
+    pub fn new(
+        gateway: Arc<dyn WhatsappGateway>,
+        verifications: Arc<dyn VerificationStore>,
+        report: Arc<dyn ErrorReport>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            gateway,
+            verifications,
+            report,
+            clock,
+            accepted: Recent::default(),
+        }
+    }
+
+    /// `service_messages`: how many service messages were sent. Each of them counts, so it is always noted.
+    async fn note(&self, credentials: &WhatsappCredentials, outcome: &SendOutcome, service_messages: i64) {
+        let profile = credentials.profile;
+        match outcome {
+            SendOutcome::Accepted { .. } => {
+                let is_due = self.accepted.is_due(profile.profile_id, self.clock.now());
+                if is_due || service_messages > 0 {
+                    let noted =
+                        self.verifications
+                            .note_accepted(profile.account_id, profile.profile_id, service_messages);
+                    self.report_failure(noted.await);
+                }
+            }
+            SendOutcome::RunBlocked { .. } => self.request_check(credentials).await,
+            SendOutcome::Failed { .. }
+            | SendOutcome::Throttled { .. }
+            | SendOutcome::Unknown { .. }
+            | SendOutcome::OpaqueRejection { .. } => {}
+        }
+    }
+
+    async fn request_check(&self, credentials: &WhatsappCredentials) {
+        let profile = credentials.profile;
+        let requested = self.verifications.request_check(profile.account_id, profile.profile_id);
+        self.report_failure(requested.await);
+    }
+
+    fn report_failure(&self, noted: Result<(), StoreError>) {
+        if let Err(error) = noted {
+            self.report.swallowed(SideStep::NoteNumber, &error);
+        }
+    }
+}
+
+#[async_trait]
+impl WhatsappGateway for ObservedGateway {
+    async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome {
+        let outcome = self.gateway.send_template(credentials, message).await;
+        self.note(credentials, &outcome, 0).await;
+        outcome
+    }
+
+    async fn send_text(&self, credentials: &WhatsappCredentials, message: &OutboundText) -> SendOutcome {
+        let outcome = self.gateway.send_text(credentials, message).await;
+        self.note(credentials, &outcome, 1).await;
+        outcome
+    }
+
+    async fn submit_template<'a>(
+        &self,
+        credentials: &WhatsappCredentials,
+        submission: &TemplateSubmission,
+        meta_template_id: Option<&'a str>,
+    ) -> Result<SubmittedTemplate, GatewayError> {
+        self.gateway
+            .submit_template(credentials, submission, meta_template_id)
+            .await
+    }
+
+    async fn upload_header(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
+        self.gateway.upload_header(credentials, file).await
+    }
+
+    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
+        self.gateway.upload_file(credentials, file).await
+    }
+
+    async fn list_templates<'a>(
+        &self,
+        credentials: &WhatsappCredentials,
+        after: Option<&'a str>,
+    ) -> Result<RemotePage, GatewayError> {
+        let page = self.gateway.list_templates(credentials, after).await;
+        if matches!(&page, Err(GatewayError::Refused { code, .. }) if pauses_runs(*code)) {
+            self.request_check(credentials).await;
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::verification::{MockVerificationStore, ProfileKey};
+    use super::super::{Addressee, MockWhatsappGateway};
+    use super::*;
+    use crate::shared::{MockClock, MockErrorReport};
+
+    fn credentials() -> WhatsappCredentials {
+        WhatsappCredentials {
+            profile: ProfileKey {
+                account_id: Uuid::from_u128(1).into(),
+                profile_id: Uuid::from_u128(2).into(),
+            },
+            phone_number_id: "1065".into(),
+            waba_id: "102".into(),
+            token: "token".into(),
+        }
+    }
+
+    fn template() -> OutboundTemplate {
+        OutboundTemplate {
+            send_id: Uuid::from_u128(7).into(),
+            to: "+5511961234567".into(),
+            template: "t".into(),
+            language: "pt_BR".into(),
+            header: vec![],
+            header_file: None,
+            body: vec![],
+            buttons: vec![],
+            cards: vec![],
+        }
+    }
+
+    fn text() -> OutboundText {
+        OutboundText {
+            message_id: Uuid::from_u128(8).into(),
+            to: Addressee::Phone("+5511961234567".into()),
+            text: "Oi".into(),
+        }
+    }
+
+    fn observed(
+        gateway: MockWhatsappGateway,
+        verifications: MockVerificationStore,
+        report: MockErrorReport,
+    ) -> ObservedGateway {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
+        ObservedGateway::new(
+            Arc::new(gateway),
+            Arc::new(verifications),
+            Arc::new(report),
+            Arc::new(clock),
+        )
+    }
+
+    fn accepted() -> SendOutcome {
+        SendOutcome::Accepted {
+            message_id: "wamid.1".into(),
+            wa_id: None,
+        }
+    }
+
+    fn blocked() -> SendOutcome {
+        SendOutcome::RunBlocked {
+            code: 190,
+            message: "expired".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn accepted_templates_are_noted_once_and_each_reply_counts() {
+        let mut gateway = MockWhatsappGateway::new();
+        gateway.expect_send_template().times(3).returning(|_, _| accepted());
+        gateway.expect_send_text().times(2).returning(|_, _| accepted());
+        let mut verifications = MockVerificationStore::new();
+        for (service_messages, times) in [(0, 1), (1, 2)] {
+            verifications
+                .expect_note_accepted()
+                .times(times)
+                .withf(move |account, profile, count| {
+                    let key = credentials().profile;
+                    (*account, *profile, *count) == (key.account_id, key.profile_id, service_messages)
+                })
+                .returning(|_, _, _| Ok(()));
+        }
+        let gateway = observed(gateway, verifications, MockErrorReport::new());
+        for _ in 0..3 {
+            gateway.send_template(&credentials(), &template()).await;
+        }
+        for _ in 0..2 {
+            gateway.send_text(&credentials(), &text()).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn code_that_pauses_runs_asks_for_a_check() {
+        let mut gateway = MockWhatsappGateway::new();
+        gateway.expect_send_template().returning(|_, _| blocked());
+        gateway.expect_send_text().returning(|_, _| blocked());
+        let mut codes = [190, 100].into_iter();
+        gateway.expect_list_templates().times(2).returning(move |_, _| {
+            Err(GatewayError::Refused {
+                code: codes.next().unwrap(),
+                message: "refused".into(),
+            })
+        });
+        let mut verifications = MockVerificationStore::new();
+        verifications
+            .expect_request_check()
+            .times(3)
+            .withf(|account, profile| {
+                let key = credentials().profile;
+                (*account, *profile) == (key.account_id, key.profile_id)
+            })
+            .returning(|_, _| Ok(()));
+        let gateway = observed(gateway, verifications, MockErrorReport::new());
+        gateway.send_template(&credentials(), &template()).await;
+        gateway.send_text(&credentials(), &text()).await;
+        for _ in 0..2 {
+            gateway.list_templates(&credentials(), None).await.unwrap_err();
+        }
+    }
+
+    #[tokio::test]
+    async fn other_outcomes_note_nothing_and_a_failed_note_is_reported() {
+        let mut outcomes = [
+            SendOutcome::Unknown { detail: "x".into() },
+            SendOutcome::Failed {
+                code: 131_026,
+                message: "x".into(),
+            },
+            accepted(),
+        ]
+        .into_iter();
+        let mut gateway = MockWhatsappGateway::new();
+        gateway
+            .expect_send_template()
+            .times(3)
+            .returning(move |_, _| outcomes.next().unwrap());
+        let mut verifications = MockVerificationStore::new();
+        verifications
+            .expect_note_accepted()
+            .times(1)
+            .returning(|_, _, _| Err(StoreError::Unavailable("away".into())));
+        let mut report = MockErrorReport::new();
+        report
+            .expect_swallowed()
+            .times(1)
+            .withf(|step, _| *step == SideStep::NoteNumber)
+            .returning(|_, _| ());
+        let gateway = observed(gateway, verifications, report);
+        gateway.send_template(&credentials(), &template()).await;
+        gateway.send_template(&credentials(), &template()).await;
+        let sent = gateway.send_template(&credentials(), &template()).await;
+        assert!(matches!(sent, SendOutcome::Accepted { .. }), "{sent:?}");
+    }
+}

@@ -1,0 +1,35 @@
+//! The verification of WhatsApp numbers, and what depends on it.
+
+use std::sync::Arc;
+
+use recado_domain::whatsapp::{HeldMessages, HeldStores, ObservedGateway};
+use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
+
+use super::{Shared, Stores};
+
+impl Stores {
+    pub fn verifications(&self) -> PgVerifications {
+        PgVerifications::new(self.tenant.clone(), self.owner.clone())
+    }
+
+    /// Inbound events that wait for a profile to be verified.
+    pub fn held_messages(&self, shared: &Shared) -> HeldMessages {
+        let stores = HeldStores {
+            verifications: Arc::new(self.verifications()),
+            held: Arc::new(PgHeldMessages::new(self.owner.clone())),
+            inbox: Arc::new(PgInbox::new(self.tenant.clone())),
+            profiles: Arc::new(PgProfiles::new(self.tenant.clone())),
+        };
+        HeldMessages::new(stores, shared.cipher.clone(), shared.ids.clone())
+    }
+
+    /// The client of WhatsApp that notes what WhatsApp answers about a number.
+    pub fn whatsapp(&self, shared: &Shared) -> anyhow::Result<ObservedGateway> {
+        Ok(ObservedGateway::new(
+            Arc::new(shared.whatsapp()?),
+            Arc::new(self.verifications()),
+            Arc::new(shared.reports.clone()),
+            shared.clock.clone(),
+        ))
+    }
+}
