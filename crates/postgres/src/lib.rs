@@ -87,4 +87,6 @@ pub use templates::PgTemplates;
 pub use tenant_role::{TenantRoleError, check_tenant_role, prepare_tenant_role};
 pub use tls::{DatabaseTls, TlsMode, TlsRefusal, UrlTls, check_tls, url_tls};
 pub use webhooks::{PgDeliveryQueue, PgInbound, PgWebhooks};
-pub use whatsapp::{PgCallbacks, PgFileIds, PgHeldMessages, PgProfiles, PgStatusUpdates, PgVerifications};
+pub use whatsapp::{
+    PgCallbacks, PgFileIds, PgHeldMessages, PgProfileStates, PgProfiles, PgStatusUpdates, PgVerifications,
+};

@@ -29,7 +29,6 @@ pub struct SealedColumn {
 
 const UUID_KEY: (&str, &str, &str) = ("id", "uuid", "00000000-0000-0000-0000-000000000000");
 
-/// The account of a row that belongs to none.
 const NO_ACCOUNT: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
 
 /// Every column of sealed values. To rotate one more, add it here: the rotation, the metric and the doctor read this
@@ -153,6 +152,7 @@ impl SealedColumn {
         let Self {
             table,
             column,
+            account,
             key: (key, key_type, _),
             ..
         } = self;
@@ -176,13 +176,10 @@ impl SealedColumn {
         let Self {
             table,
             column,
+            account,
             key: (key, key_type, _),
             ..
         } = self;
-        let is_of_account = match self.account {
-            Some(account) => format!("t.{account} = k.account"),
-            None => format!("k.account = {NO_ACCOUNT}"),
-        };
         let version = if self.versioned {
             ", version = t.version + 1"
         } else {

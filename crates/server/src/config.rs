@@ -23,6 +23,7 @@ pub(crate) use tls::check_databases;
 
 mod api_keys;
 mod app_secret;
+mod callback_secrets;
 mod identity;
 mod limits;
 mod plaintext;
@@ -114,8 +115,8 @@ pub struct Config {
     pub payment_gateway_webhook_token: Option<SecretString>,
     /// `WHATSAPP_API_URL`, including the version segment.
     pub whatsapp_api_url: Option<String>,
-    /// `WHATSAPP_APP_SECRET`: signs callbacks.
-    pub whatsapp_app_secret: Option<SecretString>,
+    /// `WHATSAPP_APP_SECRET`: each signs callbacks. Empty: none is accepted.
+    pub whatsapp_app_secrets: Vec<SecretString>,
     /// `WHATSAPP_VERIFY_TOKEN`: WhatsApp presents it when the callback URL is set up.
     pub whatsapp_verify_token: Option<SecretString>,
     /// `WHATSAPP_APP_ID`: the app that uploads the files of template headers.
@@ -209,7 +210,7 @@ impl Config {
             payment_gateway_webhook_token: get("PAYMENT_GATEWAY_WEBHOOK_TOKEN")
                 .map(|token| SecretString::from(token.trim())),
             whatsapp_api_url: plaintext::secret_url(get, "WHATSAPP_API_URL")?,
-            whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
+            whatsapp_app_secrets: callback_secrets::whatsapp(get)?,
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
             ai: AiAccess::read(get)?,

@@ -22,6 +22,7 @@ use recado_domain::shared::{Conflict, FieldErrors, GatewayError, RouteScope, Sto
 use recado_domain::team::TeamError;
 use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
+use recado_domain::whatsapp::verification::Check;
 use serde_json::{Value, json};
 
 use crate::streams::ListenError;
@@ -74,6 +75,8 @@ pub enum ApiError {
     LimitReached(ReachedLimit),
     /// 502 `WHATSAPP_ERROR`.
     Whatsapp(GatewayError),
+    /// 502 `WHATSAPP_ERROR`: WhatsApp could not be asked at least one of these checks.
+    UnansweredChecks(Vec<Check>),
     /// 502 `WHATSAPP_ERROR`: the outcome of the call to WhatsApp is unknown; it may have succeeded.
     Unconfirmed(String),
     /// 422 `VALIDATION_ERROR`: the payment gateway rejected the input, with the gateway's messages.
@@ -131,7 +134,7 @@ impl ApiError {
             | Self::RefusedPayment(_) => "VALIDATION_ERROR",
             Self::Payment(_) => "PAYMENT_ERROR",
             Self::RateLimited(_) | Self::LimitReached(_) => "RATE_LIMIT",
-            Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
+            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::UnansweredChecks(_) => "WHATSAPP_ERROR",
             Self::Extraction(_) => "VPS_ERROR",
             Self::Storage(_) => "STORAGE_ERROR",
             Self::Unavailable(_) => "UNAVAILABLE",
@@ -162,6 +165,7 @@ impl ApiError {
                 GatewayError::Unavailable(_) => "WhatsApp is unavailable; try again later".to_owned(),
                 GatewayError::NotConfigured(service) => format!("{service} is not configured"),
             },
+            Self::UnansweredChecks(_) => "WhatsApp could not be asked; try again later".to_owned(),
             Self::RefusedPayment(texts) => {
                 let texts: Vec<&str> = texts.iter().map(|text| text.description.as_str()).collect();
                 format!("The payment gateway rejected the request: {}", texts.join(" "))
@@ -183,6 +187,7 @@ impl ApiError {
             Self::StateRefused(_, reason) => json!({ "reason": reason }),
             Self::MissingScope(scope) => json!({ "required_scope": scope.to_string() }),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
+            Self::UnansweredChecks(checks) => json!({ "checks": checks }),
             Self::RefusedPayment(texts) => json!({ "fields": billing::messages_by_field(texts), "errors": texts }),
             Self::Auth(..)
             | Self::Forbidden(_)
@@ -249,7 +254,7 @@ impl ResponseError for ApiError {
             Self::Precondition(_) | Self::StateRefused(..) | Self::Refused(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) | Self::LimitReached(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
-            Self::Extraction(_) => StatusCode::BAD_GATEWAY,
+            Self::Extraction(_) | Self::UnansweredChecks(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -451,6 +456,7 @@ impl From<ProfileError> for ApiError {
             ProfileError::NotFound => Self::NotFound,
             ProfileError::Invalid(errors) => errors.into(),
             ProfileError::Conflict(conflict) => conflict.into(),
+            ProfileError::Unanswered(checks) => Self::UnansweredChecks(checks),
             ProfileError::Store(error) => error.into(),
         }
     }

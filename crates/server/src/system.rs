@@ -1,9 +1,11 @@
 //! The production implementations of the ports for time and randomness: clock, UUIDs, secrets and jitter.
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use recado_domain::shared::{Clock, Ids, Secrets};
 use recado_domain::webhooks::Jitter;
+use recado_domain::whatsapp::verification::Timer;
 use secrecy::SecretString;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -15,6 +17,16 @@ impl Clock for SystemClock {
     fn now(&self) -> OffsetDateTime {
         let now = OffsetDateTime::now_utc();
         now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now)
+    }
+}
+
+/// The timer of the runtime.
+pub struct SystemTimer;
+
+#[async_trait]
+impl Timer for SystemTimer {
+    async fn sleep(&self, duration: time::Duration) {
+        tokio::time::sleep(duration.try_into().unwrap_or_default()).await;
     }
 }
 

@@ -27,6 +27,7 @@ use recado_domain::shared::{Cipher, Clock, Ids, Resealer as _, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::webhooks::{InboundWebhooks, Webhooks};
+use recado_domain::whatsapp::verification::Verifications;
 use recado_domain::whatsapp::{CallbackStores, Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
@@ -50,6 +51,7 @@ mod numbers;
 mod pools;
 mod process_stats;
 mod startup;
+mod verification;
 mod webhooks;
 
 use crate::config::Config;
@@ -237,7 +239,8 @@ impl Stores {
         };
         let report = Arc::new(shared.reports.clone());
         let held = self.held_messages(shared);
-        Callbacks::new(stores, held, report, shared.clock.clone(), shared.ids.clone())
+        let news = self.number_news(shared);
+        Callbacks::new(stores, held, report, shared.clock.clone(), shared.ids.clone()).with_news(news)
     }
 
     pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {
@@ -332,6 +335,8 @@ pub struct Services {
     pub media: Media,
     /// Connected WhatsApp numbers.
     pub profiles: Profiles,
+    /// Whether WhatsApp confirms the numbers.
+    pub verifications: Verifications,
     /// WhatsApp's callbacks.
     pub callbacks: Callbacks,
     pub billing: Billing,
@@ -406,6 +411,7 @@ impl Services {
                 ids.clone(),
             ),
             media,
+            verifications: stores.verifications(shared)?,
             profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()),
             callbacks: stores.callbacks(shared),
             billing: stores.billing(shared)?,

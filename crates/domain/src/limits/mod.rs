@@ -38,6 +38,10 @@ impl Limit {
     pub const UNKNOWN_KEYS: Self = Self::per_minute(60);
     /// Campaign starts.
     pub const CAMPAIGN_SEND: Self = Self::per_minute(5);
+    /// Checks of a WhatsApp number on request.
+    pub const PROFILE_VERIFY: Self = Self::per_minute(10);
+    /// Checks of WhatsApp numbers when their data are entered.
+    pub const PROFILE_CHECK: Self = Self::per_minute(30);
     /// Uploads of template media.
     pub const TEMPLATE_MEDIA: Self = Self::per_minute(5);
 

@@ -34,6 +34,7 @@ string_enum! {
         ContactDeleted = "contact.deleted",
         TemplateStatusChanged = "template.status_changed",
         TemplateCategoryChanging = "template.category_changing",
+        NumberChanged = "number.changed",
         SubscriptionChanged = "subscription.changed",
         OrderRecorded = "order.recorded",
         MetricRecorded = "metric.recorded",
@@ -252,6 +253,6 @@ mod tests {
         let stored = json!({ "kind": "webhook", "type": "message.sent", "items": [{ "id": 1 }, { "id": 2 }] });
         assert_eq!(json!(event), stored);
         assert_eq!(serde_json::from_value::<Event>(stored).unwrap(), event);
-        assert_eq!(WebhookKind::ALL.len(), 17);
+        assert_eq!(WebhookKind::ALL.len(), 18);
     }
 }

@@ -6,6 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::verification::AccountNews;
 use super::{inbound, pricing};
 use crate::campaigns::{Pricing, SendStatus, StatusPricing};
 use crate::conversations::InboundEvent;
@@ -30,6 +31,8 @@ pub enum CallbackChange {
     /// A message, preference or number change of a contact.
     Inbound(ReceivedInbound),
     Template(TemplateUpdate),
+    /// News of a business account or of one of its numbers.
+    Account(AccountNews),
 }
 
 /// A status update, with the number that the message was sent from.
@@ -151,6 +154,9 @@ impl CallbackPayload {
                     }
                     Some(field) if TEMPLATE_FIELDS.contains(&field) => {
                         changes.extend(template_update(&waba_id, field, value).map(CallbackChange::Template));
+                    }
+                    Some(field) if AccountNews::FIELDS.contains(&field) => {
+                        changes.extend(AccountNews::read(&waba_id, field, value).map(CallbackChange::Account));
                     }
                     Some(field) => unread.push(Unread {
                         field: field.to_owned(),
@@ -451,7 +457,7 @@ mod tests {
         assert_eq!(category("OTHER"), None);
         assert_eq!(
             change(
-                "account_update",
+                "message_template_components_update",
                 json!({ "event": "APPROVED", "message_template_id": 1 })
             ),
             None

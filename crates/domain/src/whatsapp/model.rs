@@ -6,7 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::verification::{NumberFacts, ProfileKey, Verification, VerificationHistory, VerificationRecord};
+use super::verification::{Check, NumberFacts, ProfileKey, Verification, VerificationHistory, VerificationRecord};
 use crate::shared::schema::Timestamp;
 use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
@@ -142,6 +142,9 @@ pub enum ProfileError {
     /// Concurrent changes of the profile won every attempt.
     #[error(transparent)]
     Conflict(#[from] Conflict),
+    /// WhatsApp could not be asked at least one of these checks.
+    #[error("WhatsApp could not be asked; try again later")]
+    Unanswered(Vec<Check>),
     #[error(transparent)]
     Store(StoreError),
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
-use super::verification::{NumberFacts, ProfileKey, VerificationRecord};
+use super::verification::{NumberFacts, ProfileKey, VerificationRecord, restart_event};
 use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Creation, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId,
@@ -21,7 +21,7 @@ const TOKEN_CHARS: usize = 4096;
 const PIN_DIGITS: usize = 6;
 
 /// The audited type of a profile.
-const AUDITED: &str = "whatsapp_profile";
+pub(super) const AUDITED: &str = "whatsapp_profile";
 
 /// Connects, lists, changes and disconnects numbers.
 pub struct Profiles {
@@ -58,6 +58,11 @@ impl Profiles {
             next_cursor,
             has_more,
         })
+    }
+
+    pub async fn get(&self, tenant: &Tenant, id: ProfileId) -> Result<Profile, ProfileError> {
+        let stored = self.store.find(tenant.account_id, id).await?;
+        stored.map(|stored| stored.profile).ok_or(ProfileError::NotFound)
     }
 
     /// Connects a number. Its token is encrypted before it reaches the store.
@@ -97,11 +102,14 @@ impl Profiles {
         let token = change.access_token.as_ref();
         let sealed = token.map(|token| self.cipher.seal(token, &context));
         let audit = tenant.audit(AuditAction::Update, AUDITED, id);
-        let events = [Event::Audit(audit.with_changes(audited_changes(&change)))];
+        let audit = Event::Audit(audit.with_changes(audited_changes(&change)));
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.store.find(tenant.account_id, id).await?;
             let stored = stored.ok_or(ProfileError::NotFound)?;
+            let before = stored.profile.clone();
             let changed = self.changed(stored, change.clone(), sealed.clone());
+            let mut events = vec![audit.clone()];
+            events.extend(restart_event(&before, &changed.profile));
             let written = self.store.update(tenant.account_id, &changed, &events).await?;
             Ok(written.or_missing(ProfileError::NotFound)?.map(|()| changed.profile))
         })
@@ -204,6 +212,15 @@ fn audited_changes(change: &ProfileInput) -> Value {
     let rate = change.messages_per_second.map(|rate| json!(rate));
     changes.extend(rate.map(|rate| ("messages_per_second".to_owned(), rate)));
     Value::Object(changes)
+}
+
+/// Refuses a PIN that is not six digits.
+pub(super) fn check_pin(pin: Option<&SecretString>) -> Result<(), FieldErrors> {
+    let mut errors = FieldErrors::default();
+    if pin.is_some_and(|pin| !is_pin(pin)) {
+        errors.add("pin", "must be 6 digits");
+    }
+    errors.into_result()
 }
 
 fn is_pin(pin: &SecretString) -> bool {

@@ -8,6 +8,7 @@ mod message;
 mod response;
 mod send_metrics;
 mod template;
+mod verification;
 
 use std::time::Duration;
 

@@ -15,5 +15,6 @@ mod media;
 mod pages;
 mod payment;
 mod sessions;
+mod verification;
 mod webhooks;
 mod whatsapp;

@@ -13,4 +13,4 @@ pub use held_messages::PgHeldMessages;
 pub use profiles::PgProfiles;
 pub(crate) use profiles::find as find_profile;
 pub use status_updates::PgStatusUpdates;
-pub use verification::PgVerifications;
+pub use verification::{PgProfileStates, PgVerifications};

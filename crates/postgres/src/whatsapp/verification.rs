@@ -34,6 +34,26 @@ impl PgVerifications {
     }
 }
 
+/// The number of profiles in each state, of all accounts.
+#[derive(Clone, Debug)]
+pub struct PgProfileStates(OwnerPool);
+
+impl PgProfileStates {
+    pub fn new(owner: OwnerPool) -> Self {
+        Self(owner)
+    }
+
+    pub async fn count(&self) -> Result<Vec<(VerificationState, i64)>, StoreError> {
+        let query = sql("SELECT verification_state, count(*) AS profiles FROM whatsapp_profiles
+             GROUP BY verification_state ORDER BY verification_state");
+        let rows = self.0.rows::<StateCountRow>(query).await?;
+        let counts = rows
+            .into_iter()
+            .map(|row| Ok((parse_enum(&row.verification_state)?, row.profiles)));
+        counts.collect()
+    }
+}
+
 /// The columns of a verification record.
 #[derive(Insertable, AsChangeset)]
 #[diesel(table_name = whatsapp_profiles, treat_none_as_null = true, treat_none_as_default_value = false)]
@@ -316,12 +336,6 @@ impl VerificationStore for PgVerifications {
     }
 
     async fn count_by_state(&self) -> Result<Vec<(VerificationState, i64)>, StoreError> {
-        let query = sql("SELECT verification_state, count(*) AS profiles FROM whatsapp_profiles
-             GROUP BY verification_state ORDER BY verification_state");
-        let rows = self.owner.rows::<StateCountRow>(query).await?;
-        let counts = rows
-            .into_iter()
-            .map(|row| Ok((parse_enum(&row.verification_state)?, row.profiles)));
-        counts.collect()
+        PgProfileStates::new(self.owner.clone()).count().await
     }
 }

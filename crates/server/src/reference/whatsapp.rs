@@ -2,13 +2,15 @@
 
 use recado_domain::shared::CursorPage;
 use recado_domain::whatsapp::Profile;
+use recado_domain::whatsapp::verification::NumberHealth;
 use serde_json::json;
 
 use super::operation::{
-    Body, Operation, created, cursor_page, custom, data, empty, no_content, path_id, text, with_schema,
+    Body, Operation, Parameter, created, cursor_page, custom, data, empty, no_content, one_of, path_id, text,
+    with_schema,
 };
 use super::{ErrorCode, OpenApiTag};
-use crate::routes::whatsapp::ProfileBody;
+use crate::routes::whatsapp::{ProfileBody, VerifyBody};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "WhatsApp",
@@ -28,9 +30,29 @@ pub(crate) fn list() -> Operation {
     .responds(data::<CursorPage<Profile>>("A page of numbers and its `nextCursor`."))
 }
 
+pub(crate) fn get() -> Operation {
+    Operation::new(
+        "Get a WhatsApp number",
+        "Returns one connected number without its access token.",
+    )
+    .takes(path_id(ID))
+    .responds(data::<Profile>("The number."))
+}
+
+fn verify_parameter() -> Parameter {
+    let description = "`false`: responds without asking WhatsApp; the number is checked later.";
+    one_of("verify", description, &["true", "false"])
+        .default("true")
+        .example("true")
+}
+
 pub(crate) fn create() -> Operation {
-    let description = "Connects a number. The number that was connected first is the account's default.";
+    let description = "Connects a number, and asks WhatsApp with its token whether the number is the account's: for at \
+                most 8 seconds, and at most 30 times a minute for each account. Read `verification` of the response: a \
+                wrong token is no error. If WhatsApp does not answer, the number is `pending` and is checked again. The \
+                verified number that was connected first is the account's default.";
     Operation::new("Connect a WhatsApp number", description)
+        .takes(verify_parameter())
         .body(Body::json_with::<ProfileBody>(&[
             "name",
             "phone_number_id",
@@ -42,9 +64,12 @@ pub(crate) fn create() -> Operation {
 }
 
 pub(crate) fn update() -> Operation {
-    let description = "Updates a connected number: absent fields are kept; null clears `messages_per_second`.";
+    let description = "Updates a connected number: absent fields are kept; null clears `messages_per_second`. With \
+                `phone_number_id`, `waba_id`, `access_token` or `pin` the number becomes `pending`, and WhatsApp is \
+                asked as when a number is connected.";
     Operation::new("Update a WhatsApp number", description)
         .takes(path_id(ID))
+        .takes(verify_parameter())
         .body(Body::change::<ProfileBody>().example(json!({ "name": "Loja Centro", "messages_per_second": null })))
         .responds(
             data::<Profile>("The updated number.")
@@ -62,6 +87,30 @@ pub(crate) fn delete() -> Operation {
     Operation::new("Disconnect a WhatsApp number", description)
         .takes(path_id(ID))
         .responds(no_content("The number is disconnected."))
+}
+
+pub(crate) fn verify() -> Operation {
+    let description = "Asks WhatsApp all checks of a number now. A PIN registers the number if it is not registered.";
+    Operation::new("Verify a WhatsApp number", description)
+        .takes(path_id(ID))
+        .body(Body::json::<VerifyBody>().optional())
+        .responds(data::<Profile>("The number with its checks."))
+        .refuses(
+            ErrorCode::Whatsapp,
+            "WhatsApp could not be asked; nothing changed. `details.checks` lists the checks.",
+        )
+        .refuses(
+            ErrorCode::Conflict,
+            "Other requests are changing the number. Try again.",
+        )
+}
+
+pub(crate) fn health() -> Operation {
+    let description = "Returns whether WhatsApp lets a number send, and what it did last. WhatsApp is asked at most once \
+                a minute for each number. If it cannot be asked, the last answer is returned with `stale`.";
+    Operation::new("Get the health of a WhatsApp number", description)
+        .takes(path_id(ID))
+        .responds(data::<NumberHealth>("The health of the number."))
 }
 
 pub(crate) fn handshake() -> Operation {
@@ -85,7 +134,8 @@ pub(crate) fn handshake() -> Operation {
 }
 
 pub(crate) fn callback() -> Operation {
-    let description = "Called by WhatsApp with message statuses, messages of contacts and template updates. The \
+    let description = "Called by WhatsApp with message statuses, messages of contacts, and news of templates, numbers \
+                and business accounts. It is genuine if any of the app secrets signed it. The \
                 callback is stored before the response and applied once, even if WhatsApp repeats it.";
     let body = json!({ "type": "object", "additionalProperties": true });
     let example = json!({ "object": "whatsapp_business_account", "entry": [] });

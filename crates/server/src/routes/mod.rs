@@ -197,8 +197,12 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/templates/{id}/submit", Write, templates::submit),
     route!(GET, "/api/whatsapp/profiles", Read, whatsapp::list),
     route!(POST, "/api/whatsapp/profiles", Write, whatsapp::create),
+    route!(GET, "/api/whatsapp/profiles/{id}", Read, whatsapp::get),
     route!(PUT, "/api/whatsapp/profiles/{id}", Write, whatsapp::update),
     route!(DELETE, "/api/whatsapp/profiles/{id}", Write, whatsapp::delete),
+    route!(POST, "/api/whatsapp/profiles/{id}/verify", Write, whatsapp::verify)
+        .at_most(Limit::PROFILE_VERIFY, "profile-verify"),
+    route!(GET, "/api/whatsapp/profiles/{id}/health", Read, whatsapp::health).at_most(Limit::API, "profile-health"),
     route!(GET, "/api/whatsapp/webhook", Public, whatsapp::handshake),
     route!(POST, "/api/whatsapp/webhook", Public, whatsapp::callback),
     route!(POST, "/api/hooks/{id}", Public, webhooks::receive),

@@ -5,8 +5,9 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use recado_domain::shared::ProfileId;
-use recado_domain::whatsapp::ProfileInput;
+use recado_domain::limits::Limit;
+use recado_domain::shared::{ProfileId, Tenant};
+use recado_domain::whatsapp::{Profile, ProfileInput};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
 use crate::error::{ApiError, RefusalReason};
-use crate::web::body::{Json, JsonChange, PatchFields};
+use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
@@ -40,6 +41,9 @@ pub(crate) struct ProfileBody {
     #[schemars(range(min = 1, max = 1000), example = 20)]
     #[serde(default, deserialize_with = "nullable")]
     messages_per_second: Option<Option<i32>>,
+    /// The six digits that register the number at WhatsApp if it is not registered. They are used once and not stored.
+    #[schemars(length(equal = 6), regex(pattern = "^[0-9]{6}$"), extend("writeOnly" = true), example = &"123456")]
+    pin: Option<String>,
 }
 
 impl PatchFields for ProfileBody {
@@ -54,7 +58,7 @@ impl From<ProfileBody> for ProfileInput {
             waba_id: body.waba_id,
             access_token: body.access_token.map(SecretString::from),
             messages_per_second: body.messages_per_second,
-            ..Self::default()
+            pin: body.pin.map(SecretString::from),
         }
     }
 }
@@ -68,27 +72,103 @@ pub(super) async fn list(
     Ok(responses::ok(services.profiles.list(&tenant, &query).await?))
 }
 
-/// `POST /api/whatsapp/profiles`
+/// `GET /api/whatsapp/profiles/<id>`
+pub(super) async fn get(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<ProfileId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.profiles.get(&tenant, id).await?))
+}
+
+/// `POST /api/whatsapp/profiles`: stores the number, then checks it.
 pub(super) async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
+    mut params: Params,
     Json(input): Json<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(
-        services.profiles.create(&tenant, input.into()).await?,
-    ))
+    let verifies = is_verification_wanted(&mut params);
+    params.check()?;
+    let input = ProfileInput::from(input);
+    let pin = input.pin.clone();
+    let profile = services.profiles.create(&tenant, input).await?;
+    let profile = match verifies {
+        true => check_entered(&services, &tenant, profile, pin).await,
+        false => profile,
+    };
+    Ok(responses::created(profile))
 }
 
-/// `PUT /api/whatsapp/profiles/<id>`
+/// `PUT /api/whatsapp/profiles/<id>`: stores the changes, then checks the number if they concern its verification.
 pub(super) async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
+    mut params: Params,
     JsonChange(input): JsonChange<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.profiles.update(&tenant, id, input.into()).await?,
-    ))
+    let verifies = is_verification_wanted(&mut params);
+    params.check()?;
+    let input = ProfileInput::from(input);
+    let (pin, verifies) = (input.pin.clone(), verifies && input.has_credentials());
+    let profile = services.profiles.update(&tenant, id, input).await?;
+    let profile = match verifies {
+        true => check_entered(&services, &tenant, profile, pin).await,
+        false => profile,
+    };
+    Ok(responses::ok(profile))
+}
+
+/// `verify`: true by default.
+fn is_verification_wanted(params: &mut Params) -> bool {
+    params.parsed("verify", "true or false").unwrap_or(true)
+}
+
+/// Checks a stored number. Without an answer, or beyond the account's limit, it is returned as it was stored: a worker
+/// checks it later.
+async fn check_entered(services: &Services, tenant: &Tenant, stored: Profile, pin: Option<SecretString>) -> Profile {
+    let key = format!("profile-check:{}", tenant.account_id);
+    let decision = services.rate_limiter.hit(&key, Limit::PROFILE_CHECK).await;
+    if decision.is_ok_and(|decision| !decision.allowed) {
+        return stored;
+    }
+    let verifications = &services.verifications;
+    let checked = verifications.check_entered(tenant.account_id, stored.id, pin.as_ref());
+    checked.await.unwrap_or_else(|error| {
+        tracing::warn!(profile = %stored.id, cause = %error, "a number was not checked, a worker will check it");
+        stored
+    })
+}
+
+/// The data of a verification on request.
+#[derive(Default, Deserialize, Validate, JsonSchema)]
+#[garde(allow_unvalidated)]
+pub(crate) struct VerifyBody {
+    /// The six digits that register the number at WhatsApp if it is not registered. They are used once and not stored.
+    #[schemars(length(equal = 6), regex(pattern = "^[0-9]{6}$"), extend("writeOnly" = true), example = &"123456")]
+    pin: Option<String>,
+}
+
+/// `POST /api/whatsapp/profiles/<id>/verify`
+pub(super) async fn verify(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<ProfileId>,
+    MaybeJson(input): MaybeJson<VerifyBody>,
+) -> Result<HttpResponse, ApiError> {
+    let pin = input.pin.map(SecretString::from);
+    let profile = services.verifications.verify(&tenant, id, pin.as_ref()).await?;
+    Ok(responses::ok(profile))
+}
+
+/// `GET /api/whatsapp/profiles/<id>/health`
+pub(super) async fn health(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<ProfileId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.verifications.health(&tenant, id).await?))
 }
 
 /// `DELETE /api/whatsapp/profiles/<id>`
@@ -125,11 +205,15 @@ pub(super) async fn callback(
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
     let signature = signature(&request).ok_or_else(unsigned)?;
-    let secret = services.shared.config.whatsapp_app_secret.as_ref();
-    let secret = secret.ok_or_else(unsigned)?;
+    let secrets = &services.shared.config.whatsapp_app_secrets;
+    if secrets.is_empty() {
+        return Err(unsigned());
+    }
     let memory = &services.shared.callback_memory;
     let body = memory.read(&request, payload.into_inner()).await?;
-    if !is_signed(secret, &signature, &body) {
+    // Every secret is tried, so that the time does not tell which one fits.
+    let fits = secrets.iter().filter(|secret| is_signed(secret, &signature, &body));
+    if fits.count() == 0 {
         return Err(unsigned());
     }
     let callback = services.callbacks.receive(&body).await?;

@@ -124,6 +124,10 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "Age of the oldest waiting entry by queue, in seconds; 0 if none waits",
     ),
     gauge(
+        "recado_profiles",
+        "WhatsApp numbers by the state of their verification: pending, verified or failed",
+    ),
+    gauge(
         "recado_sealed_values",
         "Encrypted values in the database by key: current (APP_SECRET) or previous (any other)",
     ),

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use recado_postgres::{DatabaseTls, OwnerPool, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats, Queue};
+use recado_domain::shared::StoreError;
+use recado_domain::whatsapp::verification::VerificationState;
+use recado_postgres::{
+    DatabaseTls, OwnerPool, PgProfileStates, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats, Queue,
+};
 use secrecy::SecretString;
 use tokio::sync::Mutex;
 
@@ -44,11 +48,20 @@ pub trait ProcessStatsSource: Send + Sync {
     fn sealing_marker(&self) -> Vec<u8>;
 }
 
+/// What one read of the database returns.
+#[derive(Clone, Default)]
+struct DatabaseCounts {
+    queues: Vec<Queue>,
+    /// WhatsApp numbers by the state of their verification.
+    profiles: Vec<(VerificationState, i64)>,
+}
+
 /// Reads the queues, with a cache.
 pub(super) struct Queues {
     store: PgQueues,
+    profiles: PgProfileStates,
     /// The time and the result of the last read. The inner None: the read failed.
-    cached: Mutex<Option<(Instant, Option<Vec<Queue>>)>>,
+    cached: Mutex<Option<(Instant, Option<DatabaseCounts>)>>,
 }
 
 impl Queues {
@@ -63,19 +76,27 @@ impl Queues {
         let pool = OwnerPool::new(&config.counted(pool_registry, "metrics"))
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Self {
-            store: PgQueues::new(pool),
+            store: PgQueues::new(pool.clone()),
+            profiles: PgProfileStates::new(pool),
             cached: Mutex::default(),
         })
     }
 
-    async fn read(&self) -> Option<Vec<Queue>> {
+    async fn count(&self) -> Result<DatabaseCounts, StoreError> {
+        Ok(DatabaseCounts {
+            queues: self.store.read().await?,
+            profiles: self.profiles.count().await?,
+        })
+    }
+
+    async fn read(&self) -> Option<DatabaseCounts> {
         let mut cached = self.cached.lock().await;
         if let Some((at, queues)) = &*cached
             && at.elapsed() < CACHED_FOR
         {
             return queues.clone();
         }
-        let queues = match tokio::time::timeout(TOTAL_TIMEOUT, self.store.read()).await {
+        let queues = match tokio::time::timeout(TOTAL_TIMEOUT, self.count()).await {
             Ok(Ok(queues)) => Some(queues),
             Ok(Err(error)) => {
                 tracing::debug!(cause = ?error, "the queues cannot be read");
@@ -94,13 +115,16 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     text.put("recado_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let queues = queues.read().await;
     text.put("recado_database_up", &[], if queues.is_some() { 1.0 } else { 0.0 });
-    let queues = queues.unwrap_or_default();
+    let DatabaseCounts { queues, profiles } = queues.unwrap_or_default();
     for queue in &queues {
         text.put("recado_queue_depth", &[("queue", &queue.name)], whole(queue.depth));
     }
     for queue in &queues {
         let oldest = queue.oldest.as_secs_f64();
         text.put("recado_queue_oldest_seconds", &[("queue", &queue.name)], oldest);
+    }
+    for (state, count) in &profiles {
+        text.put("recado_profiles", &[("state", state.as_str())], whole(*count));
     }
     if let Some((current, previous)) = sealed.latest() {
         text.put("recado_sealed_values", &[("key", "current")], whole(current));

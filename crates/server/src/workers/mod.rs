@@ -11,6 +11,7 @@ mod relays;
 mod rfm;
 mod run_executor;
 mod send_rate_limiter;
+mod verification;
 mod webhooks;
 mod worker_loop;
 
@@ -123,6 +124,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     api_keys::start(shared, &stores, stop, tasks);
     held_messages::start(shared, &stores, stop, tasks);
     mail::start(shared, &stores, stop, tasks);
+    verification::start(shared, &stores, stop, tasks)?;
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;
     materialize_sends(runs.clone(), stop, tasks);

@@ -203,6 +203,7 @@ fn every_worker_reports_its_last_success() {
         "support_mode",
         "unknown_replies",
         "unknown_sends",
+        "verifications",
         "buffered_gateway_events",
         "webhook",
         "webhook_sweep",

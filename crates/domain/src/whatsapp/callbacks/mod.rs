@@ -12,7 +12,7 @@ use time::Duration;
 use self::progress::Progress;
 use super::callback_payload::Unreadable;
 use super::recent::Recent;
-use super::verification::VerificationStore;
+use super::verification::{NumberNews, VerificationStore};
 use super::{
     CallbackChange, CallbackPayload, CallbackReport, CallbackStore, HeldMessages, ReceivedInbound, ReceivedStatus,
     StatusUpdate, StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate,
@@ -61,6 +61,7 @@ pub struct Callbacks {
     ids: Arc<dyn Ids>,
     /// The numbers whose callbacks were noted lately.
     noted: Recent<String>,
+    news: Option<Arc<NumberNews>>,
 }
 
 impl Callbacks {
@@ -78,7 +79,15 @@ impl Callbacks {
             clock,
             ids,
             noted: Recent::default(),
+            news: None,
         }
+    }
+
+    /// Also applies news of numbers and business accounts. Default: they are skipped.
+    #[must_use]
+    pub fn with_news(self, news: Arc<NumberNews>) -> Self {
+        let news = Some(news);
+        Self { news, ..self }
     }
 
     /// Stores a callback durably and claims it for the caller, who has verified the signature and then calls
@@ -161,6 +170,11 @@ impl Callbacks {
                 }
                 CallbackChange::Inbound(ReceivedInbound { phone_number_id, event }) => {
                     inbound_by_number.entry(phone_number_id).or_default().push(event);
+                }
+                CallbackChange::Account(news) => {
+                    if let Some(numbers) = &self.news {
+                        progress.note(numbers.apply(&news).await)?;
+                    }
                 }
                 CallbackChange::Template(update) => {
                     let found = self.apply_template_update(&update, may_be_early).await;

@@ -4,17 +4,26 @@
 //! is pure; the calls to WhatsApp and the writes are ports ([`VerificationGateway`], [`VerificationStore`],
 //! [`HeldMessageStore`]). Decision 46 gives the reasons.
 
+mod asking;
+mod changes;
 mod checks;
+mod health;
 mod model;
+mod news;
 mod number;
 mod ports;
 mod record;
+mod service;
 
+pub(super) use changes::restart_event;
 pub use checks::{
     BusinessNumbers, CheckReport, business_account_check, number_check, pace_check, proves_ownership, quality_check,
     registration_check, should_register, state_of, subscription_check, token_check,
 };
+pub use health::{NumberHealth, ServiceMessages};
 pub use model::*;
-pub use number::{NumberFacts, max_messages_per_second};
+pub use news::{AccountNews, AffectedNumbers, NumberNews};
+pub use number::{NumberFacts, max_messages_per_second, messaging_limit};
 pub use ports::*;
 pub use record::{CONFIRM_AFTER, FAILED_FOR, SuspectedFailure, VerificationHistory, VerificationRecord};
+pub use service::{VerificationPorts, Verifications};

@@ -123,6 +123,13 @@ pub trait VerificationGateway: Send + Sync {
     async fn health(&self, credentials: &WhatsappCredentials) -> Result<HealthReport, GraphError>;
 }
 
+/// Waits, so that asking WhatsApp ends in time.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait Timer: Send + Sync {
+    async fn sleep(&self, duration: Duration);
+}
+
 /// A profile of any account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfileKey {
