@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use recado_domain::whatsapp::verification::{CanSend, GraphError, VerificationGateway};
-use recado_simulators::raw::closed_address;
+use recado_simulators::raw::{ANY_FREE_PORT, closed_address};
 use recado_simulators::whatsapp::{On, WhatsappFault, WhatsappFaultKind};
 use secrecy::SecretString;
 
@@ -90,7 +90,7 @@ async fn outage_is_no_refusal() {
             "{kind:?}: {answer:?}"
         );
     }
-    let closed = api_of(Some(&format!("http://{}", closed_address())));
+    let closed = api_of(Some(&format!("http://{}", closed_address(ANY_FREE_PORT).unwrap())));
     assert!(matches!(
         closed.subscribe(&credentials).await,
         Err(GraphError::Unavailable(_))

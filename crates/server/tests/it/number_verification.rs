@@ -226,7 +226,7 @@ fn number_is_checked_by_the_worker_if_the_client_does_not_want_to_wait() {
 fn every_broken_set_up_is_named_by_one_check() {
     let server = Server::new();
     let ana = server.owner();
-    let mut named = |body: Value| {
+    let named = |body: Value| {
         let profile = connect(&ana, body);
         let found = complaints(&profile["verification"]["checks"]);
         ana.delete(&path_of(&profile)).no_content();
