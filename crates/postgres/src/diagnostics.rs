@@ -2,9 +2,10 @@
 //! called. It changes nothing.
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, Bool, Text, Timestamptz};
+use diesel::sql_types::{Array, Bool, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
 use recado_domain::shared::{AccountId, StoreError};
+use recado_domain::whatsapp::verification::ProfileKey;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -64,6 +65,14 @@ pub struct TenantRole {
 }
 
 #[derive(QueryableByName)]
+struct ProfileRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+}
+
+#[derive(QueryableByName)]
 struct TimeRow {
     #[diesel(sql_type = Timestamptz)]
     time: OffsetDateTime,
@@ -92,6 +101,23 @@ impl PgDiagnostics {
     /// Whether a callback of WhatsApp was received within the last 24 hours, as far as the database still shows it.
     pub async fn has_recent_callback(&self) -> Result<bool, StoreError> {
         Ok(self.0.row::<FlagRow>(sql(CALLBACK_WITHIN_A_DAY)).await?.yes)
+    }
+
+    /// The profiles of an account, or of all active accounts: at most `limit`, oldest first.
+    pub async fn profiles(&self, account: Option<AccountId>, limit: i64) -> Result<Vec<ProfileKey>, StoreError> {
+        let query = sql(
+            "SELECT p.account_id, p.id FROM whatsapp_profiles p JOIN accounts a ON a.id = p.account_id
+             WHERE a.status = 'active' AND ($1 IS NULL OR p.account_id = $1)
+             ORDER BY p.created_at, p.account_id, p.id LIMIT $2",
+        )
+        .bind(account.map(|account| account.0))
+        .bind(limit);
+        let rows = self.0.rows::<ProfileRow>(query).await?;
+        let keys = rows.into_iter().map(|row| ProfileKey {
+            account_id: row.account_id.into(),
+            profile_id: row.id.into(),
+        });
+        Ok(keys.collect())
     }
 
     /// The status of an account. None: there is no such account.

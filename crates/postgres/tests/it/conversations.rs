@@ -39,8 +39,10 @@ pub(crate) fn conversations(fixture: &DbFixture) -> PgConversations {
 
 pub(crate) async fn receive(fixture: &DbFixture, account: AccountId, events: Vec<InboundEvent>) {
     let inbound_items = inbound_items(events);
-    let received = PgInbox::new(fixture.tenants.clone()).receive(account, NUMBER, &inbound_items);
-    received.await.unwrap();
+    PgInbox::new(fixture.tenants.clone())
+        .receive(account, NUMBER, &inbound_items)
+        .await
+        .unwrap();
 }
 
 pub(crate) fn inbound_items(events: Vec<InboundEvent>) -> Vec<InboundItem> {

@@ -60,6 +60,13 @@ impl DoctorContext {
         }
     }
 
+    /// Makes every client trust the configured authorities.
+    pub(super) fn install_authorities(&self) {
+        if let Some(config) = &self.config {
+            recado_gateways::tls::install(config.tls.authorities.clone());
+        }
+    }
+
     /// The configuration, if these variables are valid.
     pub(super) fn config(&self, variables: &[&'static str]) -> Result<&Config, NotChecked> {
         let is_invalid = |variable: &str| self.config_errors.iter().any(|error| error.variable == variable);

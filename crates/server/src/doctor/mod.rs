@@ -11,6 +11,7 @@ mod diagnosis;
 mod jwks;
 mod mail;
 mod media_store;
+mod numbers;
 mod options;
 mod payment_gateway;
 mod queues;
@@ -18,6 +19,8 @@ mod redaction;
 mod redis;
 mod report;
 mod roles;
+mod sealed_values;
+mod tls;
 mod whatsapp;
 
 use std::process::ExitCode;
@@ -48,6 +51,7 @@ struct Area {
 /// In the order of the output.
 const AREAS: &[Area] = &[
     area("configuration", |context| Box::pin(configuration::check(context))),
+    area("tls", |context| Box::pin(tls::check(context))),
     area("roles", |context| Box::pin(roles::check_roles(context))),
     area("row_security", |context| Box::pin(roles::check_row_security(context))),
     area("migrations", |context| Box::pin(database::check_migrations(context))),
@@ -63,7 +67,13 @@ const AREAS: &[Area] = &[
     area("whatsapp_callbacks", |context| {
         Box::pin(whatsapp::check_callbacks(context))
     }),
+    Area {
+        name: "numbers",
+        timeout: numbers::TIMEOUT,
+        check: |context| Box::pin(numbers::check(context)),
+    },
     area("queues", |context| Box::pin(queues::check(context))),
+    area("sealed_values", |context| Box::pin(sealed_values::check(context))),
 ];
 
 const fn area(name: &'static str, check: for<'a> fn(&'a DoctorContext) -> LocalBoxFuture<'a, AreaOutcome>) -> Area {
@@ -80,6 +90,7 @@ pub fn run(options: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let redactor = Redactor::new(std::env::vars());
     let checks = runtime.block_on(async {
         let context = DoctorContext::new(options, &|name| std::env::var(name).ok());
+        context.install_authorities();
         check_areas(AREAS, &context).await
     });
     // A name that is still being resolved must not delay the end.

@@ -14,7 +14,7 @@ pub(super) async fn check_app(context: &DoctorContext) -> AreaOutcome {
         return Ok(vec![Diagnosis::ok("whatsapp_app", found)]);
     }
     let mut checks = Vec::new();
-    if config.whatsapp_app_secret.is_none() {
+    if config.whatsapp_app_secrets.is_empty() {
         checks.push(Diagnosis::fail(
             "whatsapp_app",
             "WHATSAPP_APP_SECRET is not set: every callback of WhatsApp is refused",

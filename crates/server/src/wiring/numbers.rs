@@ -8,14 +8,14 @@ use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
 use super::{Shared, Stores};
 
 impl Stores {
-    pub fn verifications(&self) -> PgVerifications {
+    pub fn verification_store(&self) -> PgVerifications {
         PgVerifications::new(self.tenant.clone(), self.owner.clone())
     }
 
     /// Inbound events that wait for a profile to be verified.
     pub fn held_messages(&self, shared: &Shared) -> HeldMessages {
         let stores = HeldStores {
-            verifications: Arc::new(self.verifications()),
+            verifications: Arc::new(self.verification_store()),
             held: Arc::new(PgHeldMessages::new(self.owner.clone())),
             inbox: Arc::new(PgInbox::new(self.tenant.clone())),
             profiles: Arc::new(PgProfiles::new(self.tenant.clone())),
@@ -27,7 +27,7 @@ impl Stores {
     pub fn whatsapp(&self, shared: &Shared) -> anyhow::Result<ObservedGateway> {
         Ok(ObservedGateway::new(
             Arc::new(shared.whatsapp()?),
-            Arc::new(self.verifications()),
+            Arc::new(self.verification_store()),
             Arc::new(shared.reports.clone()),
             shared.clock.clone(),
         ))

@@ -3,16 +3,12 @@
 use std::sync::Arc;
 
 use recado_domain::whatsapp::verification::{NumberNews, VerificationPorts, Verifications};
-use recado_postgres::{PgProfiles, PgVerifications};
+use recado_postgres::PgProfiles;
 
 use super::{Shared, Stores};
 use crate::system::SystemTimer;
 
 impl Stores {
-    fn verification_store(&self) -> PgVerifications {
-        PgVerifications::new(self.tenant.clone(), self.owner.clone())
-    }
-
     /// Verifies numbers, with its own connections to WhatsApp.
     pub fn verifications(&self, shared: &Shared) -> anyhow::Result<Verifications> {
         Ok(Verifications::new(VerificationPorts {

@@ -176,8 +176,9 @@ impl<'a> Asking<'a> {
 mod tests {
     use async_trait::async_trait;
     use time::macros::datetime;
+    use uuid::Uuid;
 
-    use super::super::MockVerificationGateway;
+    use super::super::{MockVerificationGateway, ProfileKey};
     use super::*;
     use crate::shared::MockClock;
 
@@ -195,6 +196,10 @@ mod tests {
         clock.expect_now().return_const(datetime!(2026-11-26 12:00 UTC));
         let gateway = MockVerificationGateway::new();
         let credentials = WhatsappCredentials {
+            profile: ProfileKey {
+                account_id: Uuid::from_u128(2).into(),
+                profile_id: Uuid::from_u128(4).into(),
+            },
             phone_number_id: "1065".into(),
             waba_id: "1022".into(),
             token: "EAAG".into(),

@@ -9,7 +9,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::asking::{Answers, Asking};
 use super::changes::change_events;
-use super::{NumberHealth, ProfileKey, Timer, VerificationGateway, VerificationStore, VerificationUpdate};
+use super::{Check, NumberHealth, ProfileKey, Timer, VerificationGateway, VerificationStore, VerificationUpdate};
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Conflict, Event, ProfileId, StoreError, Tenant, UpdateOutcome,
     WRITE_ATTEMPTS,
@@ -108,6 +108,15 @@ impl Verifications {
             // Others changed or removed the profile. If its check is still due, it is claimed again.
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    /// Asks the checks of a profile, without a registration, and records nothing. None: the profile does not exist.
+    pub async fn probe(&self, key: ProfileKey) -> Result<Option<Vec<Check>>, StoreError> {
+        let Some(stored) = self.ports.profiles.find(key.account_id, key.profile_id).await? else {
+            return Ok(None);
+        };
+        let answers = self.ask(key.account_id, &stored, None, WORKER_LIMIT).await;
+        Ok(Some(answers.checks))
     }
 
     /// The health of a number. WhatsApp is asked at most once a minute for each profile.
