@@ -11,12 +11,18 @@ use uuid::Uuid;
 use crate::support::{DbFixture, id};
 
 /// Binary columns that hold no sealed value, and what they hold.
-const UNSEALED: [(&str, &str); 4] = [
+const UNSEALED: [(&str, &str); 7] = [
     // SHA-256 of long random secrets.
     ("api_key_hashes.key_hash", "hash"),
     ("invite_tokens.token_hash", "hash"),
     // HMAC of a request, whose key is in the sealed response.
     ("idempotency_keys.request_hash", "hash"),
+    // A hash of the request that rotated a key.
+    ("api_keys.rotation_request", "hash"),
+    // Keyed hashes of mail addresses.
+    ("mail_recipients.address_hash", "hash"),
+    // A hash of the number and of WhatsApp's message id.
+    ("whatsapp_held_messages.key", "hash"),
     // WhatsApp's callbacks as they were received.
     ("whatsapp_callbacks.body", "callback"),
 ];
@@ -210,7 +216,7 @@ async fn rotation_skips_a_locked_row_and_finds_it_later() {
     let values = PgSealedValues::new(fixture.owner.clone());
     fixture.sql("BEGIN; UPDATE whatsapp_profiles SET name = 'q'").await;
     let rotated = reseal_all(&values).await;
-    assert_eq!((rotated.resealed, rotated.unreadable.len()), (4, 0));
+    assert_eq!((rotated.resealed, rotated.unreadable.len()), (5, 0));
     fixture.sql("COMMIT").await;
     assert_eq!(reseal(&values, column("whatsapp_profiles")).await.resealed, 1);
     assert_eq!(values.under_earlier_keys(b"NEW|").await.unwrap(), []);
