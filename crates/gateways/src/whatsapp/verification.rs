@@ -31,8 +31,6 @@ const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 const MAX_ENTRIES: usize = 20;
 const MAX_TEXT_CHARS: usize = 300;
 
-const ERROR_TEXTS: &[&str] = &["/error_user_msg", "/message", "/error_data/details"];
-
 #[async_trait]
 impl VerificationGateway for CloudApi {
     async fn number(&self, credentials: &WhatsappCredentials) -> Result<ReadNumber, GraphError> {
@@ -138,7 +136,7 @@ fn read_answer(response: &GatewayResponse, token: &SecretString) -> Result<Value
     }
     let body = response.json::<Value>().filter(Value::is_object);
     let body = body.ok_or_else(|| GraphError::Unavailable(format!("HTTP {status} without a JSON object")))?;
-    match graph::error(&body, ERROR_TEXTS, token) {
+    match graph::error(&body, graph::TEMPLATE_ERROR_TEXTS, token) {
         Some(error) => Err(GraphError::Refused {
             code: error.code,
             message: error.message,

@@ -61,7 +61,7 @@ fn new_key_endpoint_and_number_name_their_creator() {
     ] {
         let notification = found
             .iter()
-            .find(|notification| notification["data"][field] == json!(id));
+            .find(|notification| notification["data"][field] == json!(id) && notification["type"] == "info");
         let notification = notification.unwrap_or_else(|| panic!("{title}: {found:?}"));
         assert_eq!(
             (&notification["type"], &notification["title"]),

@@ -273,7 +273,7 @@ async fn unsupported_fields_are_reported_once() {
         report
             .expect_unread()
             .times(counted)
-            .withf(|unread| unread.field == "account_alerts" && unread.kind.is_none())
+            .withf(|unread| unread.field == "flows" && unread.kind.is_none())
             .returning(|_| ());
         report.expect_unreadable().times(counted).returning(|_| ());
         let callbacks = callbacks_with_report(
@@ -286,7 +286,7 @@ async fn unsupported_fields_are_reported_once() {
         );
         let unsupported = StoredCallback {
             claims,
-            ..callback(attempts, "account_alerts", &json!({}))
+            ..callback(attempts, "flows", &json!({}))
         };
         callbacks.process(&unsupported).await.unwrap();
         let broken = StoredCallback {

@@ -132,11 +132,16 @@ impl Verifications {
             Some(asking) => asking.health().await.ok(),
             None => None,
         };
-        if let Some(report) = &report {
-            let version = stored.credentials_version;
-            self.ports.store.record_health(account, id, version, report).await?;
-        }
-        Ok(NumberHealth::new(stored.profile, activity, report))
+        let Some(report) = report else {
+            return Ok(NumberHealth::new(stored.profile, activity, None));
+        };
+        let version = stored.credentials_version;
+        self.ports.store.record_health(account, id, version, &report).await?;
+        // Read again: the database says when the answer was stored. It is not stored if the credentials have changed.
+        let recorded = self.ports.store.activity(account, id).await?;
+        let recorded = recorded.ok_or(ProfileError::NotFound)?;
+        let report = (!recorded.is_fresh()).then_some(report);
+        Ok(NumberHealth::new(stored.profile, recorded, report))
     }
 
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<StoredProfile, ProfileError> {
