@@ -4,6 +4,8 @@
 //! tests, build scripts or this tool. `cargo tree` names them, because `cargo metadata` enables the features of all
 //! crates of the workspace at once. `cargo metadata` has their licences, and `Cargo.lock` their hashes.
 
+#![allow(clippy::indexing_slicing, reason = "an absent key of a JSON value is null")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;

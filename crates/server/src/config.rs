@@ -181,7 +181,7 @@ impl Config {
                 |size| (4..=500).contains(size),
                 "4 to 500",
             )?,
-            redis_url: get("REDIS_URL").map(SecretString::from),
+            redis_url: secret(get, "REDIS_URL"),
             bind,
             media_public_url: match media_public_url {
                 Some(url) => url.trim_end_matches('/').to_owned(),
@@ -206,13 +206,12 @@ impl Config {
             smtp_url: smtp_url_from(get)?,
             mail_from,
             payment_gateway_url: plaintext::secret_url(get, "PAYMENT_GATEWAY_URL")?,
-            payment_gateway_api_key: get("PAYMENT_GATEWAY_API_KEY").map(SecretString::from),
-            payment_gateway_webhook_token: get("PAYMENT_GATEWAY_WEBHOOK_TOKEN")
-                .map(|token| SecretString::from(token.trim())),
+            payment_gateway_api_key: secret(get, "PAYMENT_GATEWAY_API_KEY"),
+            payment_gateway_webhook_token: secret(get, "PAYMENT_GATEWAY_WEBHOOK_TOKEN"),
             whatsapp_api_url: plaintext::secret_url(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secrets: callback_secrets::whatsapp(get)?,
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
-            whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
+            whatsapp_verify_token: secret(get, "WHATSAPP_VERIFY_TOKEN"),
             ai: AiAccess::read(get)?,
             egress_allow: egress_allow(get)?,
             message_delay: message_delay(get)?,
@@ -262,6 +261,10 @@ impl Config {
     pub fn database_tls(source: Source<'_>) -> Result<DatabaseTls, ConfigError> {
         tls::database_tls(source)
     }
+}
+
+fn secret(source: Source<'_>, name: &str) -> Option<SecretString> {
+    source(name).map(|value| SecretString::from(value.trim()))
 }
 
 /// The error omits the value, because a URL may contain a password.

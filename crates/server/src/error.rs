@@ -5,8 +5,6 @@ use std::fmt;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
-use recado_domain::accounts::{AccountError, SessionError};
-use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::billing::{Description, PaymentGatewayError};
 use recado_domain::brand::ExtractError;
@@ -30,6 +28,7 @@ use crate::streams::ListenError;
 mod administration;
 mod billing;
 mod brand;
+mod identity;
 mod limits;
 mod recorded;
 mod refusal;
@@ -300,57 +299,6 @@ impl From<StoreError> for ApiError {
                 Err(error) => Self::Internal(error.into()),
             },
             StoreError::Corrupt(_) | StoreError::Failed(_) => Self::Internal(error.into()),
-        }
-    }
-}
-
-impl From<AccountError> for ApiError {
-    fn from(error: AccountError) -> Self {
-        match error {
-            AccountError::NotMember | AccountError::NoAccount => {
-                Self::Auth(RefusalReason::NotMember, error.to_string())
-            }
-            AccountError::SessionEnded => Self::Auth(
-                RefusalReason::InvalidSession,
-                "The session has ended; sign in again".to_owned(),
-            ),
-            AccountError::NotAdministrator => Self::Auth(
-                RefusalReason::Administrator,
-                "Requires a platform administrator".to_owned(),
-            ),
-            AccountError::SignInTooOld => Self::Auth(
-                RefusalReason::Administrator,
-                "The sign-in is too long ago for this operation; sign in again".to_owned(),
-            ),
-            AccountError::Suspended => Self::Auth(RefusalReason::Suspended, error.to_string()),
-            AccountError::Invalid(errors) => errors.into(),
-            AccountError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<SessionError> for ApiError {
-    fn from(error: SessionError) -> Self {
-        match error {
-            SessionError::Invalid => Self::Auth(
-                RefusalReason::InvalidSession,
-                "The session is missing, expired or invalid".to_owned(),
-            ),
-            SessionError::Unavailable(_) => Self::Unavailable(error.into()),
-        }
-    }
-}
-
-impl From<ApiKeyError> for ApiError {
-    fn from(error: ApiKeyError) -> Self {
-        match error {
-            ApiKeyError::Unknown => Self::Auth(RefusalReason::UnknownKey, error.to_string()),
-            ApiKeyError::Suspended => Self::Auth(RefusalReason::Suspended, error.to_string()),
-            ApiKeyError::NotFound => Self::NotFound,
-            ApiKeyError::Expired => Self::StateRefused(error.to_string(), "expired"),
-            ApiKeyError::Conflict(conflict) => conflict.into(),
-            ApiKeyError::Invalid(errors) => errors.into(),
-            ApiKeyError::Store(error) => error.into(),
         }
     }
 }

@@ -378,8 +378,7 @@ impl Services {
         let connections = shared.config.database_pool_size / threads.max(1);
         let stores = shared.request_stores(connections.max(MIN_TENANT_CONNECTIONS))?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        let accounts = identity::accounts(shared, &stores);
-        let anonymous = shared.anonymous()?;
+        let (accounts, anonymous) = (identity::accounts(shared, &stores), shared.anonymous()?);
         let api_keys = identity::api_keys(shared, &stores, &shared.unseen_keys()?);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));

@@ -13,7 +13,7 @@ use crate::raw::Acceptor;
 
 /// The TLS of the server.
 #[derive(Clone, Debug, Default)]
-pub enum SmtpTls {
+pub enum OfferedTls {
     #[default]
     None,
     /// Offers STARTTLS.
@@ -28,7 +28,7 @@ pub struct SmtpOptions {
     pub bind: String,
     /// Whether to print every mail to standard output.
     pub prints: bool,
-    pub tls: SmtpTls,
+    pub tls: OfferedTls,
 }
 
 impl Default for SmtpOptions {
@@ -36,7 +36,7 @@ impl Default for SmtpOptions {
         Self {
             bind: "127.0.0.1:0".into(),
             prints: false,
-            tls: SmtpTls::None,
+            tls: OfferedTls::None,
         }
     }
 }
@@ -126,7 +126,7 @@ struct Core {
     mails: Mutex<Vec<ReceivedMail>>,
     behavior: Mutex<SmtpBehavior>,
     prints: bool,
-    tls: SmtpTls,
+    tls: OfferedTls,
     /// The commands before TLS, or of a connection without TLS.
     plaintext: Mutex<Vec<String>>,
 }
@@ -194,12 +194,12 @@ enum End {
 fn serve(stream: &TcpStream, core: &Core) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let config = match &core.tls {
-        SmtpTls::None => return converse(stream, core, false).map(|_| ()),
-        SmtpTls::StartTls(config) => match converse(stream, core, false)? {
+        OfferedTls::None => return converse(stream, core, false).map(|_| ()),
+        OfferedTls::StartTls(config) => match converse(stream, core, false)? {
             End::Closed => return Ok(()),
             End::StartTls => config,
         },
-        SmtpTls::Implicit(config) => config,
+        OfferedTls::Implicit(config) => config,
     };
     let connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
     converse(StreamOwned::new(connection, stream), core, true).map(|_| ())
@@ -207,9 +207,9 @@ fn serve(stream: &TcpStream, core: &Core) -> io::Result<()> {
 
 fn converse(stream: impl Read + Write, core: &Core, encrypted: bool) -> io::Result<End> {
     let behavior = *locked(&core.behavior);
-    let offers_tls = matches!(core.tls, SmtpTls::StartTls(_)) && !encrypted;
+    let offers_tls = matches!(core.tls, OfferedTls::StartTls(_)) && !encrypted;
     // After STARTTLS there is no second greeting.
-    let greets = !(encrypted && matches!(core.tls, SmtpTls::StartTls(_)));
+    let greets = !(encrypted && matches!(core.tls, OfferedTls::StartTls(_)));
     let mut lines = BufReader::new(stream);
     if behavior == SmtpBehavior::Hangs {
         lines.read_line(&mut String::new())?;

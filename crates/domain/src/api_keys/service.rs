@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use time::{Duration, OffsetDateTime};
 
 use super::input::{KeyFields, check, differences};
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::accounts::AccountStatus;
 use crate::shared::{
-    Actor, ApiKeyId, AuditAction, CallingKey, Clock, Creation, Event, FieldErrors, Ids, InsertOutcome, Role, Secrets,
-    Tenant, WRITE_ATTEMPTS, retry_on_conflict, secret_hash,
+    Actor, ApiKeyId, AuditAction, CallingKey, Clock, Creation, Event, FieldErrors, Ids, InsertOutcome, KeyScopes, Role,
+    Secrets, Tenant, WRITE_ATTEMPTS, retry_on_conflict, secret_hash,
 };
 
 /// Minimum interval between two writes of `last_used_at`.
@@ -308,10 +308,17 @@ fn with_fields(key: ApiKey, fields: KeyFields) -> ApiKey {
 }
 
 fn creation_events(tenant: &Tenant, key: &ApiKey) -> [Event; 2] {
-    let mut changes = json!({ "name": key.name, "scopes": key.scopes, "allowed_cidrs": key.allowed_cidrs });
-    if let (Some(fields), Some(at)) = (changes.as_object_mut(), key.expires_at) {
-        fields.insert("expires_at".to_owned(), json!(crate::shared::timestamp::format(at)));
+    let mut changes = Map::from_iter([("name".to_owned(), json!(key.name))]);
+    if key.scopes != KeyScopes::default() {
+        changes.insert("scopes".to_owned(), json!(key.scopes));
     }
+    if !key.allowed_cidrs.is_empty() {
+        changes.insert("allowed_cidrs".to_owned(), json!(key.allowed_cidrs));
+    }
+    if let Some(at) = key.expires_at {
+        changes.insert("expires_at".to_owned(), json!(crate::shared::timestamp::format(at)));
+    }
+    let changes = Value::Object(changes);
     let audit = tenant.audit(AuditAction::Create, ENTITY, key.id).with_changes(changes);
     let notice = tenant.creation_notice(&Creation {
         title: "API key created",

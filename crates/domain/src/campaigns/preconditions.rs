@@ -110,6 +110,9 @@ impl Campaigns {
 
     /// Refuses a campaign that cannot be sent now: its template can never be sent, or its number is not verified.
     pub(super) async fn check_template_and_number(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        if campaign.template_id.is_none() {
+            return Ok(());
+        }
         let facts = self.runs.facts(campaign.account_id, campaign.id).await?;
         let Some(facts) = facts else { return Ok(()) };
         if let Some(template) = &facts.template {

@@ -45,6 +45,7 @@ pub(crate) fn session(user: UserId) -> Session {
     Session {
         email: format!("{user}@example.com"),
         name: Some("Ana".into()),
+        email_verified: Some(true),
         ..Session::for_tests(user, NOW)
     }
 }

@@ -5,28 +5,25 @@ use super::{AreaOutcome, Diagnosis};
 
 const NAME: &str = "tls";
 
+/// A connection without TLS is right on this machine. Elsewhere a variable allowed it, and the configuration has a
+/// warning.
 pub(super) async fn check(context: &DoctorContext) -> AreaOutcome {
     let config = context.config(&["DATABASE_URL", "DATABASE_TLS", "DATABASE_TLS_CA", "SSL_CERT_FILE"])?;
-    let lines = config
-        .tls
-        .targets
-        .iter()
-        .map(|(target, is_encrypted)| judge(target, *is_encrypted));
-    let warnings = config
-        .tls
-        .warnings
-        .iter()
-        .map(|warning| Diagnosis::warn(NAME, warning.clone(), "read the page about TLS in the operating guide"));
-    Ok(lines.chain(warnings).collect())
+    let remedy = "read the page about TLS in the operating guide";
+    let warnings = config.tls.warnings.iter();
+    let mut lines: Vec<Diagnosis> = warnings
+        .map(|warning| Diagnosis::warn(NAME, warning.clone(), remedy))
+        .collect();
+    if lines.is_empty() {
+        lines.push(Diagnosis::ok(NAME, summary(&config.tls.targets)));
+    }
+    Ok(lines)
 }
 
-/// A connection without TLS is right on this machine, and was allowed by a variable otherwise.
-fn judge(target: &str, is_encrypted: bool) -> Diagnosis {
-    match is_encrypted {
-        true => Diagnosis::ok(NAME, format!("{target}: encrypted")),
-        false => Diagnosis::ok(
-            NAME,
-            format!("{target}: not encrypted, as configured or on this machine"),
-        ),
-    }
+fn summary(targets: &[(&'static str, bool)]) -> String {
+    let states = targets.iter().map(|(target, is_encrypted)| match is_encrypted {
+        true => format!("{target} encrypted"),
+        false => format!("{target} on this machine or as configured"),
+    });
+    states.collect::<Vec<_>>().join(", ")
 }

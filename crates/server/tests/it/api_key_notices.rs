@@ -72,7 +72,8 @@ fn new_key_endpoint_and_number_name_their_creator() {
         let is_by_key = notification["data"].get("created_by_api_key").is_some();
         assert_eq!(is_by_key, who == caller);
     }
-    assert_eq!(found.len(), 4);
+    // The four, and the verification of the number.
+    assert_eq!(found.len(), 5);
     // Changes are not announced.
     ana.put(
         &format!("/api/api-keys/{}", text(&made["id"])),

@@ -85,12 +85,12 @@ fn assert_entries(user: &User<'_>, page: &Value, entries: &[(&str, &str, &str)])
 fn audited_operations_write_one_complete_entry_each() {
     let server = Server::start(without_statuses());
     let ana = server.owner();
-    ana.profile();
-    ana.contacts(2);
     assert_eq!(
         read_log(&ana, ""),
         json!({ "logs": [], "total": 0, "page": 1, "limit": 50 })
     );
+    let profile = ana.profile();
+    ana.contacts(2);
     let run = ana.plain_campaign();
     ana.execute(&run).ok();
     ana.delete(&format!("/api/campaigns/{run}")).no_content();
@@ -122,6 +122,7 @@ fn audited_operations_write_one_complete_entry_each() {
             ("delete", "campaign", &run),
             ("update", "campaign", &run),
             ("create", "campaign", &run),
+            ("create", "whatsapp_profile", &profile),
         ],
     );
     let changes: Vec<&Value> = log_entries(&page).iter().map(|log| &log["changes"]).collect();

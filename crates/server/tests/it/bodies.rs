@@ -20,6 +20,11 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
         &["logo_url"],
         &["name", "slug", "plan", "status", "owner_email"],
     ),
+    (
+        "/api/api-keys/{id}",
+        &["expires_at"],
+        &["name", "scopes", "allowed_cidrs"],
+    ),
     ("/api/automations/{id}", &[], &["name", "status"]),
     ("/api/billing/subscription", &[], &["plan", "cycle"]),
     (

@@ -339,9 +339,9 @@ fn unsupported_callback_fields_are_counted_by_few_labels() {
             .unwrap_or_default()
     };
     for _ in 0..3 {
-        server.callback(&callback_change("account_alerts", &json!({ "alert_type": "X" })));
+        server.callback(&callback_change("flows", &json!({ "alert_type": "X" })));
     }
-    assert_eq!(unread_total(&["field=\"account_alerts\"", "type=\"\""]), 3.0);
+    assert_eq!(unread_total(&["field=\"flows\"", "type=\"\""]), 3.0);
     let message_of_type =
         |kind: &str| json!({ "from": ANA, "id": kind, "timestamp": "1780000000", "type": kind, kind: {} });
     assert_eq!(

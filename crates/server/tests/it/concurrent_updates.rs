@@ -110,6 +110,7 @@ const ROUTES: &[(&str, Coverage)] = &[
             [json!({ "name": format!("Oi {n}") }), json!({ "status": status })]
         }),
     ),
+    ("/api/api-keys/{id}", Elsewhere),
     (
         "/api/admin/accounts/{id}",
         Concurrent("accounts", |n| {

@@ -680,7 +680,7 @@ fn another_accounts_id_is_not_found() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 51);
+    assert_eq!(seen, 54);
     assert_eq!(dump(&bia), before);
 }
 

@@ -82,16 +82,17 @@ fn requests_and_gateway_calls_are_counted() {
         sum("recado_messages_total", &["kind=\"template\"", "outcome=\"accepted\""]),
         Some(3.0)
     );
+    // Four calls verified the number: the number, its business account, the subscription and the health.
     assert_eq!(
         sum(
             "recado_gateway_calls_total",
             &["gateway=\"whatsapp\"", "outcome=\"done\""]
         ),
-        Some(3.0)
+        Some(7.0)
     );
     assert_eq!(
         sum("recado_gateway_call_duration_seconds_count", &["gateway=\"whatsapp\""]),
-        Some(3.0)
+        Some(7.0)
     );
     assert!(sum("recado_rate_limit_decisions_total", &["decision=\"allowed\""]) >= Some(2.0));
     assert_eq!(sum("recado_panics_total", &[]), Some(0.0));

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use recado_simulators::certificates::{Authority, Identity};
-use recado_simulators::smtp::{Smtp, SmtpOptions, SmtpTls};
+use recado_simulators::smtp::{OfferedTls, Smtp, SmtpOptions};
 use serde_json::json;
 
 use crate::harness::process::{Process, environment, free_port};
@@ -126,7 +126,7 @@ fn redis_url_with_a_fragment_stops_the_start() {
     assert!(log.contains("REDIS_URL") && !log.contains("hunter2"), "{log}");
 }
 
-fn smtp(tls: SmtpTls) -> Smtp {
+fn smtp(tls: OfferedTls) -> Smtp {
     let options = SmtpOptions::default();
     Smtp::start(SmtpOptions { tls, ..options }).unwrap()
 }
@@ -141,8 +141,8 @@ fn mail_is_delivered_over_starttls_and_smtps() {
     let private = private();
     let config = private.identity.server_config().unwrap();
     for (mail, scheme, parameter) in [
-        (smtp(SmtpTls::StartTls(config.clone())), "smtp", "?tls=required"),
-        (smtp(SmtpTls::Implicit(config.clone())), "smtps", ""),
+        (smtp(OfferedTls::StartTls(config.clone())), "smtp", "?tls=required"),
+        (smtp(OfferedTls::Implicit(config.clone())), "smtps", ""),
     ] {
         let url = format!("{scheme}://mailer:hunter2@{LOOPBACK}:{}{parameter}", mail.port());
         let metrics = free_port();
@@ -167,7 +167,7 @@ fn mail_is_delivered_over_starttls_and_smtps() {
 fn mail_is_not_sent_without_a_trusted_tls_server() {
     let private = private();
     let config = private.identity.server_config().unwrap();
-    for mail in [smtp(SmtpTls::StartTls(config)), smtp(SmtpTls::None)] {
+    for mail in [smtp(OfferedTls::StartTls(config)), smtp(OfferedTls::None)] {
         let url = format!("smtp://mailer:hunter2@{LOOPBACK}:{}?tls=required", mail.port());
         let server = Server::start(Options::default().with("SMTP_URL", url));
         invite(&server.owner(), "bia@example.com");
@@ -184,7 +184,7 @@ fn mail_is_not_sent_without_a_trusted_tls_server() {
 
 #[test]
 fn mail_without_tls_stays_the_default_on_loopback() {
-    let mail = smtp(SmtpTls::None);
+    let mail = smtp(OfferedTls::None);
     let url = mail.url().replace("smtp://", "smtp://mailer:hunter2@");
     let server = Server::start(Options::default().with("SMTP_URL", url));
     invite(&server.owner(), "bia@example.com");

@@ -60,7 +60,7 @@ fn campaign_run_emits_campaign_and_message_events() {
     let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
     for event in feed(&ana) {
         *counts
-            .entry((text(&event["type"]), text(&event["data"]["id"])))
+            .entry((text(&event["type"]), event["data"]["id"].to_string()))
             .or_default() += 1;
     }
     assert!(counts.values().all(|count| *count == 1), "{counts:?}");

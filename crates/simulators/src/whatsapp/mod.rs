@@ -28,7 +28,7 @@ pub use callback::signature;
 pub use control::{Counters, ReceivedRequest};
 pub use fault::{On, WhatsappFault, WhatsappFaultKind};
 pub use inbound::{Inbound, InboundBatch, Preference};
-pub use news::AccountNews;
+pub use news::NewsCallback;
 pub use numbers::NumberSettings;
 pub use options::{Approval, WhatsappOptions};
 pub use phone::wa_id;
@@ -132,7 +132,7 @@ impl Whatsapp {
     }
 
     /// Sends the callback of news about a business account or one of its numbers.
-    pub fn news(&self, news: &AccountNews) {
+    pub fn news(&self, news: &NewsCallback) {
         self.core.news(news);
     }
 

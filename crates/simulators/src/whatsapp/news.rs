@@ -11,7 +11,7 @@ use super::callback::Job;
 /// A callback about a business account or one of its numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct AccountNews {
+pub struct NewsCallback {
     /// None: the business account of the options.
     pub waba_id: Option<String>,
     /// For example `account_update`.
@@ -20,7 +20,7 @@ pub struct AccountNews {
     pub value: Value,
 }
 
-impl AccountNews {
+impl NewsCallback {
     pub fn new(field: &str, value: Value) -> Self {
         Self {
             waba_id: None,
@@ -90,7 +90,7 @@ impl AccountNews {
 }
 
 impl Core {
-    pub(super) fn news(&self, news: &AccountNews) {
+    pub(super) fn news(&self, news: &NewsCallback) {
         let waba = news.waba_id.clone().unwrap_or_else(|| self.options().waba_id);
         let change = json!({ "field": news.field, "value": news.value });
         self.queue.push(Instant::now(), Job::Change { waba, change });

@@ -1,7 +1,7 @@
 //! The WhatsApp simulator's numbers and business accounts: fields, lists, subscriptions, registration, faults and news.
 
 use recado_simulators::whatsapp::{
-    AccountNews, On, Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions, signature,
+    NewsCallback, On, Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions, signature,
 };
 use serde_json::{Value, json};
 
@@ -281,15 +281,15 @@ fn news_are_signed_callbacks_of_their_account() {
         callback_url: Some(receiver.url.clone()),
         ..WhatsappOptions::default()
     });
-    whatsapp.news(&AccountNews::account_update("ACCOUNT_RESTRICTION").of_account("77"));
-    whatsapp.news(&AccountNews::account_alert("LOW_BALANCE", "Add a payment method."));
-    whatsapp.news(&AccountNews::number_quality(
+    whatsapp.news(&NewsCallback::account_update("ACCOUNT_RESTRICTION").of_account("77"));
+    whatsapp.news(&NewsCallback::account_alert("LOW_BALANCE", "Add a payment method."));
+    whatsapp.news(&NewsCallback::number_quality(
         "551130000000",
         "THROUGHPUT_UPGRADE",
         "TIER_10K",
     ));
-    whatsapp.news(&AccountNews::number_name("551130000000", "REJECTED", "Loja"));
-    whatsapp.news(&AccountNews::business_capability(&json!("TIER_100K")));
+    whatsapp.news(&NewsCallback::number_name("551130000000", "REJECTED", "Loja"));
+    whatsapp.news(&NewsCallback::business_capability(&json!("TIER_100K")));
     let by_hand = json!({ "waba_id": "78", "field": "business_capability_update",
         "value": { "max_daily_conversations_per_business": -1 } });
     assert_eq!(control(&whatsapp, "POST", "/news", Some(&by_hand)).status, 200);

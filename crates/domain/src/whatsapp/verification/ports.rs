@@ -58,8 +58,10 @@ pub struct HealthError {
     /// WhatsApp's error code.
     pub code: Option<i64>,
     /// WhatsApp's description.
+    #[schemars(example = &"The payment method is missing")]
     pub description: Option<String>,
     /// WhatsApp's proposal.
+    #[schemars(example = &"Add a payment method to the business account")]
     pub solution: Option<String>,
 }
 
@@ -71,6 +73,7 @@ pub struct HealthEntity {
     #[schemars(example = &"waba")]
     pub kind: String,
     /// WhatsApp's id of the entity.
+    #[schemars(example = &"102290129340398")]
     pub id: Option<String>,
     /// Whether it may send.
     pub can_send: CanSend,

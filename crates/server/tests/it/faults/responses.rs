@@ -70,7 +70,7 @@ fn send_with_unusable_response_is_unknown_and_not_resent() {
     let options = without_statuses().with("WHATSAPP_API_URL", whatsapp.base_url());
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "3s"));
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     ana.contacts(unknown + 1);
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
@@ -115,7 +115,7 @@ fn unreadable_rejection_pauses_run_and_is_not_resent() {
     });
     let server = Server::start(without_statuses().with("WHATSAPP_API_URL", whatsapp.base_url()));
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     ana.contacts(CONTACTS);
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
@@ -215,7 +215,7 @@ fn number_over_its_throughput_sends_every_message_once() {
     });
     let server = Server::start(options);
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     ana.contacts(45);
     let id = ana.plain_campaign();
     assert_eq!(ana.execute(&id).ok()["status"], "completed");
@@ -273,7 +273,7 @@ fn send_with_refused_connection_is_retried_and_sent_once() {
     let url = format!("http://127.0.0.1:{port}/v25.0");
     let server = Server::start(without_statuses().with("WHATSAPP_API_URL", url));
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     let mut phones = ana.contacts(3);
     let id = ana.plain_campaign();
     ana.send(&id);
@@ -314,7 +314,7 @@ fn listener_without_tls() -> (Acceptor, mpsc::Receiver<Vec<u8>>) {
 fn assert_unreachable_is_retried(url: &str) {
     let server = Server::start(without_statuses().with("WHATSAPP_API_URL", url));
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     ana.contacts(2);
     let id = ana.plain_campaign();
     ana.send(&id);
@@ -333,7 +333,7 @@ fn assert_unreachable_is_retried(url: &str) {
 fn send_that_never_left_is_retried_and_hanging_one_is_not() {
     let server = Server::start(without_statuses());
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     ana.contacts(5);
     server.whatsapp.script(vec![WhatsappFault::send_to(
         &phone(1),
@@ -371,7 +371,7 @@ fn campaign_with_all_sends_rejected_stores_every_reason() {
     const CODES: [u32; 3] = [131_026, 131_047, 131_008];
     let server = Server::start(without_statuses());
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     ana.contacts(CONTACTS);
     let refusals = (0..CONTACTS).map(|n| WhatsappFault::send_to(&phone(n), error(CODES[n % 3])));
     server.whatsapp.script(refusals.collect());

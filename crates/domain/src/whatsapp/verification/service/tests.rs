@@ -1,3 +1,5 @@
+//! Tests of the use cases of verification, with mocked ports.
+
 use std::sync::Mutex;
 
 use async_trait::async_trait;
