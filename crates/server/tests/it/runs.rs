@@ -173,10 +173,9 @@ fn always_throttled_send_fails_after_five_retries() {
 fn expired_token_pauses_the_run() {
     let server = Server::start(without_statuses());
     let ana = server.owner();
-    let profile = ana.profile();
+    ana.profile();
     ana.contacts(10);
-    let path = format!("/api/whatsapp/profiles/{profile}");
-    ana.put(&path, json!({ "access_token": "expired-token" })).ok();
+    server.expire_token("EAAG-token");
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
     assert_eq!(

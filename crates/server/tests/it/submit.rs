@@ -148,7 +148,7 @@ fn submit_without_reachable_whatsapp_returns_502() {
     for url in ["http://127.0.0.1:9/v25.0", ""] {
         let server = Server::start(Options::default().with("WHATSAPP_API_URL", url));
         let ana = server.owner();
-        ana.profile();
+        ana.profile_without_check();
         let id = ana.template("oferta", "Oi", &[]);
         submit(&ana, &id).refused(502, "WHATSAPP_ERROR");
     }

@@ -220,7 +220,7 @@ fn rejected_test_send_reports_the_code_and_is_not_counted() {
 fn test_send_to_unreachable_whatsapp_is_not_counted() {
     let server = Server::start(without_statuses().with("WHATSAPP_API_URL", "http://127.0.0.1:9/v25.0"));
     let ana = server.owner();
-    ana.profile();
+    ana.profile_without_check();
     let id = ana.plain_campaign();
     let error = test_send(&ana, &id, PHONE).refused(502, "WHATSAPP_ERROR");
     assert_eq!(error["message"], "WhatsApp is unavailable; try again later");
