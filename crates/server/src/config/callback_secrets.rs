@@ -34,8 +34,8 @@ mod tests {
         };
         assert_eq!(exposed(read("one".into()).unwrap()), ["one"]);
         assert_eq!(exposed(read(" one , two".into()).unwrap()), ["one", "two"]);
-        assert!(read(vec!["s"; 10].join(",")).is_ok());
-        for wrong in ["one,", ",", "one,,two", &vec!["s"; 11].join(",")] {
+        assert!(read(["s"; 10].join(",")).is_ok());
+        for wrong in ["one,", ",", "one,,two", &["s"; 11].join(",")] {
             assert_eq!(
                 read(wrong.to_owned()).unwrap_err().variable,
                 "WHATSAPP_APP_SECRET",

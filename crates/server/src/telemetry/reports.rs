@@ -79,13 +79,15 @@ impl CallbackReport for Reports {
 /// Counts held inbound events that were dropped because no profile was verified in time.
 pub struct UnclaimedMessages(Counter);
 
-impl UnclaimedMessages {
-    pub fn new() -> Self {
+impl Default for UnclaimedMessages {
+    fn default() -> Self {
         let counter = counter!("recado_whatsapp_unclaimed_total");
         counter.absolute(0);
         Self(counter)
     }
+}
 
+impl UnclaimedMessages {
     pub fn add(&self, count: u64) {
         self.0.increment(count);
     }

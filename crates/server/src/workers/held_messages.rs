@@ -20,7 +20,7 @@ pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, 
         let held = delivered.clone();
         async move { held.deliver().await }
     });
-    let unclaimed = Arc::new(UnclaimedMessages::new());
+    let unclaimed = Arc::new(UnclaimedMessages::default());
     worker_loop::spawn(tasks, stop, "held_messages_sweep", SWEEP_INTERVAL, move || {
         let (held, unclaimed) = (held.clone(), unclaimed.clone());
         async move {

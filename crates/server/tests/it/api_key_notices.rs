@@ -85,7 +85,7 @@ fn new_key_endpoint_and_number_name_their_creator() {
         json!({ "name": "New" }),
     )
     .ok();
-    assert_eq!(notifications(&ana).len(), 4);
+    assert_eq!(notifications(&ana).len(), 5);
 }
 
 #[test]

@@ -85,7 +85,7 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
     (
         "/api/whatsapp/profiles/{id}",
         &["messages_per_second"],
-        &["name", "phone_number_id", "waba_id", "access_token"],
+        &["name", "phone_number_id", "waba_id", "access_token", "pin"],
     ),
 ];
 

@@ -169,6 +169,9 @@ fn sound_installation_passes_and_is_left_unchanged() {
     server.whatsapp.inbound(&Inbound::text(number, &phone(1), "oi"));
     until("the message is stored", || server.db.count("FROM message_rollups") > 0);
     server.db.wait_for_outbox();
+    until("nothing is held for the number", || {
+        server.db.count("FROM whatsapp_profiles WHERE held_since IS NOT NULL") == 0
+    });
     let (rows, files) = (server.db.dump(), server.media.files());
     let env = with(&server.environment(), &[]);
     let (code, after) = checks(&env, &["--account", &ana.account]);

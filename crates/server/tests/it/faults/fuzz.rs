@@ -109,6 +109,7 @@ fn samples(server: &Server) -> Vec<Sample> {
     server.db.run("UPDATE accounts SET plan = 'scale'");
     let mut resources = create_resources(&ana);
     resources.push(("/api/admin/accounts/", ana.account.clone()));
+    resources.push(("/api/admin/users/", ana.id.to_string()));
     resources.push(("/api/hooks/", ana.account.clone()));
     let caller = |spec: &RouteSpec| {
         if spec.access == Access::Administrator {

@@ -353,7 +353,7 @@ fn send_that_never_left_is_retried_and_hanging_one_is_not() {
         received.iter().all(|bytes| bytes.first() == Some(&22)),
         "data was sent before the TLS handshake"
     );
-    assert_unreachable_is_retried("http://whatsapp.invalid/v25.0");
+    assert_unreachable_is_retried("https://whatsapp.invalid/v25.0");
     assert_eq!(final_status(&ana, &id), "partial");
     let stats = ana.stats(&id);
     assert_eq!(
