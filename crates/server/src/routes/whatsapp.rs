@@ -47,7 +47,7 @@ pub(crate) struct ProfileBody {
 }
 
 impl PatchFields for ProfileBody {
-    const NEVER_NULL: &'static [&'static str] = &["name", "phone_number_id", "waba_id", "access_token"];
+    const NEVER_NULL: &'static [&'static str] = &["name", "phone_number_id", "waba_id", "access_token", "pin"];
 }
 
 impl From<ProfileBody> for ProfileInput {
