@@ -107,7 +107,7 @@ pub async fn check_tenant_role(tenant_url: &SecretString, tls: &DatabaseTls) -> 
 }
 
 /// Makes the tenant role's settings the defaults of its sessions. With `TENANT_DATABASE_URL` also makes its role: a
-/// login with the privileges of [`TENANT_ROLE`] and, unless the role can already log in, with the password of the URL.
+/// login with the privileges of `recado_tenant` and, unless the role can already log in, with the password of the URL.
 ///
 /// Without `TENANT_DATABASE_URL` a missing right is only logged, because nobody logs in as the tenant role then.
 pub async fn prepare_tenant_role(
@@ -156,7 +156,7 @@ async fn refuse_if(conn: &mut AsyncPgConnection, role: String, expression: &str)
     }
 }
 
-/// Creates a role other than [`TENANT_ROLE`], which the migrations create, and grants it the privileges.
+/// Creates a role other than `recado_tenant`, which the migrations create, and grants it the privileges.
 async fn ensure_role(conn: &mut AsyncPgConnection, role: &str) -> Result<(), TenantRoleError> {
     if role == TENANT_ROLE {
         return Ok(());

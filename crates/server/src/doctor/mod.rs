@@ -1,7 +1,7 @@
 //! `recado doctor`: checks every part of an installation, changes nothing, and prints a line for each check.
 //!
 //! All areas run at the same time, each with a time limit of its own, so that one that fails or hangs hides no other.
-//! To add an area, write a function like those of the files here and add a line to [`AREAS`].
+//! To add an area, write a function like those of the files here and add a line to `AREAS`.
 
 mod ai_service;
 mod configuration;
