@@ -76,6 +76,7 @@ mod model;
 mod notifications;
 mod number_delivery;
 mod number_faults;
+mod number_refusals;
 mod number_verification;
 mod owners;
 mod pagination;
