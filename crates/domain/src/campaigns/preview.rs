@@ -78,7 +78,8 @@ redacted_debug!(PreviewContact {});
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewRefusal {
     /// The reason as a fixed value: `status`, `no_template`, `template_not_approved`, `template_not_sendable`,
-    /// `segment_deleted`, `no_recipients`, `empty_placeholder`, `no_active_plan` or `quota_exceeded`.
+    /// `segment_deleted`, `no_recipients`, `empty_placeholder`, `number_unverified`, `no_active_plan` or
+    /// `quota_exceeded`.
     #[schemars(example = &"quota_exceeded")]
     pub reason: &'static str,
     /// The error message that `execute` would return.
