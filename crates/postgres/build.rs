@@ -7,6 +7,7 @@ use std::{fs, io};
 fn main() -> io::Result<()> {
     let migrations = Path::new("../../migrations");
     println!("cargo:rerun-if-changed={}", migrations.display());
+    // Directories of migrations, and the functions.
     let mut directories = fs::read_dir(migrations)?
         .map(|entry| Ok(entry?.path()))
         .collect::<io::Result<Vec<_>>>()?;
@@ -14,8 +15,12 @@ fn main() -> io::Result<()> {
     let mut hasher = DefaultHasher::new();
     for directory in directories {
         println!("cargo:rerun-if-changed={}", directory.display());
-        directory.hash(&mut hasher);
-        fs::read(directory.join("up.sql"))?.hash(&mut hasher);
+        let file = match directory.is_dir() {
+            true => directory.join("up.sql"),
+            false => directory,
+        };
+        file.hash(&mut hasher);
+        fs::read(&file)?.hash(&mut hasher);
     }
     println!("cargo:rustc-env=RECADO_MIGRATIONS_HASH={:016x}", hasher.finish());
     Ok(())

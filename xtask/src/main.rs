@@ -45,7 +45,7 @@ usage: cargo xtask <command>
                        --reset deletes the development data first
   db                   start only the development database, print its URLs, wait for Ctrl-C
   migrate              run `recado migrate` on the development database
-  data-model           write docs/data-model.md from a database with all migrations
+  schema               write migrations/schema.sql, schema.rs and docs/data-model.md from a migrated database
   seed [--large [--messages N]]
                        add the demo account to the running development server (dev does this too); --large adds an
                        account with N messages (10 million) and a year of data for analytics
@@ -126,7 +126,7 @@ fn run(args: &[String]) -> Result<()> {
         }
         "dev" => dev::run(rest),
         "db" => reject_arguments(rest).and_then(|()| dev::database_only()),
-        "data-model" => reject_arguments(rest).and_then(|()| test::migrations::write_data_model()),
+        "schema" => reject_arguments(rest).and_then(|()| test::migrations::write_schema_files()),
         "migrate" => reject_arguments(rest).and_then(|()| migrate::run()),
         "seed" => seed::run(rest),
         "token" => token::run(rest),

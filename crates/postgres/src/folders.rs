@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::errors::{DbError, DbResult, parse_enum};
 use crate::pool::TenantPool;
 use crate::sql::{FlagRow, sql};
+use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
 pub struct PgFolders(TenantPool);
@@ -67,6 +68,25 @@ pub(crate) async fn check(
     }
 }
 
+/// Deletes the folder and removes its campaigns and templates from it. The lock comes first: a writer that puts
+/// something into the folder at the same time has either committed before, or fails on the foreign key.
+async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: FolderId) -> DbResult<bool> {
+    let statements = [
+        "SELECT 1 FROM folders WHERE account_id = $1 AND id = $2 FOR UPDATE",
+        "UPDATE campaigns SET folder_id = NULL WHERE account_id = $1 AND folder_id = $2",
+        "UPDATE message_templates SET folder_id = NULL WHERE account_id = $1 AND folder_id = $2",
+    ];
+    for statement in statements {
+        sql(statement).bind(account).bind(id).execute(&mut *conn).await?;
+    }
+    let deleted = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
+        .bind(account)
+        .bind(id)
+        .execute(conn)
+        .await?;
+    Ok(deleted > 0)
+}
+
 #[async_trait]
 impl FolderStore for PgFolders {
     async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<CursorPage<Folder>, StoreError> {
@@ -91,11 +111,7 @@ impl FolderStore for PgFolders {
         self.0.run(account, statement).await.map(drop)
     }
 
-    /// `ON DELETE SET NULL` removes the campaigns and templates from the folder.
     async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError> {
-        let statement = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(id);
-        Ok(self.0.run(account, statement).await? > 0)
+        in_tenant!(self.0, account, |conn| delete(conn, account, id))
     }
 }

@@ -10,7 +10,7 @@ use diesel::connection::SimpleConnection;
 use diesel::migration::{Migration, MigrationSource};
 use diesel::pg::Pg;
 use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use recado_domain::shared::StoreError;
 use secrecy::SecretString;
@@ -23,6 +23,12 @@ use crate::tls::{DatabaseTls, parse_url};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations");
 
+/// Functions that hold no data. Migrations use some of them.
+const FUNCTIONS: &str = include_str!("../../../migrations/functions.sql");
+
+/// The first migration of the baseline. Databases with earlier ones were made before the first release.
+const BASELINE: &str = "20261127000001";
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Drops indexes whose build was interrupted: every write maintains them, but no query uses them. Indexes of a
@@ -34,12 +40,21 @@ const BROKEN_INDEXES: &str = "DO $$ DECLARE broken regclass; BEGIN
        LOOP EXECUTE format('DROP INDEX %s', broken); END LOOP;
      END $$";
 
+const HAS_MIGRATIONS_TABLE: &str = "SELECT to_regclass('__diesel_schema_migrations') IS NOT NULL AS yes";
+
 #[derive(Debug, Error)]
 pub enum MigrateError {
     #[error("the database cannot be reached")]
     Connect(#[source] diesel::ConnectionError),
     #[error("could not acquire the migration lock")]
     Lock(#[source] BoxError),
+    /// The earlier migrations are gone, so nothing leads from their schema to this one.
+    #[error(
+        "this database was made before the first release, and its schema cannot be changed to this one. Keep it with \
+         the program that made it, which can still export its contacts, campaigns and messages \
+         (GET /api/analytics/export). For this version, set DATABASE_URL to an empty database"
+    )]
+    BeforeFirstRelease,
     #[error("a migration failed")]
     Run(#[source] BoxError),
 }
@@ -112,6 +127,12 @@ async fn run_over(
     let config = parse_url(url).map_err(|error| MigrateError::Connect(bad_connection(error)))?;
     let mut conn = sqlstate::connect(&config, tls).await.map_err(MigrateError::Connect)?;
     lock(&mut conn, policy).await.map_err(MigrateError::Lock)?;
+    if is_before_first_release(&mut conn).await.map_err(MigrateError::Run)? {
+        return Err(MigrateError::BeforeFirstRelease);
+    }
+    conn.batch_execute(FUNCTIONS)
+        .await
+        .map_err(|error| MigrateError::Run(Box::new(error)))?;
     let run = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncConnectionWrapper::<AsyncPgConnection>::from(conn);
         run_pending(&mut harness, migrations, policy)
@@ -139,6 +160,16 @@ async fn lock(conn: &mut AsyncPgConnection, policy: LockRetryPolicy) -> Result<(
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
+}
+
+/// Whether the database has a migration that is older than the baseline.
+async fn is_before_first_release(conn: &mut AsyncPgConnection) -> Result<bool, BoxError> {
+    if !sql(HAS_MIGRATIONS_TABLE).get_result::<FlagRow>(conn).await?.yes {
+        return Ok(false);
+    }
+    let early =
+        sql("SELECT EXISTS (SELECT 1 FROM __diesel_schema_migrations WHERE version < $1) AS yes").bind(BASELINE);
+    Ok(early.get_result::<FlagRow>(conn).await?.yes)
 }
 
 type Harness = AsyncConnectionWrapper<AsyncPgConnection>;
@@ -240,8 +271,7 @@ pub async fn pending(pool: &OwnerPool) -> Result<usize, StoreError> {
 /// Whether any migration ever ran. Queried only after the first statement failed, so a ready server costs one
 /// statement.
 async fn has_migrations_table(pool: &OwnerPool) -> Result<bool, StoreError> {
-    let table = sql("SELECT to_regclass('__diesel_schema_migrations') IS NOT NULL AS yes");
-    Ok(pool.row::<FlagRow>(table).await?.yes)
+    Ok(pool.row::<FlagRow>(sql(HAS_MIGRATIONS_TABLE)).await?.yes)
 }
 
 fn versions() -> Result<Vec<String>, StoreError> {

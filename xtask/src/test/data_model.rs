@@ -5,14 +5,13 @@ use std::fmt::Write as _;
 use postgres::Client;
 
 use crate::error::{Context, Result, fail};
-use crate::paths;
 
 const PAGE: &str = "docs/data-model.md";
 
 const INTRODUCTION: &str = "\
 # Data model
 
-This page shows every table of the database and how the tables refer to each other. `cargo xtask data-model` generates
+This page shows every table of the database and how the tables refer to each other. `cargo xtask schema` generates
 it from the catalogue; the gate fails when it differs from the migrations.
 
 - A table with `account_id` belongs to one account: row-level security binds it to the account of the transaction, and
@@ -195,26 +194,8 @@ struct Reference {
     unique: bool,
 }
 
-/// Compares the page with the database behind `client`.
-pub(super) fn check(client: &mut Client) -> Result<()> {
-    let page = std::fs::read_to_string(paths::root().join(PAGE)).unwrap_or_default();
-    if page == render(client)? {
-        return Ok(());
-    }
-    fail(format!(
-        "{PAGE} does not show the database of the migrations; run `cargo xtask data-model`"
-    ))
-}
-
-/// Writes the page for the database behind `client`.
-pub(super) fn write(client: &mut Client) -> Result<()> {
-    let page = render(client)?;
-    std::fs::write(paths::root().join(PAGE), page).context(|| format!("cannot write {PAGE}"))?;
-    println!("{PAGE} is up to date");
-    Ok(())
-}
-
-fn render(client: &mut Client) -> Result<String> {
+/// The page for the database behind `client`.
+pub(super) fn render(client: &mut Client) -> Result<String> {
     let (columns, references) = (columns(client)?, references(client)?);
     let mut listed = SECTIONS.iter().flat_map(|(.., tables)| tables.iter().copied());
     if let Some(column) = columns

@@ -1,4 +1,5 @@
-//! Checks that every migration can be applied, reverted completely, and applied again with the same result.
+//! Checks that every migration can be applied, reverted completely, and applied again with the same result, and that
+//! the files made from the schema match it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,30 +7,75 @@ use std::path::{Path, PathBuf};
 use postgres::Client;
 
 use super::services::TestServices;
-use super::{data_model, schema};
+use super::{data_model, diesel_schema, schema};
 use crate::error::{Context, Result, fail};
 use crate::paths;
 use crate::services::postgres::connect;
 
-/// Runs every migration up, down and up again, and compares the data-model page with the result.
+/// A file that describes the schema.
+struct SchemaFile {
+    path: &'static str,
+    text: fn(&mut Client, &str) -> Result<String>,
+}
+
+const FILES: [SchemaFile; 3] = [
+    SchemaFile {
+        path: "migrations/schema.sql",
+        text: schema::file,
+    },
+    SchemaFile {
+        path: "crates/postgres/src/schema.rs",
+        text: |client, _| diesel_schema::file(client),
+    },
+    SchemaFile {
+        path: "docs/data-model.md",
+        text: |client, _| data_model::render(client),
+    },
+];
+
+/// Runs every migration up, down and up again, and compares the schema's files with the result.
 pub(crate) fn check(services: &TestServices) -> Result<()> {
     let migrations = migrations(&paths::root().join("migrations"))?;
     in_empty_database(services, |client, url| {
         up_down_up(&migrations, client, url)?;
-        data_model::check(client)
+        FILES.iter().try_for_each(|file| compare(file, client, url))
     })?;
     println!("{} migrations: up, down, up", migrations.len());
     Ok(())
 }
 
-/// `cargo xtask data-model`.
-pub(crate) fn write_data_model() -> Result<()> {
+/// `cargo xtask schema`.
+pub(crate) fn write_schema_files() -> Result<()> {
     let services = TestServices::start()?;
     let migrations = migrations(&paths::root().join("migrations"))?;
-    in_empty_database(&services, |client, _| {
+    in_empty_database(&services, |client, url| {
+        apply_functions(client)?;
         apply_all(client, &migrations)?;
-        data_model::write(client)
+        FILES.iter().try_for_each(|file| {
+            let text = (file.text)(client, url)?;
+            fs::write(paths::root().join(file.path), text).context(|| format!("cannot write {}", file.path))?;
+            println!("{} written", file.path);
+            Ok(())
+        })
     })
+}
+
+/// Fails if the file differs from the schema.
+fn compare(file: &SchemaFile, client: &mut Client, url: &str) -> Result<()> {
+    let found = fs::read_to_string(paths::root().join(file.path)).context(|| format!("cannot read {}", file.path))?;
+    let expected = (file.text)(client, url)?;
+    match schema::difference(&schema::lines_of(&found), &schema::lines_of(&expected)) {
+        None => Ok(()),
+        Some(difference) => fail(format!(
+            "{} does not match the migrations (run cargo xtask schema): {difference}",
+            file.path
+        )),
+    }
+}
+
+/// `recado migrate` recreates the functions before it runs migrations.
+fn apply_functions(client: &mut Client) -> Result<()> {
+    apply(client, &paths::root().join("migrations/functions.sql"))
 }
 
 /// Calls `work` with a connection to a new database and its URL; drops the database afterwards.
@@ -47,6 +93,7 @@ fn in_empty_database(services: &TestServices, work: impl FnOnce(&mut Client, &st
 }
 
 fn up_down_up(migrations: &[PathBuf], client: &mut Client, url: &str) -> Result<()> {
+    apply_functions(client)?;
     let empty = schema::leftovers(client)?;
     apply_all(client, migrations)?;
     let first = schema::dump(client, url)?;

@@ -5,6 +5,7 @@
 
 pub(crate) mod counts;
 mod data_model;
+mod diesel_schema;
 pub(crate) mod migrations;
 pub(crate) mod plans;
 mod schema;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::Finding;
 
-/// The first checked migration. Older ones never run on a database that is in use.
-const FIRST: u32 = 29;
+/// The end of the names of migrations that make the first release's schema. They never run on a database in use.
+const BASELINE: &str = "_baseline/up.sql";
 
 /// Comment that permits a statement and gives the reason.
 const SAFE: &str = "-- safe:";
@@ -27,7 +27,8 @@ struct Statement {
 
 /// `metadata` is the text of the migration's `metadata.toml`.
 pub(super) fn check(path: &str, text: &str, metadata: &str) -> Vec<Finding> {
-    if number(path).is_none_or(|number| number < FIRST) {
+    let is_migration = path.starts_with("migrations/") && path.ends_with("/up.sql");
+    if !is_migration || path.ends_with(BASELINE) {
         return Vec::new();
     }
     let statements = statements(text);
@@ -57,12 +58,6 @@ pub(super) fn check(path: &str, text: &str, metadata: &str) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// The number in a migration's path: 26 in `2026-11-21-000026_name`.
-fn number(path: &str) -> Option<u32> {
-    let directory = path.strip_prefix("migrations/")?.strip_suffix("/up.sql")?;
-    directory.split('_').next()?.rsplit('-').next()?.parse().ok()
 }
 
 /// The table that an `ALTER TABLE` changes.
@@ -340,9 +335,8 @@ mod tests {
     }
 
     #[test]
-    fn migrations_before_the_first_release_are_skipped() {
-        let old = "migrations/2026-11-21-000012_segments/up.sql";
-        assert_eq!(check(old, "DROP TABLE contacts;", ""), []);
-        assert_eq!(number(PATH), Some(31));
+    fn baseline_is_skipped() {
+        let baseline = "migrations/2026-11-27-000003_contacts_baseline/up.sql";
+        assert_eq!(check(baseline, "DROP TABLE contacts;", ""), []);
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: rules about the structure of this repository that no compiler checks.
 //!
 //! They cover crate dependencies, the reach of `domain`, the length of files and functions, module docs, manifests,
-//! blocking migrations and dead links in the documentation.
+//! blocking migrations, SQL and dead links in the documentation.
 
 mod edges;
 mod faults;
@@ -13,6 +13,7 @@ mod names;
 mod scanner;
 mod secrets;
 mod sources;
+mod sql_rules;
 pub(crate) mod versions;
 
 use std::path::Path;
@@ -66,6 +67,7 @@ pub(crate) fn run() -> Result<()> {
         if file.ends_with(".rs") {
             findings.extend(sources::check(file, &text));
             findings.extend(secrets::check(file, &text));
+            findings.extend(sql_rules::check_rust(file, &text));
             type_names.add(file, &text);
         } else if file.ends_with(".md") {
             findings.extend(links::check(&root, file, &text));
@@ -75,6 +77,9 @@ pub(crate) fn run() -> Result<()> {
             let metadata = root.join(file).with_file_name("metadata.toml");
             let metadata = std::fs::read_to_string(metadata).unwrap_or_default();
             findings.extend(migrations::check(file, &text, &metadata));
+            findings.extend(sql_rules::check_migration(file, &text));
+        } else if file == "migrations/functions.sql" {
+            findings.extend(sql_rules::check_migration(file, &text));
         } else if file.ends_with("Cargo.toml") && file != "Cargo.toml" {
             findings.extend(manifests::check(file, &text));
         }

@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::consent::{ConsentColumns, decide_consent};
-use super::events::with_contact_events;
+use super::events::{contact_payload, with_contact_events};
 use super::limits::merge_fits;
 use super::store::{bind_draft, insert};
 use crate::analytics::count_contacts;
@@ -175,14 +175,15 @@ async fn write_contacts(
            version = contacts.version + 1
            WHERE {fits}
          RETURNING id, phone, (xmax = 0) AS inserted,
-           CASE WHEN (SELECT any_contact_event FROM subscribed) THEN contact_payload(contacts) END AS payload),
+           CASE WHEN (SELECT any_contact_event FROM subscribed) THEN {payload} END AS payload),
          emitted AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', w.type, 'items', w.items)
            FROM (SELECT CASE WHEN inserted THEN 'contact.created' ELSE 'contact.updated' END AS type,
                jsonb_agg(payload) AS items FROM written WHERE payload IS NOT NULL GROUP BY 1) w
            WHERE has_subscribers($1, w.type))
-         SELECT id, phone, inserted FROM written"
+         SELECT id, phone, inserted FROM written",
+        payload = contact_payload("contacts"),
     ))
     .bind(account)
     .bind(uuids(ids))

@@ -234,7 +234,18 @@ pub(crate) async fn find(
     Ok(row.map(StoredProfile::try_from).transpose()?)
 }
 
+/// Deletes the profile and clears it in what refers to it. The lock comes first: a writer that names the profile at the
+/// same time has either committed before, or fails on the foreign key.
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ProfileId, events: &[Event]) -> DbResult<bool> {
+    let statements = [
+        "SELECT 1 FROM whatsapp_profiles WHERE account_id = $1 AND id = $2 FOR UPDATE",
+        "UPDATE campaigns SET profile_id = NULL WHERE account_id = $1 AND profile_id = $2",
+        "UPDATE message_templates SET profile_id = NULL WHERE account_id = $1 AND profile_id = $2",
+        "UPDATE conversations SET profile_id = NULL WHERE account_id = $1 AND profile_id = $2",
+    ];
+    for statement in statements {
+        sql(statement).bind(account).bind(id).execute(&mut *conn).await?;
+    }
     let query = sql("DELETE FROM whatsapp_profiles WHERE account_id = $1 AND id = $2")
         .bind(account)
         .bind(id);

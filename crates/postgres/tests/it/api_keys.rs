@@ -211,7 +211,7 @@ async fn api_key_lookup_reads_one_row_by_index() {
         .sql(&format!(
             "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
                SELECT '{0}', md5(i::text)::uuid, 'k', 'p', 'h', '{1}' FROM generate_series(1, 20000) i;
-             INSERT INTO api_key_hashes
+             INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by)
                SELECT sha256(i::text::bytea), '{0}', md5(i::text)::uuid, '{1}' FROM generate_series(1, 20000) i;
              ANALYZE; SELECT pg_stat_reset()",
             fixture.account, fixture.user

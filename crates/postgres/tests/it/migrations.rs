@@ -18,6 +18,41 @@ async fn migrated_database_has_no_pending_migrations() {
     assert_eq!(pending(&db.owner_pool()).await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn database_from_before_the_first_release_is_refused_unchanged() {
+    let db = TestDatabase::new().await;
+    let client = db.client().await;
+    client
+        .batch_execute(
+            "DROP SCHEMA public CASCADE; CREATE SCHEMA public;
+             CREATE TABLE __diesel_schema_migrations (version varchar(50) PRIMARY KEY, run_on timestamp DEFAULT now());
+             INSERT INTO __diesel_schema_migrations (version) VALUES ('20261121000001')",
+        )
+        .await
+        .unwrap();
+    let refused = migrate(&db.url()).await.unwrap_err();
+    assert!(matches!(refused, MigrateError::BeforeFirstRelease), "{refused:?}");
+    assert!(refused.to_string().contains("GET /api/analytics/export"), "{refused}");
+    let objects = "SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r')
+         + (SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)";
+    assert_eq!(client.query_one(objects, &[]).await.unwrap().get::<_, i64>(0), 1);
+}
+
+#[tokio::test]
+async fn changed_functions_are_recreated() {
+    let db = TestDatabase::new().await;
+    let client = db.client().await;
+    client
+        .batch_execute(
+            "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint LANGUAGE sql AS 'SELECT 9::smallint'",
+        )
+        .await
+        .unwrap();
+    assert_eq!(migrate(&db.url()).await.unwrap(), Vec::<String>::new());
+    let slot = client.query_one("SELECT counter_slot(1)", &[]).await.unwrap();
+    assert_eq!(slot.get::<_, i16>(0), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_migrators_run_each_migration_once() {
     let db = TestDatabase::new().await;

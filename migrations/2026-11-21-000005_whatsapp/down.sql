@@ -1,3 +1,0 @@
-DROP TABLE whatsapp_callbacks;
-DROP TABLE whatsapp_numbers;
-DROP TABLE whatsapp_profiles;

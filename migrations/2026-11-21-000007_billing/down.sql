@@ -1,2 +1,0 @@
-DROP TABLE message_usage;
-DROP TABLE subscriptions;

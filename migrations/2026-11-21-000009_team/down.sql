@@ -1,3 +1,0 @@
-DROP TABLE outgoing_mail;
-DROP TABLE invite_tokens;
-DROP TABLE team_invites;

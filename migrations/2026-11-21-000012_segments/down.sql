@@ -1,3 +1,0 @@
-DROP INDEX message_templates_folder_id_idx;
-DROP INDEX campaigns_folder_id_idx;
-DROP INDEX segment_members_contact_id_idx;

@@ -1,1 +1,0 @@
-ALTER TABLE message_usage DROP COLUMN test_sends;

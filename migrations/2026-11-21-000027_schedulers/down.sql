@@ -1,2 +1,0 @@
-ALTER TABLE campaigns DROP COLUMN scheduled_support_admin;
-ALTER TABLE campaigns DROP COLUMN scheduled_by;

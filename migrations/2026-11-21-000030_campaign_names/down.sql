@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY campaigns_name_idx;

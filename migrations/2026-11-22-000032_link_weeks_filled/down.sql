@@ -1,1 +1,0 @@
-DELETE FROM link_rollups WHERE bucket_minutes = 10080;

@@ -1,2 +1,0 @@
-DROP TRIGGER gateway_subscriptions_wake ON gateway_subscriptions;
-DROP FUNCTION wake_gateway_events();

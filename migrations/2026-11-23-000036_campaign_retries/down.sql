@@ -1,3 +1,0 @@
-ALTER TABLE campaign_queue
-  DROP COLUMN retry_at,
-  DROP COLUMN retries;

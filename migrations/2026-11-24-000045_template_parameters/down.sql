@@ -1,1 +1,0 @@
-ALTER TABLE message_templates DROP COLUMN parameter_format, DROP COLUMN unsupported;

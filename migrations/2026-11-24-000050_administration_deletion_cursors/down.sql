@@ -1,1 +1,0 @@
-ALTER TABLE account_deletions DROP COLUMN table_name, DROP COLUMN after;

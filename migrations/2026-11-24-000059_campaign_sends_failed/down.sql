@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY campaign_sends_failed_at_idx;

@@ -1,2 +1,0 @@
-DROP TABLE campaign_retries;
-ALTER TABLE campaigns DROP COLUMN retry_scheduled_at;

@@ -1,1 +1,0 @@
-ALTER TABLE whatsapp_profiles DROP COLUMN version;

@@ -1,1 +1,0 @@
-ALTER TABLE message_templates DROP COLUMN version;

@@ -1,2 +1,0 @@
--- The cleared ids are set again with the contacts' next messages.
-SELECT 1;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY contacts_wa_id_unique;

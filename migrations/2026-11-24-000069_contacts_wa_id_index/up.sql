@@ -1,2 +1,0 @@
--- `contacts_wa_id_unique` serves the same reads.
-DROP INDEX CONCURRENTLY contacts_wa_id_idx;

@@ -1,1 +1,0 @@
-ALTER TABLE campaign_sends DROP COLUMN pricing;

@@ -1,1 +1,0 @@
-ALTER TABLE whatsapp_callbacks DROP COLUMN claims;

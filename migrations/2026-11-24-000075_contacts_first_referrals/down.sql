@@ -1,1 +1,0 @@
-ALTER TABLE contacts DROP COLUMN first_referral_at, DROP COLUMN first_referral;

@@ -1,1 +1,0 @@
-ALTER TABLE subscriptions DROP COLUMN intent_check_at;

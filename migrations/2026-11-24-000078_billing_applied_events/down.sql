@@ -1,1 +1,0 @@
-DROP TABLE applied_gateway_events;

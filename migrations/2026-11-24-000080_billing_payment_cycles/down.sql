@@ -1,1 +1,0 @@
-ALTER TABLE billing_history DROP COLUMN cycle;

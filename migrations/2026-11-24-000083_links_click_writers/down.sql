@@ -1,1 +1,0 @@
-DROP TABLE link_click_writers;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY orders_contact_id_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY orders_campaign_id_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY orders_automation_id_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY orders_link_id_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY carts_contact_id_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY metric_events_contact_id_idx;

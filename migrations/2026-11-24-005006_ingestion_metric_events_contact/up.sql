@@ -1,2 +1,0 @@
--- Without this index, deleting a row that `contact_id` references scans the account's rows (foreign key check).
-CREATE INDEX CONCURRENTLY metric_events_contact_id_idx ON metric_events (account_id, contact_id) WHERE contact_id IS NOT NULL;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY metric_contacts_contact_id_idx;

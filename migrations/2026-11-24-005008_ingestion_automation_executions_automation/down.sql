@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY automation_executions_automation_id_idx;

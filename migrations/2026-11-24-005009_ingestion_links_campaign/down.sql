@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY links_campaign_id_idx;

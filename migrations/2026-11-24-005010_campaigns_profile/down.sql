@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY campaigns_profile_id_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY message_templates_profile_id_idx;

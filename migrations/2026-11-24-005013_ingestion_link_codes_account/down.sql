@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY link_codes_account_id_idx;

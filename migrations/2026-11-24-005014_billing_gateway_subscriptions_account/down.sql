@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY gateway_subscriptions_account_id_idx;

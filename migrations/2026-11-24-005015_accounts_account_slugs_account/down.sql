@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY account_slugs_account_id_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY whatsapp_numbers_account_id_idx;

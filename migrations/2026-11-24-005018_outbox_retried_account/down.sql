@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY outbox_events_retried_account_id_idx;

@@ -1,1 +1,0 @@
-ALTER TABLE whatsapp_profiles VALIDATE CONSTRAINT whatsapp_profiles_verification_state_check;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY whatsapp_profiles_next_check_at_idx;

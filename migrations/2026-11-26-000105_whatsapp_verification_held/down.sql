@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY whatsapp_profiles_held_since_idx;

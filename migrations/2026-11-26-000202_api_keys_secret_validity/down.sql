@@ -1,1 +1,0 @@
-ALTER TABLE api_key_hashes DROP COLUMN valid_until;

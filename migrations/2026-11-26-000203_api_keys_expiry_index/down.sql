@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY api_keys_expiry_notice_idx;

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY api_keys_unused_since_idx;

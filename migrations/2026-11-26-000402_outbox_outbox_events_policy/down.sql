@@ -1,2 +1,0 @@
-DROP POLICY tenant_isolation ON outbox_events;
-ALTER TABLE outbox_events DISABLE ROW LEVEL SECURITY;

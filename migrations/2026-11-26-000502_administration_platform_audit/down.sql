@@ -1,2 +1,0 @@
-DROP TABLE platform_audit;
-DROP FUNCTION refuse_platform_audit_change();

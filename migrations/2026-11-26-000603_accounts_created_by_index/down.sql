@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY accounts_created_by_idx;

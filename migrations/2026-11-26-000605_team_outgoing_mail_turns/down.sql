@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY outgoing_mail_account_id_due_at_idx;

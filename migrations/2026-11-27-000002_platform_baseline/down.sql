@@ -1,0 +1,9 @@
+DROP TABLE mail_recipients;
+DROP TABLE outgoing_mail;
+DROP TABLE idempotency_key_counts;
+DROP TABLE idempotency_keys;
+DROP TABLE notifications;
+DROP TABLE platform_audit;
+DROP TABLE audit_counts;
+DROP TABLE audit_logs;
+DROP TABLE outbox_events;

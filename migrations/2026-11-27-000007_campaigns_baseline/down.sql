@@ -1,0 +1,9 @@
+DROP VIEW campaign_counters;
+DROP TABLE campaign_retries;
+DROP TABLE campaign_counter_slots;
+DROP TABLE sent_messages;
+DROP TABLE campaign_sends;
+DROP TABLE campaign_recipient_batches;
+DROP TABLE campaign_run_contents;
+DROP TABLE campaign_queue;
+DROP TABLE campaigns;

@@ -1,0 +1,14 @@
+DROP TABLE product_names;
+DROP TABLE metric_contacts;
+DROP TABLE metric_sources;
+DROP TABLE metric_events;
+DROP TABLE metrics;
+DROP TABLE ad_spend;
+DROP TABLE carts;
+DROP TABLE order_items;
+DROP TABLE orders;
+DROP TABLE automation_executions;
+DROP TABLE automations;
+DROP TABLE link_click_writers;
+DROP TABLE link_codes;
+DROP TABLE links;

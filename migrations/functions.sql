@@ -1,0 +1,77 @@
+-- Functions that hold no data. `recado migrate` recreates them before it runs migrations, which use the first two. A
+-- changed body acts at once, also for servers of the previous version, so it must fit both.
+
+-- Enables row-level security: only rows of the account in `app.account_id` are visible and writable; without that
+-- setting, none are. The policy has no sub-select because Citus rejects those. It becomes a one-time filter when the
+-- query names the account. It grants nothing: each migration names the privileges of its tables.
+CREATE OR REPLACE FUNCTION make_tenant_table(name regclass, account_column text DEFAULT 'account_id') RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  own text := format('%I = nullif(current_setting(''app.account_id'', true), '''')::uuid', account_column);
+BEGIN
+  EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', name);
+  EXECUTE format('CREATE POLICY tenant_isolation ON %s USING (%s) WITH CHECK (%s)', name, own, own);
+END
+$$;
+
+-- Sets the storage parameters of a table by its class.
+--   entity:  rows of people and settings, changed now and then.
+--   ledger:  grows with messages and is rarely changed. The defaults would wait for a fifth of the table.
+--   queue:   rows come and go. Vacuum runs early and without pauses, because every claim walks over dead rows.
+--   counter: few rows that are updated all the time. Half-empty pages keep the row versions on their page (HOT).
+--   rollup:  sums by time. Only the newest rows change.
+CREATE OR REPLACE FUNCTION set_storage(name regclass, class text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  options text := CASE class
+    WHEN 'entity' THEN 'autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05'
+    WHEN 'ledger' THEN 'autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_insert_scale_factor = 0.01,
+      autovacuum_analyze_scale_factor = 0.02'
+    WHEN 'queue' THEN 'fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+      autovacuum_vacuum_cost_delay = 0'
+    WHEN 'counter' THEN 'fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+      autovacuum_vacuum_cost_delay = 0'
+    WHEN 'rollup' THEN 'fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05'
+  END;
+BEGIN
+  IF options IS NULL THEN
+    RAISE EXCEPTION 'no storage class "%"', class USING HINT = 'The classes are entity, ledger, queue, counter, rollup.';
+  END IF;
+  EXECUTE format('ALTER TABLE %s SET (%s)', name, options);
+END
+$$;
+
+-- Returns the slot to write now, for a counter of this many messages (a campaign's total, or the messages reserved in
+-- a month). Slot 0 is the first row, from which the others are created, and takes all rare writes. Every ten thousand
+-- messages add one slot. Each second another slot is written, so that the write rate of each slot is bounded: while a
+-- transaction holds an old snapshot, VACUUM cannot remove dead row versions, and a lookup walks over all of them.
+CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint LANGUAGE sql STABLE AS $$
+  SELECT (CASE WHEN messages < 10000 THEN 0
+    ELSE 1 + extract(epoch FROM now())::bigint % least(messages / 10000, 1000) END)::smallint
+$$;
+
+-- Whether an endpoint of the account, active or not, subscribes to events of this type: only such events are stored.
+-- Without an endpoint this costs one index probe. It is plpgsql because that caches the plan; an EXISTS in a plain
+-- SQL function is neither inlined nor cached.
+CREATE OR REPLACE FUNCTION has_subscribers(account uuid, kind text) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT 1 FROM webhook_endpoints e
+    WHERE e.account_id = account AND e.direction = 'outbound' AND e.events && ARRAY[kind, '*']);
+END
+$$;
+
+-- A time in the published format.
+CREATE OR REPLACE FUNCTION to_rfc3339(value timestamptz) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT to_char(value AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+$$;
+
+-- The payload of a contact event.
+CREATE OR REPLACE FUNCTION contact_payload(id uuid, name text, phone text, email text, wa_user_id text,
+  opted_out_at timestamptz, updated_at timestamptz) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_build_object('id', id, 'name', name, 'phone', phone, 'email', email, 'wa_user_id', wa_user_id,
+    'opted_out_at', to_rfc3339(opted_out_at), 'updated_at', to_rfc3339(updated_at))
+$$;

@@ -1,0 +1,116 @@
+//! Rules for every SQL file under `migrations` and for the SQL in `crates/postgres`.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+
+/// What no migration may contain, and why.
+const FORBIDDEN: &[(&str, &str)] = &[
+    (
+        "CREATE TRIGGER",
+        "a trigger acts unseen: the statement that needs the effect names it",
+    ),
+    (
+        "SECURITY DEFINER",
+        "row-level security does not bind such a function: the platform runs the statement",
+    ),
+    (
+        "ON DELETE SET NULL",
+        "the deletion clears the column by a statement: Citus refuses the action",
+    ),
+];
+
+/// `text` is a file under `migrations`.
+pub(super) fn check_migration(path: &str, text: &str) -> Vec<Finding> {
+    if !path.starts_with("migrations/") || path == "migrations/schema.sql" {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    let stored: BTreeSet<&str> = text
+        .split("set_storage('")
+        .skip(1)
+        .filter_map(|rest| rest.split('\'').next())
+        .collect();
+    for (line, content) in (1..).zip(text.lines()) {
+        let content = content.split("--").next().unwrap_or_default();
+        for (phrase, reason) in FORBIDDEN {
+            if content.to_uppercase().contains(phrase) {
+                findings.push(Finding::new(path, line, format!("{phrase}: {reason}")));
+            }
+        }
+        if let Some(table) =
+            created_table(content).filter(|table| !stored.contains(table) && !is_partitioned(text, table))
+        {
+            let message = format!("{table} has no storage class: SELECT set_storage('{table}', ...)");
+            findings.push(Finding::new(path, line, message));
+        }
+    }
+    findings
+}
+
+/// Rows are identified by their key: a `ctid` is unique in one partition only.
+pub(super) fn check_rust(path: &str, text: &str) -> Vec<Finding> {
+    if !path.starts_with("crates/postgres/src/") {
+        return Vec::new();
+    }
+    let lines = (1..).zip(text.lines());
+    let found = lines.filter(|(_, line)| {
+        line.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == "ctid")
+    });
+    found
+        .map(|(line, _)| Finding::new(path, line, "ctid is unique in one partition only: use the primary key"))
+        .collect()
+}
+
+fn created_table(line: &str) -> Option<&str> {
+    let rest = ["CREATE TABLE ", "CREATE UNLOGGED TABLE "]
+        .iter()
+        .find_map(|start| line.strip_prefix(start))?;
+    rest.split([' ', '(']).next()
+}
+
+/// Partitions get their storage parameters when they are created, and their parent cannot have any.
+fn is_partitioned(text: &str, table: &str) -> bool {
+    let definition = text.split(&format!("TABLE {table} (")).nth(1);
+    definition
+        .and_then(|rest| rest.split(';').next())
+        .is_some_and(|rest| rest.contains("PARTITION BY"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: &str = "migrations/2027-01-01-000001_x/up.sql";
+
+    fn lines(text: &str) -> Vec<usize> {
+        check_migration(PATH, text)
+            .into_iter()
+            .map(|finding| finding.line)
+            .collect()
+    }
+
+    #[test]
+    fn tables_need_a_storage_class() {
+        let table = "CREATE TABLE fresh (\n  a int\n);\n";
+        assert_eq!(lines(table), [1]);
+        assert!(lines(&format!("{table}SELECT set_storage('fresh', 'entity');\n")).is_empty());
+        assert!(lines("CREATE TABLE fresh (\n  a int\n) PARTITION BY RANGE (a);\n").is_empty());
+    }
+
+    #[test]
+    fn hidden_effects_are_found() {
+        assert_eq!(lines("SELECT 1;\nCREATE TRIGGER t AFTER INSERT ON x"), [2]);
+        assert_eq!(lines("CREATE FUNCTION f() RETURNS int SECURITY DEFINER"), [1]);
+        assert!(lines("-- no SECURITY DEFINER here\n").is_empty());
+        assert_eq!(lines("    REFERENCES x (a, b) ON DELETE SET NULL (b)"), [1]);
+    }
+
+    #[test]
+    fn row_addresses_are_found() {
+        let found = |text| check_rust("crates/postgres/src/x.rs", text).len();
+        assert_eq!(found("DELETE FROM x WHERE ctid = y"), 1);
+        assert_eq!(found("a distinctid"), 0);
+    }
+}
