@@ -32,6 +32,7 @@ mod insights;
 mod invites;
 mod isolation;
 mod key_notices;
+mod lock_order;
 mod mail;
 mod mail_recipients;
 mod members;
