@@ -13,6 +13,7 @@ mod cost;
 mod data;
 mod dispatch;
 mod fixture;
+mod growth;
 mod idle;
 mod import;
 mod isolation;
@@ -144,6 +145,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "analytics",
         run: analytics::run,
+    },
+    Bench {
+        name: "growth",
+        run: growth::run,
     },
     Bench {
         name: "million",

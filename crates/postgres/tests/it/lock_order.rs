@@ -38,6 +38,10 @@ impl RunningCampaign {
     async fn new() -> Self {
         let fixture = DbFixture::new().await;
         fixture.add_contacts(6).await;
+        Self::start(fixture).await
+    }
+
+    async fn start(fixture: DbFixture) -> Self {
         let worker = id();
         let (campaign, run) = fixture.started(worker).await;
         let in_flight = fixture.in_flight(run, worker, 3).await;
@@ -53,9 +57,9 @@ impl RunningCampaign {
     async fn end_with_failures(&self) {
         self.fixture
             .sql(
-                "UPDATE campaign_sends SET status = 'failed', failed_at = now(), started_at = now();
+                "DELETE FROM campaign_queue; UPDATE campaigns SET status = 'partial';
                  UPDATE campaign_counter_slots SET failed = total, pending = 0;
-                 UPDATE campaigns SET status = 'partial'; DELETE FROM campaign_queue",
+                 UPDATE campaign_sends SET status = 'failed', failed_at = now(), started_at = now()",
             )
             .await;
     }
@@ -210,8 +214,8 @@ async fn is_blocked(fixture: &DbFixture) -> bool {
 async fn operations_take_their_locks_in_the_common_order() {
     let mut all = Observations::default();
     for (name, operation) in OPERATIONS {
+        let mut running = RunningCampaign::new().await;
         for at in 0..ORDER.len() {
-            let running = RunningCampaign::new().await;
             match name {
                 "fail_unknown" => running
                     .fixture
@@ -224,6 +228,7 @@ async fn operations_take_their_locks_in_the_common_order() {
             }
             all.observe(&running, operation, at).await;
             assert_eq!(all.violations, Vec::<String>::new(), "{name}");
+            running = RunningCampaign::start(running.fixture).await;
         }
     }
     assert!(all.waits > 15, "the operations waited {} times only", all.waits);
