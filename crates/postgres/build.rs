@@ -1,4 +1,5 @@
-//! Tells cargo that the migrations are embedded, and names their content, so that tests know which template fits.
+//! Tells cargo that the migrations are embedded, and names their content and the partitioned tables, so that tests know
+//! which template fits.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -21,6 +22,11 @@ fn main() -> io::Result<()> {
         };
         file.hash(&mut hasher);
         fs::read(&file)?.hash(&mut hasher);
+    }
+    for source in ["bounds.rs", "store.rs", "tables.rs"] {
+        let source = Path::new("src/partitions").join(source);
+        println!("cargo:rerun-if-changed={}", source.display());
+        fs::read(source)?.hash(&mut hasher);
     }
     println!("cargo:rustc-env=RECADO_MIGRATIONS_HASH={:016x}", hasher.finish());
     Ok(())

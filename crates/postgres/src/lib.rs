@@ -30,6 +30,7 @@ mod mail_recipients;
 mod migrate;
 mod notifications;
 mod outbox;
+mod partitions;
 mod pool;
 mod pool_registry;
 mod pricing;
@@ -74,6 +75,9 @@ pub use mail::PgMailQueue;
 pub use migrate::{LockRetryPolicy, MigrateError, migrate, migrate_over, pending, run};
 pub use notifications::{PgNotificationFeed, PgNotifications};
 pub use outbox::PgOutbox;
+pub use partitions::{
+    Interval, KeptFor, PARTITIONED, PartitionKey, PartitionedTable, PgPartitions, RetentionDays, first_id,
+};
 pub use pool::{OwnerPool, PoolConfig, PoolUsage, TenantPool};
 pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats};
 pub use queues::{PgQueues, Queue};

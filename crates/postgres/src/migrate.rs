@@ -16,7 +16,8 @@ use recado_domain::shared::StoreError;
 use secrecy::SecretString;
 use thiserror::Error;
 
-use crate::pool::OwnerPool;
+use crate::partitions::PgPartitions;
+use crate::pool::{OwnerPool, PoolConfig};
 use crate::sql::{FlagRow, NumberRow, sql};
 use crate::sqlstate::{self, Transient, bad_connection};
 use crate::tls::{DatabaseTls, parse_url};
@@ -57,6 +58,8 @@ pub enum MigrateError {
     BeforeFirstRelease,
     #[error("a migration failed")]
     Run(#[source] BoxError),
+    #[error("the partitions could not be created")]
+    Partitions(#[source] BoxError),
 }
 
 #[derive(Debug, Error)]
@@ -105,8 +108,23 @@ pub async fn migrate(url: &SecretString) -> Result<Vec<String>, MigrateError> {
 
 /// Runs every migration that the database lacks, and returns their versions. If another process is migrating, it
 /// waits for that process and then finds nothing to do. Works on every kind of runtime.
+///
+/// Afterwards it creates the partitions that are missing. A migration creates partitioned tables without partitions.
 pub async fn migrate_over(url: &SecretString, tls: &DatabaseTls) -> Result<Vec<String>, MigrateError> {
-    run_over(url, tls, MIGRATIONS, LockRetryPolicy::default()).await
+    let done = run_over(url, tls, MIGRATIONS, LockRetryPolicy::default()).await?;
+    ensure_partitions(url, tls)
+        .await
+        .map_err(|error| MigrateError::Partitions(Box::new(error)))?;
+    Ok(done)
+}
+
+/// Creates the partitions that must exist now.
+async fn ensure_partitions(url: &SecretString, tls: &DatabaseTls) -> Result<(), StoreError> {
+    let pool = OwnerPool::new(&PoolConfig::new(url.clone(), 1).tls(tls.clone()))?;
+    let partitions = PgPartitions::new(pool);
+    let created = partitions.ensure(partitions.now().await?).await?;
+    tracing::info!(created, "partitions are ready");
+    Ok(())
 }
 
 /// Like [`migrate`], with the given migrations and policy.

@@ -9,6 +9,7 @@
 mod pgbouncer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -133,7 +134,9 @@ async fn run(client: &Client, statement: &str) {
 /// Returns the name of the template database. The first process creates it under an advisory lock; others wait for
 /// that.
 async fn template(admin: &Client, url: &str) -> String {
-    let name = format!("recado_template_{MIGRATIONS_HASH}");
+    // A template has partitions for the next days only.
+    let day = since_epoch().as_secs() / (24 * 60 * 60);
+    let name = format!("recado_template_{MIGRATIONS_HASH}_{day}");
     if is_ready(admin, &name).await {
         return name;
     }
@@ -171,14 +174,20 @@ async fn is_ready(admin: &Client, name: &str) -> bool {
 }
 
 /// Unique across processes and days.
-#[expect(clippy::disallowed_methods, reason = "a name for a test, no logic depends on it")]
 fn unique_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let since_epoch = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("recado_test_{}_{}_{count}", std::process::id(), since_epoch.as_micros())
+    format!(
+        "recado_test_{}_{}_{count}",
+        std::process::id(),
+        since_epoch().as_micros()
+    )
+}
+
+#[expect(clippy::disallowed_methods, reason = "a name for a test, no logic depends on it")]
+fn since_epoch() -> Duration {
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Replaces the database name in a URL.

@@ -1,0 +1,71 @@
+//! The partitioned tables, and how long their rows are kept.
+
+use super::bounds::{Interval, PartitionKey};
+
+/// A table that is partitioned by time.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionedTable {
+    pub name: &'static str,
+    pub key: PartitionKey,
+    pub interval: Interval,
+    /// Storage parameters of every partition, because the table itself cannot have any. Empty: the server's defaults.
+    pub storage: &'static str,
+    /// The fill factor of the current, the previous and the future intervals, whose rows still change. Earlier
+    /// partitions get 100. `None`: the rows never change.
+    pub fillfactor: Option<u8>,
+    pub kept_for: KeptFor,
+}
+
+/// How long the rows of a table are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptFor {
+    /// A fixed number of days.
+    Days(u16),
+    /// As the operator configured; without configuration, for ever.
+    Configured(fn(&RetentionDays) -> Option<u16>),
+}
+
+/// The operator's retention terms in days. `None`: for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionDays {
+    pub campaign_sends: Option<u16>,
+    pub messages: Option<u16>,
+    pub metric_events: Option<u16>,
+    pub orders: Option<u16>,
+    pub audit: Option<u16>,
+}
+
+impl PartitionedTable {
+    /// The number of days for which the rows are kept. `None`: for ever.
+    pub fn days_kept(&self, terms: &RetentionDays) -> Option<u16> {
+        match self.kept_for {
+            KeptFor::Days(days) => Some(days),
+            KeptFor::Configured(term) => term(terms),
+        }
+    }
+}
+
+/// Vacuum and statistics of a large table: by a small share of its rows instead of the server's 20 %.
+const LARGE: &str = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, \
+                     autovacuum_analyze_scale_factor = 0.05";
+
+/// Every partitioned table. A table that the database does not have yet is skipped.
+pub const PARTITIONED: &[PartitionedTable] = &[
+    PartitionedTable {
+        name: "campaign_sends",
+        key: PartitionKey::Id,
+        interval: Interval::Month,
+        storage: LARGE,
+        // Room for three versions of a row: all updates of a send stay on its page (decision 27).
+        fillfactor: Some(35),
+        kept_for: KeptFor::Configured(|terms| terms.campaign_sends),
+    },
+    PartitionedTable {
+        name: "sent_messages",
+        key: PartitionKey::Time("recorded_at"),
+        interval: Interval::Month,
+        storage: LARGE,
+        fillfactor: None,
+        kept_for: KeptFor::Days(45),
+    },
+];
