@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn id_bound_is_the_time_in_the_first_48_bits() {
         let bound = PartitionKey::Id.bound(date!(2026 - 11 - 01));
-        assert_eq!(bound, "'019a3c67-9c00-0000-0000-000000000000'");
+        assert_eq!(bound, "'01a19467-e800-0000-0000-000000000000'");
         assert_eq!(
             PartitionKey::Time("at").bound(date!(2026 - 11 - 01)),
             "'2026-11-01 00:00:00+00'"

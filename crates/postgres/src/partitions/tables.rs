@@ -17,7 +17,7 @@ pub struct PartitionedTable {
 }
 
 /// How long the rows of a table are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum KeptFor {
     /// A fixed number of days.
     Days(u16),
