@@ -36,6 +36,7 @@ const CUSTOM_PLANS: &str = "SET LOCAL plan_cache_mode = auto; ";
 /// Plan setting for a page of a list. For the average account, which has few rows, the planner might read and sort
 /// all rows instead of reading them in index order.
 const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
+const CUSTOM_PLANS_IN_INDEX_ORDER: &str = "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_sort = off; ";
 
 /// How a pool connects, and its timeouts.
 #[derive(Clone, Debug)]
@@ -207,6 +208,14 @@ impl TenantPool {
     pub(crate) fn in_index_order(&self) -> Self {
         let connections = self.connections.clone();
         let planning = INDEX_ORDER;
+        Self { connections, planning }
+    }
+
+    /// Both of [`in_index_order`](Self::in_index_order) and [`with_custom_plans`](Self::with_custom_plans).
+    #[must_use]
+    pub(crate) fn in_index_order_with_custom_plans(&self) -> Self {
+        let connections = self.connections.clone();
+        let planning = CUSTOM_PLANS_IN_INDEX_ORDER;
         Self { connections, planning }
     }
 

@@ -85,6 +85,7 @@ const COUNTED: &str = concat!(
      (SELECT coalesce(sum(n.contacts), 0)::bigint FROM contact_counts n WHERE n.account_id = p.id) AS contacts,
      (SELECT coalesce(sum(CASE WHEN c.executed_at >= $3 THEN n.sent + n.delivered + n.read
           ELSE (SELECT count(*) FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
+            AND s.id BETWEEN first_id(c.frozen_at) AND last_id(c.frozen_at)
             AND s.status IN ('sent', 'delivered', 'read') AND s.sent_at >= $3) END), 0)::bigint
         FROM campaigns c CROSS JOIN LATERAL (SELECT * FROM campaign_counters
           WHERE account_id = c.account_id AND campaign_id = c.id OFFSET 0) n

@@ -102,6 +102,7 @@ const MESSAGES: &str = "
        LEFT JOIN campaign_run_contents k ON k.account_id = c.account_id AND k.campaign_id = c.id
        CROSS JOIN LATERAL (SELECT s.contact_id, s.status FROM campaign_sends s
          WHERE s.account_id = $1 AND s.campaign_id = n.campaign_id
+           AND s.id BETWEEN first_id(c.frozen_at) AND last_id(c.frozen_at)
            AND s.contact_id < CASE WHEN (n.created_at, n.campaign_id) = ($2, $3) THEN $4
              ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid END
          ORDER BY s.contact_id DESC LIMIT $5) s

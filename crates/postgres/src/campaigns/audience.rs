@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Audience, Field, QueuedRun, Recipient, RequiredPlaceholder};
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::claims::RunRow;
@@ -63,10 +64,7 @@ const MAX_IMMEDIATE_SENDS: i32 = 5000;
 /// Contacts in one recipient batch. Recipients beyond `MAX_IMMEDIATE_SENDS` are stored in such batches.
 const RECIPIENT_BATCH_SIZE: i32 = 2000;
 
-/// The id of the send of campaign `$2` to contact `c.id`: a deterministic UUID of version 8 (custom content).
-const SEND_ID: &str = "overlay(overlay(md5($2::text || c.id::text) PLACING '8' FROM 13) PLACING 'a' FROM 17)::uuid";
-
-/// Freezes the audience and returns its size. The first `MAX_IMMEDIATE_SENDS` recipients get send rows at once, the
+/// Freezes the audience at `frozen_at`, a whole millisecond, and returns its size. The first `MAX_IMMEDIATE_SENDS` recipients get send rows at once, the
 /// others are stored in recipient batches that [`materialize_sends`] turns into send rows later. A batch costs a
 /// hundredth of its send rows, so the first message of a large campaign does not wait for the last row.
 pub(super) async fn freeze(
@@ -74,49 +72,50 @@ pub(super) async fn freeze(
     account: AccountId,
     campaign: CampaignId,
     audience: &Audience,
+    frozen_at: OffsetDateTime,
 ) -> DbResult<i64> {
     let text = format!(
         "WITH chosen AS MATERIALIZED (
            SELECT coalesce(array_agg(id), '{{}}') AS ids FROM (SELECT c.id {audience_clause} ORDER BY c.id) c
          ), sends AS (
-           INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-           SELECT $1, {SEND_ID}, $2, c.id
+           INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, created_at)
+           SELECT $1, send_id($5, $2, c.id), $2, c.id, $5
            FROM chosen CROSS JOIN unnest(ids[1:$3]) WITH ORDINALITY AS c (id, position) ORDER BY c.position
          ), parts AS (
-           INSERT INTO campaign_recipient_batches (account_id, campaign_id, batch_no, contact_ids)
-           SELECT $1, $2, batch_no, ids[$3 + batch_no * $4 + 1 : $3 + (batch_no + 1) * $4]
+           INSERT INTO campaign_recipient_batches (account_id, campaign_id, batch_no, contact_ids, created_at)
+           SELECT $1, $2, batch_no, ids[$3 + batch_no * $4 + 1 : $3 + (batch_no + 1) * $4], $5
            FROM chosen CROSS JOIN generate_series(0, (cardinality(ids) - $3 - 1) / $4) AS batch_no
            WHERE cardinality(ids) > $3
          )
          SELECT cardinality(ids)::bigint AS n FROM chosen",
-        audience_clause = audience_clause(5),
+        audience_clause = audience_clause(6),
     );
     let query = sql(text)
         .bind(account)
         .bind(campaign)
         .bind(MAX_IMMEDIATE_SENDS)
-        .bind(RECIPIENT_BATCH_SIZE);
+        .bind(RECIPIENT_BATCH_SIZE)
+        .bind(frozen_at);
     let recipients: NumberRow = bind_audience(query, audience).get_result(conn).await?;
     Ok(recipients.n)
 }
 
 /// Deletes a campaign's first recipient batch and inserts its send rows. Returns false if no batch is left. The row
-/// lock waits for another worker that materializes the same batch. Send ids are derived from campaign and contact.
+/// lock waits for another worker that materializes the same batch. Send ids are derived from the freeze, campaign and
+/// contact.
 pub(super) async fn materialize_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     campaign: CampaignId,
 ) -> DbResult<bool> {
-    let inserted = sql(format!(
-        "WITH batch AS (
+    let inserted = sql("WITH batch AS (
            DELETE FROM campaign_recipient_batches WHERE account_id = $1 AND campaign_id = $2
              AND batch_no = (SELECT batch_no FROM campaign_recipient_batches WHERE account_id = $1 AND campaign_id = $2
                ORDER BY batch_no LIMIT 1 FOR UPDATE)
            RETURNING contact_ids, created_at)
          INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, created_at)
-         SELECT $1, {SEND_ID}, $2, c.id, p.created_at
-         FROM batch p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, position) ORDER BY c.position"
-    ))
+         SELECT $1, send_id(p.created_at, $2, c.id), $2, c.id, p.created_at
+         FROM batch p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, position) ORDER BY c.position")
     .bind(account)
     .bind(campaign)
     .execute(conn)

@@ -2,14 +2,15 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Integer, Jsonb, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{ClaimOutcome, ClaimedSend, QueuedRun, Recipient};
 use recado_domain::shared::{AccountId, CampaignId, ContactId, StoreError};
 use serde_json::Value;
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::send_ids::{SendIdRange, id_of_campaign};
 use super::{audience, rows};
 use crate::errors::{DbResult, corrupt};
 use crate::sql::{FlagRow, NumberRow, sql};
@@ -149,9 +150,12 @@ pub(super) async fn mark_unknown(
     campaign: CampaignId,
 ) -> DbResult<()> {
     conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-    sql("UPDATE campaign_sends SET unknown_at = now()
+    sql(concat!(
+        "UPDATE campaign_sends SET unknown_at = now()
          WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NOT NULL
-           AND unknown_at IS NULL")
+           AND unknown_at IS NULL AND ",
+        id_of_campaign!("campaign_sends")
+    ))
     .bind(account)
     .bind(campaign)
     .execute(conn)
@@ -214,9 +218,9 @@ pub(super) async fn claim_sends(
     size: i64,
     lease: Duration,
 ) -> DbResult<ClaimOutcome> {
-    match renew_lease(conn, run, worker, lease).await? {
-        Some(true) => {}
-        Some(false) => return Ok(ClaimOutcome::Stopped),
+    let ids = match renew_lease(conn, run, worker, lease).await? {
+        Some(held) if held.may_continue => SendIdRange::of_campaign(held.frozen_at),
+        Some(_) => return Ok(ClaimOutcome::Stopped),
         None => {
             let queued: FlagRow =
                 sql("SELECT EXISTS (SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2) AS yes")
@@ -230,17 +234,17 @@ pub(super) async fn claim_sends(
                 ClaimOutcome::Stopped
             });
         }
-    }
-    let mut rows = due_sends(conn, run, after, size).await?;
+    };
+    let mut rows = due_sends(conn, run, ids, after, size).await?;
     // Recipient batches come after the materialized sends. Another worker mostly materializes them in time.
     while rows.is_empty() && audience::materialize_sends(conn, run.account_id, run.campaign_id).await? {
-        rows = due_sends(conn, run, after, size).await?;
+        rows = due_sends(conn, run, ids, after, size).await?;
     }
     if rows.is_empty() {
         // Search the whole run again: an earlier worker may have skipped sends, sends may have been released, or
         // another worker may have materialized the last batch while this one waited.
         conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-        rows = due_sends(conn, run, None, size).await?;
+        rows = due_sends(conn, run, ids, None, size).await?;
     }
     if rows.is_empty() {
         return exhausted_or_wait(conn, run).await;
@@ -255,20 +259,25 @@ pub(super) async fn claim_sends(
 /// Reads the next due sends: first the retries by time, then the untried sends after contact `after` (keyset
 /// pagination). Each contact is looked up by its key, as in a list of sends. Nothing is written: a run has one holder,
 /// and the start of a send requires that it is still unstarted.
+///
+/// The range of ids skips other partitions. It MUST be executed in index order: without statistics of a new partition
+/// the planner would expect few ids in the range, and read and sort all sends of the campaign.
 async fn due_sends(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
+    ids: SendIdRange,
     after: Option<ContactId>,
     size: i64,
 ) -> DbResult<Vec<ClaimedRow>> {
     let rows = sql("WITH due AS MATERIALIZED (
            (SELECT id, contact_id, attempts FROM campaign_sends
             WHERE account_id = $1 AND campaign_id = $2 AND retry_at <= now() AND status = 'pending' AND started_at IS NULL
+              AND id BETWEEN $5 AND $6
             ORDER BY retry_at LIMIT $4)
            UNION ALL
            (SELECT id, contact_id, attempts FROM campaign_sends
             WHERE account_id = $1 AND campaign_id = $2 AND contact_id > $3 AND retry_at IS NULL AND status = 'pending'
-              AND started_at IS NULL
+              AND started_at IS NULL AND id BETWEEN $5 AND $6
             ORDER BY contact_id LIMIT $4)
            LIMIT $4)
          SELECT d.id, d.contact_id, d.attempts, c.name, c.phone, c.email, c.attributes, c.wa_id
@@ -278,9 +287,20 @@ async fn due_sends(
     .bind(run.campaign_id)
     .bind(after.unwrap_or(ContactId(Uuid::nil())))
     .bind(size)
+    .bind(ids.first)
+    .bind(ids.last)
     .load(conn)
     .await?;
     Ok(rows)
+}
+
+#[derive(QueryableByName)]
+struct HeldRow {
+    /// Whether the run may continue.
+    #[diesel(sql_type = Bool)]
+    may_continue: bool,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    frozen_at: Option<OffsetDateTime>,
 }
 
 /// Renews the lease and returns whether the run may continue, or `None` if `worker` does not hold it. The row is always
@@ -291,12 +311,12 @@ async fn renew_lease(
     run: QueuedRun,
     worker: Uuid,
     lease: Duration,
-) -> DbResult<Option<bool>> {
-    let may_continue: Option<FlagRow> = sql("WITH held AS (
+) -> DbResult<Option<HeldRow>> {
+    let held: Option<HeldRow> = sql("WITH held AS (
            SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
                AND NOT EXISTS (SELECT FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = c.profile_id
-                 AND p.verification_state <> 'verified' AND NOT c.simulated) AS yes,
-             q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
+                 AND p.verification_state <> 'verified' AND NOT c.simulated) AS may_continue,
+             c.frozen_at, q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
            FROM campaign_queue q, campaigns c, accounts a
            WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
              AND c.account_id = $1 AND c.id = $2 AND a.id = $1
@@ -305,7 +325,7 @@ async fn renew_lease(
            UPDATE campaign_queue q SET leased_until = now() + $4 * interval '1 microsecond' FROM held h
            WHERE q.account_id = $1 AND q.campaign_id = $2 AND h.due
          )
-         SELECT yes FROM held")
+         SELECT may_continue, frozen_at FROM held")
     .bind(run.account_id)
     .bind(run.campaign_id)
     .bind(worker)
@@ -313,7 +333,7 @@ async fn renew_lease(
     .get_result(conn)
     .await
     .optional()?;
-    Ok(may_continue.map(|row| row.yes))
+    Ok(held)
 }
 
 #[derive(QueryableByName)]
@@ -324,12 +344,13 @@ struct WaitRow {
 
 /// Called when no send is due: returns the wait until the next retry, or `Exhausted` if no send is left.
 async fn exhausted_or_wait(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<ClaimOutcome> {
-    let row: WaitRow = sql(
+    let row: WaitRow = sql(concat!(
         "SELECT (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS microseconds
          FROM campaign_sends
          WHERE account_id = $1 AND campaign_id = $2 AND retry_at IS NOT NULL AND status = 'pending'
-           AND started_at IS NULL",
-    )
+           AND started_at IS NULL AND ",
+        id_of_campaign!("campaign_sends")
+    ))
     .bind(run.account_id)
     .bind(run.campaign_id)
     .get_result(conn)

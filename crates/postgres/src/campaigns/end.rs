@@ -10,6 +10,7 @@ use recado_domain::shared::{AccountId, CampaignId, Event, TemplateId};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
+use super::send_ids::id_of_campaign;
 use super::{claims, rows, usage};
 use crate::errors::DbResult;
 use crate::outbox;
@@ -181,14 +182,18 @@ pub(super) async fn end_run(
         return Ok(());
     }
     claims::mark_unknown(conn, account, id).await?;
-    let unsent: Vec<UnsentRow> = sql("SELECT month, sum(n)::bigint AS n FROM (
+    let unsent: Vec<UnsentRow> = sql(concat!(
+        "SELECT month, sum(n)::bigint AS n FROM (
            SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
-           WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL GROUP BY 1
+           WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL AND ",
+        id_of_campaign!("campaign_sends"),
+        " GROUP BY 1
            UNION ALL
            SELECT $3, sum(cardinality(contact_ids)) FROM campaign_recipient_batches
            WHERE account_id = $1 AND campaign_id = $2
          ) AS unsent
-         GROUP BY month HAVING sum(n) > 0 ORDER BY month")
+         GROUP BY month HAVING sum(n) > 0 ORDER BY month"
+    ))
     .bind(account)
     .bind(id)
     .bind(month)

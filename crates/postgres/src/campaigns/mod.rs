@@ -19,6 +19,7 @@ mod record_and_start;
 mod retries;
 mod rows;
 mod runs;
+mod send_ids;
 mod send_slots;
 mod sends;
 mod start;

@@ -13,6 +13,7 @@ use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, SendResult, StartedSend
 use recado_domain::shared::SendId;
 use uuid::Uuid;
 
+use super::send_ids::smallest;
 use crate::errors::DbResult;
 use crate::sql::{sql, uuids};
 
@@ -30,6 +31,8 @@ use crate::sql::{sql, uuids};
 /// campaign: without statistics of a new campaign the planner expects a few sends there and then reads all of them. The
 /// account is a sub-select for the same reason: the planner then assumes an average account. The arrays are sub-selects
 /// under a limit, so the planner expects one key (see `sql::key_rows`).
+///
+/// `$8` is the smallest of the ids: earlier partitions are skipped when the statement starts, later ones for each id.
 const RECORD_AND_START: &str = include_str!("record_and_start.sql");
 
 #[derive(QueryableByName)]
@@ -59,6 +62,7 @@ pub(super) async fn record_and_start(
     let mut plain: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_id(result))).collect();
     plain.sort_unstable();
     let (sent, messages): (Vec<Uuid>, Vec<Option<String>>) = plain.into_iter().unzip();
+    let smallest = smallest(sent.iter().chain(next.iter().map(|send| &send.0)));
     let row: StartedRow = sql(RECORD_AND_START)
         .bind(run.account_id)
         .bind(run.campaign_id)
@@ -67,6 +71,7 @@ pub(super) async fn record_and_start(
         .bind(sent)
         .bind(messages)
         .bind(PAIR_INTERVAL)
+        .bind(smallest)
         .get_result(conn)
         .await?;
     let started: HashSet<Uuid> = row.started.into_iter().collect();

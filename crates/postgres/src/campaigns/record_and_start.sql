@@ -10,8 +10,8 @@ WITH held AS (
 ), recorded AS (
   UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id
   FROM (SELECT * FROM unnest((SELECT $5), (SELECT $6)) AS w (id, message_id) LIMIT (SELECT cardinality($5))) w
-  WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
-    AND s.started_at IS NOT NULL
+  WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8 AND s.campaign_id IS NOT DISTINCT FROM $2
+    AND s.status = 'pending' AND s.started_at IS NOT NULL
   RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
 ), emitted AS (
   INSERT INTO outbox_events (account_id, payload)
@@ -42,26 +42,29 @@ WITH held AS (
   ON CONFLICT (account_id, month, slot) DO UPDATE
     SET sent = u.sent + excluded.sent, reserved = u.reserved + excluded.reserved
 ), concurrent_runs AS MATERIALIZED (
-  SELECT q.campaign_id FROM campaign_queue q
-  WHERE q.account_id = $1 AND q.campaign_id <> $2
-    AND (SELECT c.profile_id FROM campaigns c WHERE c.account_id = $1 AND c.id = q.campaign_id)
-      = (SELECT profile_id FROM held)
+  SELECT q.campaign_id, first_id(c.frozen_at) AS first, last_id(c.frozen_at) AS last
+  FROM campaign_queue q CROSS JOIN LATERAL (SELECT profile_id, frozen_at FROM campaigns
+    WHERE account_id = $1 AND id = q.campaign_id OFFSET 0) c
+  WHERE q.account_id = $1 AND q.campaign_id <> $2 AND c.profile_id = (SELECT profile_id FROM held)
 ), next AS MATERIALIZED (
   SELECT s.id, (SELECT max(o.started_at) FROM concurrent_runs r CROSS JOIN LATERAL (
       SELECT started_at FROM campaign_sends
-      WHERE account_id = $1 AND campaign_id = r.campaign_id AND contact_id = s.contact_id OFFSET 0) o
+      WHERE account_id = $1 AND campaign_id = r.campaign_id AND contact_id = s.contact_id
+        AND id BETWEEN r.first AND r.last OFFSET 0) o
     ) + $7 * interval '1 microsecond' AS free_at
-  FROM (SELECT * FROM unnest((SELECT $4)) AS w (id) LIMIT (SELECT cardinality($4))) w JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id
+  FROM (SELECT * FROM unnest((SELECT $4)) AS w (id) LIMIT (SELECT cardinality($4))) w
+    JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8
   WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held)
 ), started AS (
   UPDATE campaign_sends s SET started_at = now() FROM next n
-  WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL
+  WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.id >= $8 AND s.status = 'pending' AND s.started_at IS NULL
     AND (n.free_at <= now()) IS NOT FALSE
   RETURNING s.id, EXISTS (SELECT 1 FROM contacts c WHERE c.account_id = $1 AND c.id = s.contact_id
     AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL) AS reachable
 ), deferred AS (
   UPDATE campaign_sends s SET retry_at = n.free_at FROM next n
-  WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL AND n.free_at > now()
+  WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.id >= $8 AND s.status = 'pending' AND s.started_at IS NULL
+    AND n.free_at > now()
 )
 SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
   ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable

@@ -13,6 +13,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::claims::WHOLE_RUN_TIMEOUT;
+use super::send_ids::id_of_campaign;
 use super::store;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
@@ -33,6 +34,7 @@ fn classification_ctes(lock: &str) -> String {
              CASE WHEN error_code IS NOT DISTINCT FROM earlier_error_code THEN earlier_failures ELSE 0 END AS earlier
            FROM campaign_sends
            WHERE account_id = $1 AND campaign_id = $2 AND failed_at IS NOT NULL AND status = 'failed'
+             AND {ids}
            ORDER BY id {lock}
          ), timed AS MATERIALIZED (
            SELECT f.id, f.contact_id, f.code, f.failed_at, f.earlier, r.kind,
@@ -53,7 +55,8 @@ fn classification_ctes(lock: &str) -> String {
            FROM timed t LEFT JOIN LATERAL (
              SELECT id, phone, opted_out_at, consent_at, deleted_at FROM contacts
              WHERE account_id = $1 AND id = t.contact_id OFFSET 0) c ON c.deleted_at IS NULL
-         )"
+         )",
+        ids = id_of_campaign!("campaign_sends"),
     )
 }
 
@@ -190,14 +193,18 @@ pub(super) async fn reset_untried_sends(
     id: CampaignId,
     month: Date,
 ) -> DbResult<i64> {
-    let renewed = sql("WITH untried AS (
+    let renewed = sql(concat!(
+        "WITH untried AS (
            SELECT id FROM campaign_sends
            WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL
              AND coalesce((SELECT pending > 0 FROM campaign_counters WHERE account_id = $1 AND campaign_id = $2), true)
-           ORDER BY id FOR UPDATE
+             AND ",
+        id_of_campaign!("campaign_sends"),
+        " ORDER BY id FOR UPDATE
          )
          UPDATE campaign_sends s SET attempts = 0, retry_at = now(), quota_month = $3
-         FROM untried u WHERE s.account_id = $1 AND s.id = u.id")
+         FROM untried u WHERE s.account_id = $1 AND s.id = u.id"
+    ))
     .bind(account)
     .bind(id)
     .bind(month)

@@ -13,6 +13,7 @@ use serde_json::Value;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
+use super::send_ids::id_of_campaign;
 use crate::errors::{DbResult, corrupt, failed, parse_enum};
 use crate::schema::campaigns;
 use crate::sql::{Sql, sql};
@@ -225,7 +226,7 @@ impl From<CountsRow> for SendCounts {
 /// another tool inserted the sends. The condition is inside of the lateral join: in its ON clause it would apply after
 /// all sends were counted. Returns no row if the campaign does not exist.
 pub(super) fn counts_query<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
-    sql(
+    sql(concat!(
         "SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
            coalesce(n.sent, r.sent) AS sent, coalesce(n.delivered, r.delivered) AS delivered,
            coalesce(n.read, r.read) AS read, coalesce(n.failed, r.failed) AS failed
@@ -239,9 +240,12 @@ pub(super) fn counts_query<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
                count(*) FILTER (WHERE s.status = 'failed') AS failed
              FROM campaign_sends s
              WHERE s.account_id = c.account_id AND s.campaign_id = c.id AND n.campaign_id IS NULL
+               AND ",
+        id_of_campaign!("s"),
+        "
            ) r ON true
-         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL",
-    )
+         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL"
+    ))
     .bind(account)
     .bind(id)
 }

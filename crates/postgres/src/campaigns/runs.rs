@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::contents::Contents;
 use super::record_and_start::is_plain;
+use super::send_ids::id_of_campaign;
 use super::sends::{SendChanges, lock_sends};
 use super::{audience, claims, contents, end, record_and_start, retries, rows, start, usage};
 use crate::contacts::{opt_out, set_wa_ids};
@@ -35,6 +36,8 @@ pub struct PgRuns {
     tenants: TenantPool,
     /// For statements that look sends up by their ids. They need no custom plans.
     sends: TenantPool,
+    /// For the next sends of a run, which are read in index order.
+    claims: TenantPool,
     owner: OwnerPool,
 }
 
@@ -42,6 +45,7 @@ impl PgRuns {
     pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self {
             sends: tenants.clone(),
+            claims: tenants.in_index_order_with_custom_plans(),
             tenants: tenants.with_custom_plans(),
             owner,
         }
@@ -152,7 +156,7 @@ impl RunStore for PgRuns {
         size: i64,
         lease: Duration,
     ) -> Result<ClaimOutcome, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::claim_sends(
+        in_tenant!(self.claims, run.account_id, |conn| claims::claim_sends(
             conn, run, worker, after, size, lease
         ))
     }
@@ -408,15 +412,17 @@ async fn resume_facts(
     let Some(run) = facts(conn, account, id).await? else {
         return Ok(None);
     };
-    let row: QuotaRow = sql(
+    let row: QuotaRow = sql(concat!(
         "SELECT c.profile_id IS NULL AND NOT c.simulated AND c.executed_at IS NOT NULL AS number_lost,
            coalesce(n.pending, 0) AS pending,
            coalesce((SELECT s.quota_month FROM campaign_sends s
              WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.retry_at IS NOT NULL AND s.status = 'pending'
-               AND s.started_at IS NULL LIMIT 1), c.quota_month) AS month
+               AND s.started_at IS NULL AND ",
+        id_of_campaign!("s"),
+        " LIMIT 1), c.quota_month) AS month
          FROM campaigns c LEFT JOIN campaign_counters n ON n.account_id = $1 AND n.campaign_id = $2
-         WHERE c.account_id = $1 AND c.id = $2",
-    )
+         WHERE c.account_id = $1 AND c.id = $2"
+    ))
     .bind(account)
     .bind(id)
     .get_result(&mut *conn)

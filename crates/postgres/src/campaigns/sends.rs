@@ -14,11 +14,12 @@ use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::send_ids::smallest;
 use super::usage;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pricing::stored;
-use crate::sql::{collect_column, key_rows, sql};
+use crate::sql::{IdRow, collect_column, key_rows, sql};
 
 #[derive(QueryableByName)]
 struct SendRow {
@@ -229,12 +230,18 @@ pub(crate) struct LockedSends(Vec<LockedSend>);
 /// The ids are an item of FROM, not `IN (SELECT unnest(...))`. When another transaction changed a row while this one
 /// waited for its lock, PostgreSQL rechecks the condition. The recheck finds the rows of such a subquery for the first
 /// locked row only, so the other sends would be left out and their results lost.
+///
+/// Message ids are looked up first, so that the smallest send id is known: it selects the partitions.
 pub(crate) async fn lock_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    ids: Vec<Uuid>,
+    mut ids: Vec<Uuid>,
     message_ids: Vec<String>,
 ) -> DbResult<LockedSends> {
+    ids.extend(sent_message_ids(conn, account, &message_ids).await?);
+    ids.sort_unstable();
+    ids.dedup();
+    let smallest = smallest(&ids);
     let rows: Vec<SendRow> = sql(format!(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
@@ -243,20 +250,20 @@ pub(crate) async fn lock_sends(
            CASE WHEN s.superseded_wa_message_id IS NULL THEN '{{}}' ELSE ARRAY (
              SELECT m.wa_message_id FROM {message_keys} k
              JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
+               AND m.recorded_at >= {oldest_message}
              WHERE m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
            now() AS now
-         FROM (SELECT i.id FROM (SELECT unnest($2) AS id UNION
-             SELECT m.send_id FROM {message_keys} k
-             JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id) i
-           LIMIT (SELECT cardinality($2) + cardinality($3))) k
-         JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id
+         FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
          JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
          ORDER BY s.id FOR SHARE OF c FOR UPDATE OF s",
+        keys = key_rows("$2", "id"),
         message_keys = key_rows("$3", "wa_message_id"),
+        oldest_message = OLDEST_MESSAGE,
     ))
     .bind(account)
     .bind(ids)
     .bind(message_ids)
+    .bind(smallest)
     .load(conn)
     .await?;
     let mut sends = Vec::with_capacity(rows.len());
@@ -275,6 +282,31 @@ pub(crate) async fn lock_sends(
         sends.push(send);
     }
     Ok(LockedSends(sends))
+}
+
+/// Rows of `sent_messages` are kept for 45 days; older ones may be in a partition that was not removed yet.
+const OLDEST_MESSAGE: &str = "now() - interval '45 days'";
+
+/// Returns the ids of the sends with these message ids.
+async fn sent_message_ids(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    message_ids: &[String],
+) -> DbResult<Vec<Uuid>> {
+    if message_ids.is_empty() {
+        return Ok(vec![]);
+    }
+    let rows: Vec<IdRow> = sql(format!(
+        "SELECT m.send_id AS id FROM {keys} k
+         JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
+           AND m.recorded_at >= {OLDEST_MESSAGE}",
+        keys = key_rows("$2", "wa_message_id"),
+    ))
+    .bind(account)
+    .bind(message_ids.to_vec())
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 impl LockedSends {
@@ -389,12 +421,13 @@ fn is_accepted(status: SendStatus) -> bool {
 async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Vec<LockedSend>) -> DbResult<()> {
     let times =
         |time: fn(&SendRow) -> Option<OffsetDateTime>| sends.iter().map(|send| time(&send.row)).collect::<Vec<_>>();
+    let smallest = smallest(sends.iter().map(|send| &send.row.id));
     let query = sql(format!(
         "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, started_at = w.started_at,
            retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
            read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code, error_message = w.error_message,
            wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed, pricing = w.pricing
-         FROM {keys} w WHERE s.account_id = $1 AND s.id = w.id",
+         FROM {keys} w WHERE s.account_id = $1 AND s.id = w.id AND s.id >= $17",
         keys = key_rows(
             "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16",
             "id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at, \
@@ -433,7 +466,8 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     .bind(sends.iter().map(|send| send.row.never_confirmed).collect::<Vec<_>>())
     .bind(collect_column(&sends, |send| {
         send.pricing.as_ref().map(StatusPricing::to_stored)
-    }));
+    }))
+    .bind(smallest);
     query.execute(&mut *conn).await?;
     insert_message_ids(conn, account, &sends).await
 }

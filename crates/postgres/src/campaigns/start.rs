@@ -1,12 +1,14 @@
 //! The start of a run in one transaction: status, frozen content and audience, counters, quota, queue entry.
 
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::Timestamptz;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, Command, EnqueueStart, QueuedRun, RetryOutcome, RunRetry, RunStart,
     StartOutcome, Trigger, started_event, transition,
 };
 use recado_domain::shared::{AccountId, Actor, CampaignId, Event, WriteOutcome};
-use time::{Date, Duration};
+use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::usage::MonthRow;
@@ -14,6 +16,12 @@ use super::{audience, contents, retries, rows, runs, store, usage};
 use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
 use crate::{outbox, templates};
+
+#[derive(QueryableByName)]
+struct FrozenRow {
+    #[diesel(sql_type = Timestamptz)]
+    frozen_at: OffsetDateTime,
+}
 
 /// Settings for the freeze. A very large audience needs more time than other statements may take, and more memory to
 /// sort: 200,000 ids are 20 MB.
@@ -58,7 +66,12 @@ pub(super) async fn start(
     contents::freeze(conn, account, id, &start.content).await?;
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let audience = start.campaign.audience();
-    let recipients = audience::freeze(conn, account, id, &audience).await?;
+    // Whole milliseconds: the ids of the sends begin with this time.
+    let moment: FrozenRow = sql("SELECT date_trunc('milliseconds', now()) AS frozen_at")
+        .get_result(&mut *conn)
+        .await?;
+    let frozen_at = moment.frozen_at;
+    let recipients = audience::freeze(conn, account, id, &audience, frozen_at).await?;
     // Checked after the freeze: deleted segments are never restored, so a segment that exists now existed then.
     if let Some(segment) = audience::deleted_segment(conn, account, &audience).await? {
         return Ok(StartOutcome::Refused(CampaignRefusal::SegmentDeleted { segment }));
@@ -70,8 +83,8 @@ pub(super) async fn start(
     if let Some(placeholder) = empty.into_iter().next() {
         return Ok(StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { placeholder }));
     }
-    let month = mark_sending(conn, start, recipients).await?;
-    add_to_counters(conn, start.campaign.account_id, start.campaign.id, recipients).await?;
+    let month = mark_sending(conn, start, recipients, frozen_at).await?;
+    add_to_counters(conn, account, id, recipients, frozen_at).await?;
     let entry = QueueEntry {
         trigger: start.trigger,
         actor: start.actor.as_ref(),
@@ -201,11 +214,17 @@ async fn check_template(conn: &mut AsyncPgConnection, start: &RunStart) -> DbRes
 }
 
 /// Updates the campaign for the run and returns the quota month of its messages.
-async fn mark_sending(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -> DbResult<Date> {
+async fn mark_sending(
+    conn: &mut AsyncPgConnection,
+    start: &RunStart,
+    recipients: i64,
+    frozen_at: OffsetDateTime,
+) -> DbResult<Date> {
     let campaign = &start.campaign;
     let row: MonthRow = sql(
         "UPDATE campaigns SET status = $3, simulated = $4, executed_at = $5, completed_at = $6,
            updated_at = $7, version = version + 1, profile_id = $8, total_recipients = $9, paused_at = NULL, pause_reason = NULL,
+           frozen_at = $10,
            quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
          WHERE account_id = $1 AND id = $2
          RETURNING quota_month AS month",
@@ -219,6 +238,7 @@ async fn mark_sending(conn: &mut AsyncPgConnection, start: &RunStart, recipients
     .bind(campaign.updated_at)
     .bind(start.profile_id)
     .bind(recipients)
+    .bind(frozen_at)
     .get_result(conn)
     .await?;
     Ok(row.month)
@@ -229,15 +249,18 @@ async fn add_to_counters(
     account: AccountId,
     id: CampaignId,
     recipients: i64,
+    frozen_at: OffsetDateTime,
 ) -> DbResult<()> {
     sql(
-        "INSERT INTO campaign_counter_slots AS n (account_id, campaign_id, total, pending) VALUES ($1, $2, $3, $3)
+        "INSERT INTO campaign_counter_slots AS n (account_id, campaign_id, total, pending, created_at)
+         VALUES ($1, $2, $3, $3, $4)
          ON CONFLICT (account_id, campaign_id, slot) DO UPDATE
            SET total = n.total + excluded.total, pending = n.pending + excluded.pending",
     )
     .bind(account)
     .bind(id)
     .bind(recipients)
+    .bind(frozen_at)
     .execute(conn)
     .await?;
     Ok(())

@@ -16,6 +16,7 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content, CountsRow};
+use super::send_ids::id_of_campaign;
 use super::{claims, end, preview, retries};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
@@ -262,13 +263,19 @@ impl TryFrom<SentRow> for CampaignSend {
 
 /// Counts a campaign's sends to contacts that are not deleted. Returns no row if the campaign does not exist.
 fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
-    sql("SELECT coalesce(
+    sql(concat!(
+        "SELECT coalesce(
              (SELECT total FROM campaign_counters WHERE account_id = $1 AND campaign_id = $2),
-             (SELECT count(*) FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2))
+             (SELECT count(*) FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2 AND ",
+        id_of_campaign!("campaign_sends"),
+        "))
            - (SELECT count(*) FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NOT NULL
                AND EXISTS (SELECT FROM campaign_sends s
-                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id OFFSET 0)) AS n
-         FROM campaigns WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
+                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id AND ",
+        id_of_campaign!("s"),
+        " OFFSET 0)) AS n
+         FROM campaigns WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL"
+    ))
     .bind(account)
     .bind(id)
 }
@@ -277,18 +284,20 @@ fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
 /// fence, so the planner neither reorders the join nor uses another index. With statistics from before a large import,
 /// a plain join would read all contacts for each send.
 fn list_sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
-    sql(
+    sql(concat!(
         "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.pricing,
            s.failed_at,
            CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END::bigint + 1
              AS times,
            (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone, c.email
-         FROM (SELECT * FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2
+         FROM (SELECT * FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2 AND ",
+        id_of_campaign!("campaign_sends"),
+        "
            ORDER BY sent_at DESC NULLS LAST, id) s
          JOIN LATERAL (SELECT name, phone, email, deleted_at, opted_out_at, consent_at FROM contacts
            WHERE account_id = $1 AND id = s.contact_id OFFSET 0) c ON c.deleted_at IS NULL
-         ORDER BY s.sent_at DESC NULLS LAST, s.id LIMIT $3 OFFSET $4",
-    )
+         ORDER BY s.sent_at DESC NULLS LAST, s.id LIMIT $3 OFFSET $4"
+    ))
     .bind(account)
     .bind(id)
     .bind(page.limit())

@@ -6,7 +6,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::Phone;
 use recado_domain::ingestion::{ATTRIBUTION_WINDOW, EventDraft, OrderDraft, UnknownReference, Who};
 use recado_domain::shared::{AccountId, CampaignId, ContactId, LinkId};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::errors::DbResult;
@@ -165,8 +165,14 @@ struct LastMessage {
     campaign_id: Uuid,
 }
 
+/// A campaign is updated when its run ends. The results of its last messages may come this much later.
+const RUN_MARGIN: Duration = Duration::days(2);
+
 /// For each contact and time, returns the campaign of the latest message that the contact received in the attribution
 /// window before that time.
+///
+/// The ids of sends tell when their campaign was frozen, not when they were sent. A send since `$5` belongs to a campaign
+/// that was updated since, or is still in the queue: the oldest freeze of these bounds the partitions.
 pub(super) async fn last_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -176,17 +182,25 @@ pub(super) async fn last_messages(
     if lookups.is_empty() {
         return Ok(campaigns);
     }
+    let oldest = lookups.iter().map(|(_, at)| *at).min();
+    let since = oldest.and_then(|at| at.checked_sub(ATTRIBUTION_WINDOW + RUN_MARGIN));
     let rows: Vec<LastMessage> = sql("SELECT d.position, s.campaign_id
          FROM unnest($2, $3) WITH ORDINALITY AS d (contact_id, placed_at, position)
          CROSS JOIN LATERAL (
            SELECT s.campaign_id FROM campaign_sends s
            WHERE s.account_id = $1 AND s.contact_id = d.contact_id AND s.status IN ('sent', 'delivered', 'read')
+             AND s.id >= (SELECT first_id(least($5,
+               (SELECT min(frozen_at) FROM campaigns
+                WHERE account_id = $1 AND updated_at >= $5 AND frozen_at IS NOT NULL),
+               (SELECT min(c.frozen_at) FROM campaign_queue q JOIN campaigns c ON c.account_id = $1 AND c.id = q.campaign_id
+                WHERE q.account_id = $1))))
              AND s.sent_at <= d.placed_at AND s.sent_at >= d.placed_at - $4 * interval '1 microsecond'
            ORDER BY s.sent_at DESC, s.id DESC LIMIT 1) s")
     .bind(account)
     .bind(collect_column(lookups, |(contact, _)| Uuid::from(*contact)))
     .bind(collect_column(lookups, |(_, at)| *at))
     .bind(ATTRIBUTION_WINDOW)
+    .bind(since)
     .load(conn)
     .await?;
     for row in rows {

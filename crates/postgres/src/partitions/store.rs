@@ -27,6 +27,11 @@ const PARTITIONS: &str = "SELECT c.relname::text AS name, coalesce(c.reloptions,
      JOIN pg_inherits i ON i.inhparent = p.partrelid JOIN pg_class c ON c.oid = i.inhrelid
      WHERE p.partrelid = to_regclass($1)";
 
+/// The partitions of several tables.
+const ATTACHED: &str = "SELECT p.relname::text AS table_name, c.relname::text AS name, now() AS now
+     FROM pg_class p JOIN pg_inherits i ON i.inhparent = p.oid JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE p.relkind = 'p' AND p.relnamespace = 'public'::regnamespace AND p.relname = ANY ($1)";
+
 const IS_PARTITIONED: &str =
     "SELECT EXISTS (SELECT 1 FROM pg_partitioned_table WHERE partrelid = to_regclass($1)) AS yes";
 
@@ -40,6 +45,16 @@ struct PartitionRow {
     name: String,
     #[diesel(sql_type = Array<Text>)]
     options: Vec<String>,
+}
+
+#[derive(QueryableByName)]
+struct AttachedRow {
+    #[diesel(sql_type = Text)]
+    table_name: String,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
 }
 
 #[derive(QueryableByName)]
@@ -89,16 +104,18 @@ impl PgPartitions {
         ))
     }
 
-    /// Returns for each partitioned table how many future intervals have a partition at `now`.
-    pub async fn ahead(&self, now: OffsetDateTime) -> Result<Vec<(&'static str, usize)>, StoreError> {
-        let mut ahead = Vec::with_capacity(PARTITIONED.len());
-        for table in PARTITIONED {
-            let rows: Vec<PartitionRow> = self.0.rows(sql(PARTITIONS).bind(table.name)).await?;
-            let current = table.interval.start_of(now);
-            let future = rows.iter().filter_map(|row| table.start(&row.name));
-            ahead.push((table.name, future.filter(|start| *start > current).count()));
-        }
-        Ok(ahead)
+    /// Returns for each partitioned table how many future intervals have a partition. One statement on the catalogue.
+    pub async fn ahead(&self) -> Result<Vec<(&'static str, usize)>, StoreError> {
+        let names: Vec<String> = PARTITIONED.iter().map(|table| table.name.to_owned()).collect();
+        let rows: Vec<AttachedRow> = self.0.rows(sql(ATTACHED).bind(names)).await?;
+        let ahead = PARTITIONED.iter().map(|table| {
+            let future = rows.iter().filter(|row| {
+                let start = table.start(&row.name);
+                row.table_name == table.name && start.is_some_and(|start| start > table.interval.start_of(row.now))
+            });
+            (table.name, future.count())
+        });
+        Ok(ahead.collect())
     }
 }
 

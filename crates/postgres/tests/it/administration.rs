@@ -139,7 +139,7 @@ async fn account_list_counts_equal_a_recount() {
                FROM generate_series(1, 16) i
                CROSS JOIN LATERAL (SELECT timestamptz '2026-02-25' - i * interval '4 days' AS began) b;
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, sent_at)
-               SELECT '{0}', md5(c.id::text || k.id)::uuid, c.id, k.id,
+               SELECT '{0}', send_id(coalesce(c.executed_at, now()), c.id, k.id), c.id, k.id,
                  (ARRAY['sent', 'read', 'failed', 'delivered', 'pending'])[k.n],
                  CASE WHEN k.n < 5 THEN least(c.executed_at + k.n * interval '9 hours', c.updated_at) END
                FROM campaigns c CROSS JOIN (SELECT id, row_number() OVER (ORDER BY id) AS n FROM contacts

@@ -41,7 +41,7 @@ async fn filled() -> DbFixture {
              FROM generate_series(1, 4) n;
              UPDATE campaign_counter_slots SET created_at = '2020-01-01' WHERE campaign_id = md5('c4')::uuid;
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, created_at)
-             SELECT n.account_id, gen_random_uuid(), n.campaign_id, c.id, 'sent', n.created_at
+             SELECT n.account_id, send_id(n.created_at, n.campaign_id, c.id), n.campaign_id, c.id, 'sent', n.created_at
              FROM campaign_counters n CROSS JOIN contacts c"
         ))
         .await;

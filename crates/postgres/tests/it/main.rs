@@ -41,6 +41,7 @@ mod model;
 mod notifications;
 mod old_snapshots;
 mod outbox;
+mod partitions;
 mod plan_stability;
 mod platform_audit;
 mod pool;

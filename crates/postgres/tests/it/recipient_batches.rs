@@ -108,7 +108,7 @@ async fn materialization_during_a_cancel_counts_once() {
             "BEGIN; SELECT 1 FROM campaign_queue FOR KEY SHARE;
              WITH batch AS (DELETE FROM campaign_recipient_batches WHERE batch_no = 0 RETURNING *)
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM batch",
+             SELECT account_id, send_id(created_at, campaign_id, c), campaign_id, c FROM batch, unnest(contact_ids) c",
         )
         .await
         .unwrap();
@@ -138,7 +138,7 @@ async fn claim_waits_for_concurrent_materialization() {
         .batch_execute(
             "BEGIN; WITH batch AS (DELETE FROM campaign_recipient_batches RETURNING *)
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM batch",
+             SELECT account_id, send_id(created_at, campaign_id, c), campaign_id, c FROM batch, unnest(contact_ids) c",
         )
         .await
         .unwrap();

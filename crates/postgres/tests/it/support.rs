@@ -243,7 +243,7 @@ impl DbFixture {
             "CREATE TABLE seen (of text, commit text);
              GRANT INSERT ON seen TO PUBLIC;
              CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-               INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+               INSERT INTO public.seen VALUES (regexp_replace(TG_TABLE_NAME, '_y[0-9md]+$', ''), current_setting('synchronous_commit'));
                RETURN NULL;
              END $$",
         )

@@ -52,6 +52,8 @@ pub(super) async fn record_and_start(
         array(sent, "uuid"),
         array(messages, "text"),
         PAIR_INTERVAL.whole_microseconds().to_string(),
+        // The smallest id of all.
+        format!("'{}'::uuid", Uuid::nil()),
     ];
     let mut statement = text.to_owned();
     for (at, parameter) in parameters.iter().enumerate() {
