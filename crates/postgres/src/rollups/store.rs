@@ -27,6 +27,25 @@ const SLOTS: &[(&str, &str)] = &[
     ("message_usage", "message_usage_slots"),
 ];
 
+/// Which keys of a rollup are compared with rows that a retention term removes: those whose rows are all kept.
+///
+/// All sends of a campaign are in one partition. The usage of a month also counts sends that were frozen earlier and
+/// retried in it, and their campaign was updated in that month or later.
+const KEPT: &[(&str, &str)] = &[
+    (
+        "campaign_counters",
+        "NOT EXISTS (SELECT 1 FROM partition_horizons h
+           WHERE h.table_name = 'campaign_sends' AND coalesce(k.created_at, c.created_at) < h.kept_from)",
+    ),
+    (
+        "message_usage",
+        "NOT EXISTS (SELECT 1 FROM partition_horizons h
+           WHERE h.table_name = 'campaign_sends' AND (month < (h.kept_from AT TIME ZONE 'UTC')::date
+             OR EXISTS (SELECT 1 FROM campaigns g WHERE g.account_id = $1 AND g.frozen_at < h.kept_from
+               AND (g.updated_at AT TIME ZONE 'UTC')::date >= month)))",
+    ),
+];
+
 /// Reads and repairs all rollups on the owner pool.
 #[derive(Clone, Debug)]
 pub struct PgRollups(OwnerPool);
@@ -72,7 +91,8 @@ impl Rollup {
         format!(
             "FROM (SELECT {columns} FROM {table} WHERE account_id = $1 AND {part}) AS k
              FULL JOIN ({recomputed}) AS c USING ({keys})
-             WHERE ({stored}) IS DISTINCT FROM ({recomputed_sums})",
+             WHERE ({stored}) IS DISTINCT FROM ({recomputed_sums}) AND {kept}",
+            kept = self.kept(),
             columns = columns.join(", "),
             table = self.table,
             recomputed = self.recomputed,
@@ -138,6 +158,12 @@ impl Rollup {
              ON CONFLICT (account_id, {keys}{slot}) DO UPDATE SET {}",
             sets("excluded")
         )
+    }
+
+    /// The condition on keys whose rows are all kept.
+    fn kept(&self) -> &'static str {
+        let mut kept = KEPT.iter().filter(|(table, _)| *table == self.table);
+        kept.next().map_or("true", |(_, condition)| *condition)
     }
 
     fn slots(&self) -> Option<&'static str> {
