@@ -8,7 +8,7 @@ use recado_domain::egress::AllowList;
 use recado_domain::redacted_debug;
 use recado_domain::shared::Network;
 use recado_domain::webhooks::Schedule;
-use recado_postgres::DatabaseTls;
+use recado_postgres::{DatabaseTls, RetentionDays};
 use secrecy::SecretString;
 use thiserror::Error;
 use time::Duration;
@@ -27,6 +27,7 @@ mod callback_secrets;
 mod identity;
 mod limits;
 mod plaintext;
+mod retention;
 mod tls;
 
 /// The minimum length of an HS256 secret in bytes (RFC 7518, section 3.2).
@@ -137,6 +138,8 @@ pub struct Config {
     pub send_unknown_ttl: Duration,
     pub webhook_retry_schedule: Schedule,
     pub limits: Limits,
+    /// `RETENTION_..._DAYS`: how long the rows of each kind are kept.
+    pub retention: RetentionDays,
     /// `API_KEY_MAX_DAYS`: how long a key lives at most. None: keys need not end.
     pub api_key_longest: Option<Duration>,
     pub log_format: logging::Format,
@@ -226,6 +229,7 @@ impl Config {
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,
             limits: Limits::read(get)?,
+            retention: retention::read(get)?,
             api_key_longest: api_keys::longest(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
             metrics_bind: Self::metrics_bind(get)?,

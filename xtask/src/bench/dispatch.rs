@@ -141,8 +141,9 @@ impl DbCounters {
             true => Some(number("SELECT sum(calls)::float8 FROM pg_stat_statements")?),
             false => None,
         };
-        let of_sends =
-            |column: &str| format!("SELECT {column}::float8 FROM pg_stat_user_tables WHERE relname = 'campaign_sends'");
+        let of_sends = |column: &str| {
+            format!("SELECT sum({column})::float8 FROM pg_stat_user_tables WHERE relname LIKE 'campaign\\_sends%'")
+        };
         Ok(Self {
             statements,
             wal_bytes: number("SELECT wal_bytes::float8 FROM pg_stat_wal")?,

@@ -239,8 +239,9 @@ pub(super) fn create_contacts(fixture: &Fixture, account: &str, contacts: u32) -
 pub(super) fn create_frozen_run(fixture: &Fixture, account: &str, claimed: bool) -> Result<String> {
     let mut client = connect(&fixture.database())?;
     let row = client.query_one(
-        "INSERT INTO campaigns (account_id, id, name, template_id, status, profile_id, executed_at, quota_month)
+        "INSERT INTO campaigns (account_id, id, name, template_id, status, profile_id, executed_at, frozen_at, quota_month)
          SELECT account_id, gen_random_uuid(), 'Bench', account_id, 'sending', id, now(),
+           date_trunc('milliseconds', now()),
            date_trunc('month', now() AT TIME ZONE 'UTC')::date
          FROM whatsapp_profiles WHERE account_id::text = $1 RETURNING id::text",
         &[&account],
@@ -255,7 +256,8 @@ pub(super) fn create_frozen_run(fixture: &Fixture, account: &str, claimed: bool)
     };
     let sql = format!(
         "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-           SELECT account_id, md5('{campaign}' || id::text)::uuid, '{campaign}', id FROM contacts
+           SELECT account_id, send_id((SELECT frozen_at FROM campaigns WHERE id = '{campaign}'), '{campaign}', id),
+             '{campaign}', id FROM contacts
            WHERE account_id = '{account}' AND deleted_at IS NULL ORDER BY id;
          INSERT INTO campaign_counter_slots (account_id, campaign_id, total, pending)
            SELECT '{account}', '{campaign}', count(*), count(*) FROM campaign_sends

@@ -52,7 +52,6 @@ pub(crate) struct Large<'a> {
 enum Kind {
     Contact,
     Campaign,
-    Send,
     Message,
     Order,
     Event,
@@ -69,7 +68,6 @@ impl Kind {
         match self {
             Self::Contact => "0001",
             Self::Campaign => "0002",
-            Self::Send => "0003",
             Self::Message => "0004",
             Self::Order => "0005",
             Self::Event => "0006",
@@ -111,6 +109,13 @@ impl Year {
         let second = self.now.saturating_sub(minutes * 60);
         let (day, rest) = (second / 86_400 + 2_440_588, second % 86_400);
         format!("J{day} {:02}:{:02}:{:02}+00", rest / 3600, rest / 60 % 60, rest % 60)
+    }
+
+    /// An id of that time, as sends have: the milliseconds since 1970 come first.
+    fn id(&self, minutes: u64, number: u64) -> String {
+        let milliseconds = self.now.saturating_sub(minutes * 60) * 1000;
+        let (high, low) = (milliseconds >> 16, milliseconds & 0xffff);
+        format!("{high:08x}-{low:04x}-8000-8000-{number:012x}")
     }
 
     /// A deterministic time within the year.
@@ -221,13 +226,15 @@ impl Large<'_> {
                 },
             ),
             Table::new(
-                "campaigns (account_id, id, name, template_id, status, total_recipients, executed_at, quota_month, created_at)",
+                "campaigns (account_id, id, name, template_id, status, total_recipients, executed_at, frozen_at, quota_month, created_at)",
                 campaigns,
                 move |n| {
                     let at = year.ago(MINUTES_OF_YEAR * (campaigns - n) / campaigns);
                     let (id, template) = (id(Kind::Campaign, n), id(Kind::Template, 0));
                     let month = at.split(' ').next().unwrap_or_default().to_owned();
-                    format!("{of_campaign}\t{id}\tOferta {n}\t{template}\tcompleted\t{recipients}\t{at}\t{month}\t{at}")
+                    format!(
+                        "{of_campaign}\t{id}\tOferta {n}\t{template}\tcompleted\t{recipients}\t{at}\t{at}\t{month}\t{at}"
+                    )
                 },
             ),
             Table::new(
@@ -256,7 +263,8 @@ impl Large<'_> {
                 sends,
                 move |n| {
                     let (campaign, position) = (n / recipients, n % recipients);
-                    let at = year.ago(MINUTES_OF_YEAR * (campaigns - campaign) / campaigns);
+                    let minutes = MINUTES_OF_YEAR * (campaigns - campaign) / campaigns;
+                    let (at, send) = (year.ago(minutes), year.id(minutes, n));
                     let contact = id(Kind::Contact, (campaign * 7919 + position) % contacts);
                     let status = match scattered(n, 100) {
                         0..60 => "read",
@@ -264,7 +272,7 @@ impl Large<'_> {
                         90..97 => "sent",
                         _ => "failed",
                     };
-                    let (send, campaign) = (id(Kind::Send, n), id(Kind::Campaign, campaign));
+                    let campaign = id(Kind::Campaign, campaign);
                     format!("{account}\t{send}\t{campaign}\t{contact}\t{status}\t{at}")
                 },
             ),

@@ -120,6 +120,7 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
             "webhook_logs",
             "idempotency_keys",
             "idempotency_key_counts",
+            "partition_horizons",
         ],
     ),
     (
@@ -173,7 +174,7 @@ SELECT c.relname::text, p.relname::text,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL
          AND i.indkey::int2[] <@ k.conkey)
   FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
- WHERE k.contype = 'f' AND c.relnamespace = 'public'::regnamespace
+ WHERE k.contype = 'f' AND NOT c.relispartition AND NOT p.relispartition AND c.relnamespace = 'public'::regnamespace
    AND EXISTS (SELECT FROM pg_attribute a
      WHERE a.attrelid = c.oid AND a.attnum = ANY (k.conkey) AND a.attname <> 'account_id')
  ORDER BY 1, 3, 2";

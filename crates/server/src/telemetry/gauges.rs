@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use recado_domain::shared::StoreError;
 use recado_domain::whatsapp::verification::VerificationState;
 use recado_postgres::{
-    DatabaseTls, OwnerPool, PgProfileStates, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats, Queue,
+    DatabaseTls, OwnerPool, PgPartitions, PgProfileStates, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats,
+    Queue,
 };
 use secrecy::SecretString;
 use tokio::sync::Mutex;
@@ -54,12 +55,15 @@ struct DatabaseCounts {
     queues: Vec<Queue>,
     /// WhatsApp numbers by the state of their verification.
     profiles: Vec<(VerificationState, i64)>,
+    /// Partitioned tables, and how many future intervals of each have a partition.
+    partitions: Vec<(&'static str, usize)>,
 }
 
 /// Reads the queues, with a cache.
 pub(super) struct Queues {
     store: PgQueues,
     profiles: PgProfileStates,
+    partitions: PgPartitions,
     /// The time and the result of the last read. The inner None: the read failed.
     cached: Mutex<Option<(Instant, Option<DatabaseCounts>)>>,
 }
@@ -77,7 +81,8 @@ impl Queues {
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Self {
             store: PgQueues::new(pool.clone()),
-            profiles: PgProfileStates::new(pool),
+            profiles: PgProfileStates::new(pool.clone()),
+            partitions: PgPartitions::new(pool),
             cached: Mutex::default(),
         })
     }
@@ -86,6 +91,7 @@ impl Queues {
         Ok(DatabaseCounts {
             queues: self.store.read().await?,
             profiles: self.profiles.count().await?,
+            partitions: self.partitions.ahead().await?,
         })
     }
 
@@ -115,7 +121,11 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     text.put("recado_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let queues = queues.read().await;
     text.put("recado_database_up", &[], if queues.is_some() { 1.0 } else { 0.0 });
-    let DatabaseCounts { queues, profiles } = queues.unwrap_or_default();
+    let DatabaseCounts {
+        queues,
+        profiles,
+        partitions,
+    } = queues.unwrap_or_default();
     for queue in &queues {
         text.put("recado_queue_depth", &[("queue", &queue.name)], whole(queue.depth));
     }
@@ -125,6 +135,9 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     }
     for (state, count) in &profiles {
         text.put("recado_profiles", &[("state", state.as_str())], whole(*count));
+    }
+    for (table, ahead) in &partitions {
+        text.put("recado_partitions_ahead", &[("table", table)], whole(*ahead));
     }
     if let Some((current, previous)) = sealed.latest() {
         text.put("recado_sealed_values", &[("key", "current")], whole(current));

@@ -7,6 +7,7 @@ mod billing;
 mod clicks;
 mod held_messages;
 mod mail;
+mod partitions;
 mod relays;
 mod rfm;
 mod run_executor;
@@ -124,6 +125,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     api_keys::start(shared, &stores, stop, tasks);
     held_messages::start(shared, &stores, stop, tasks);
     mail::start(shared, &stores, stop, tasks);
+    partitions::start(shared, &stores, stop, tasks);
     verification::start(shared, &stores, stop, tasks)?;
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;

@@ -19,7 +19,8 @@ fn count_rows_by_table(server: &Server, account: &str) -> BTreeMap<String, Strin
     let counts = server.db.text(&format!(
         "SELECT string_agg(format('SELECT %L AS name, count(*)::text AS n FROM %I t WHERE t::text LIKE %L',
            table_name, table_name, '%{account}%'), ' UNION ALL ')
-         FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"
+         FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'
+           AND table_name NOT IN (SELECT relname FROM pg_class WHERE relispartition)"
     ));
     let rows = server
         .db

@@ -108,13 +108,18 @@ impl Database {
 
     /// The rows of each table as text.
     pub fn dump(&self) -> BTreeMap<String, String> {
-        self.dump_tables("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", "")
+        self.dump_tables(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+               AND tablename NOT IN (SELECT relname FROM pg_class WHERE relispartition)",
+            "",
+        )
     }
 
     /// The account's rows of each table as text.
     pub fn dump_account(&self, account: &str) -> BTreeMap<String, String> {
         let tables = "SELECT tablename FROM pg_tables JOIN information_schema.columns ON table_name = tablename
-          AND table_schema = schemaname WHERE schemaname = 'public' AND column_name = 'account_id'";
+          AND table_schema = schemaname WHERE schemaname = 'public' AND column_name = 'account_id'
+          AND tablename NOT IN (SELECT relname FROM pg_class WHERE relispartition)";
         self.dump_tables(tables, &format!("WHERE account_id = '{account}'"))
     }
 
