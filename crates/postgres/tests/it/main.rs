@@ -65,6 +65,7 @@ mod runs;
 mod sealed;
 mod segments;
 mod sessions;
+mod snapshots;
 mod statistics;
 mod status_updates;
 mod support;

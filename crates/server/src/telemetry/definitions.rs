@@ -124,6 +124,14 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "Age of the oldest waiting entry by queue, in seconds; 0 if none waits",
     ),
     gauge(
+        "recado_oldest_snapshot_seconds",
+        "Duration of the oldest transaction that keeps old row versions, by holder; 0 if there is none",
+    ),
+    gauge(
+        "recado_oldest_snapshot_transactions",
+        "Transactions since the oldest snapshot that keeps old row versions, by holder; 0 if there is none",
+    ),
+    gauge(
         "recado_profiles",
         "WhatsApp numbers by the state of their verification: pending, verified or failed",
     ),

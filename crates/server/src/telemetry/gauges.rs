@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use recado_domain::shared::StoreError;
 use recado_domain::whatsapp::verification::VerificationState;
 use recado_postgres::{
-    DatabaseTls, OwnerPool, PgPartitions, PgProfileStates, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats,
-    Queue,
+    DatabaseTls, OldestSnapshot, OwnerPool, PgPartitions, PgProfileStates, PgQueues, PgSnapshots, PoolConfig, PoolLabels,
+    PoolRegistry, PoolStats, Queue,
 };
 use secrecy::SecretString;
 use tokio::sync::Mutex;
@@ -57,6 +57,7 @@ struct DatabaseCounts {
     profiles: Vec<(VerificationState, i64)>,
     /// Partitioned tables, and how many future intervals of each have a partition.
     partitions: Vec<(&'static str, usize)>,
+    snapshots: Vec<OldestSnapshot>,
 }
 
 /// Reads the queues, with a cache.
@@ -64,6 +65,7 @@ pub(super) struct Queues {
     store: PgQueues,
     profiles: PgProfileStates,
     partitions: PgPartitions,
+    snapshots: PgSnapshots,
     /// The time and the result of the last read. The inner None: the read failed.
     cached: Mutex<Option<(Instant, Option<DatabaseCounts>)>>,
 }
@@ -82,7 +84,8 @@ impl Queues {
         Ok(Self {
             store: PgQueues::new(pool.clone()),
             profiles: PgProfileStates::new(pool.clone()),
-            partitions: PgPartitions::new(pool),
+            partitions: PgPartitions::new(pool.clone()),
+            snapshots: PgSnapshots::new(pool),
             cached: Mutex::default(),
         })
     }
@@ -92,6 +95,7 @@ impl Queues {
             queues: self.store.read().await?,
             profiles: self.profiles.count().await?,
             partitions: self.partitions.ahead().await?,
+            snapshots: self.snapshots.oldest().await?,
         })
     }
 
@@ -125,6 +129,7 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
         queues,
         profiles,
         partitions,
+        snapshots,
     } = queues.unwrap_or_default();
     for queue in &queues {
         text.put("recado_queue_depth", &[("queue", &queue.name)], whole(queue.depth));
@@ -138,6 +143,18 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     }
     for (table, ahead) in &partitions {
         text.put("recado_partitions_ahead", &[("table", table)], whole(*ahead));
+    }
+    for snapshot in &snapshots {
+        let source = [("source", snapshot.source.as_str())];
+        text.put("recado_oldest_snapshot_seconds", &source, snapshot.age.as_secs_f64());
+    }
+    for snapshot in &snapshots {
+        let source = [("source", snapshot.source.as_str())];
+        text.put(
+            "recado_oldest_snapshot_transactions",
+            &source,
+            whole(snapshot.transactions),
+        );
     }
     if let Some((current, previous)) = sealed.latest() {
         text.put("recado_sealed_values", &[("key", "current")], whole(current));
