@@ -244,7 +244,7 @@ impl Stores {
     }
 
     pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {
-        let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        let store = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         let gateway = Arc::new(shared.payment()?);
         Ok(Billing::new(store, gateway, shared.clock.clone(), shared.ids.clone()))
     }
@@ -252,13 +252,13 @@ impl Stores {
     /// Receives and applies gateway events.
     pub fn gateway_events(&self, shared: &Shared) -> GatewayEvents {
         let events = Arc::new(PgGatewayEvents::new(self.owner.clone()));
-        let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        let store = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         GatewayEvents::new(events, store, shared.clock.clone(), shared.ids.clone())
     }
 
     /// Reconciles subscriptions with the payment gateway in the background.
     pub fn subscription_reconciler(&self, shared: &Shared) -> anyhow::Result<SubscriptionReconciler> {
-        let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        let store = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         let work = Arc::new(PgBillingWork::new(self.owner.clone()));
         let gateway = Arc::new(shared.payment()?);
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());

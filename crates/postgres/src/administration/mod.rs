@@ -10,7 +10,7 @@ mod stats;
 mod support;
 
 use async_trait::async_trait;
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::{Account, AccountStatus};
 use recado_domain::administration::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, AdministrationStore, DayChurn, DayRevenue,
@@ -45,11 +45,14 @@ async fn change_subscription(
     change: &Change,
     entry: &PlatformEntry,
 ) -> DbResult<ChangeOutcome> {
-    let outcome = billing::write(conn, change).await?;
-    if outcome == ChangeOutcome::Done {
+    let written = billing::write(conn, change).await?;
+    if let Some(subject) = &written.new_subject {
+        billing::wake_events(subject).execute(conn).await?;
+    }
+    if written.outcome == ChangeOutcome::Done {
         platform_audit::insert(conn, entry).await?;
     }
-    Ok(outcome)
+    Ok(written.outcome)
 }
 
 async fn end_sessions(

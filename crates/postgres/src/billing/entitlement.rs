@@ -1,9 +1,10 @@
-//! The facts that decide which plan of an account is active.
+//! The facts that decide which plan of an account is active, and the plan that they result in.
 
+use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::billing::{PlanEntitlement, SubscriptionState};
+use recado_domain::billing::{PlanEntitlement, SubscriptionState, better_plan};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
@@ -57,4 +58,34 @@ pub(crate) async fn entitlement(
         subscriptions,
     };
     Ok((entitlement, now))
+}
+
+#[derive(QueryableByName)]
+struct GrantRow {
+    #[diesel(sql_type = Nullable<Text>)]
+    granted_plan: Option<String>,
+}
+
+/// Sets the account's plan to the better of the paid and the granted plan. Locks the row, because a grant writes the
+/// same columns.
+pub(super) async fn set_account_plan(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    paid: &str,
+    withdraws_grant: bool,
+) -> DbResult<()> {
+    let grant: Option<GrantRow> = sql("SELECT granted_plan FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(account)
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let granted = grant.and_then(|row| row.granted_plan).filter(|_| !withdraws_grant);
+    sql("UPDATE accounts SET plan = $2, granted_plan = $3, updated_at = now()
+         WHERE id = $1 AND (plan, granted_plan) IS DISTINCT FROM ($2, $3)")
+    .bind(account)
+    .bind(better_plan(paid, granted.as_deref()))
+    .bind(granted.as_deref())
+    .execute(conn)
+    .await?;
+    Ok(())
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::errors::corrupt;
 use crate::pool::OwnerPool;
-use crate::sql::{NumberRow, sql};
+use crate::sql::{NumberRow, Sql, sql};
 
 #[derive(Clone, Debug)]
 pub struct PgGatewayEvents(OwnerPool);
@@ -157,4 +157,14 @@ impl GatewayEventStore for PgGatewayEvents {
         let deleted = self.0.row::<NumberRow>(statement).await?.n;
         Ok(usize::try_from(deleted).unwrap_or_default())
     }
+}
+
+/// Makes the events due that wait for this subscription. The gateway may report a subscription before the request that
+/// created it returns. Such events wait with growing delays, and later events wait behind them. A tenant cannot write
+/// gateway events, so the owner does this after the change has committed. If the process ends before, each event still
+/// is due after its own delay.
+pub(crate) fn wake_events(subject: &str) -> Sql<'_> {
+    sql("UPDATE gateway_events SET due_at = now()
+         WHERE gateway_subscription_id = $1 AND due_at > now() AND attempts > 0")
+    .bind(subject)
 }

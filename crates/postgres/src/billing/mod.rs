@@ -10,6 +10,7 @@ use recado_domain::billing::ChangeOutcome;
 use recado_domain::shared::StoreError;
 
 pub(crate) use entitlement::entitlement;
+pub(crate) use events::wake_events;
 pub(crate) use store::write;
 
 pub use events::PgGatewayEvents;

@@ -7,17 +7,19 @@ use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{
     Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, ReserveOutcome, Subscription, SubscriptionFacts,
-    SubscriptionState, SubscriptionStore, Usage, better_plan, exceeded,
+    SubscriptionState, SubscriptionStore, Usage, exceeded,
 };
 use recado_domain::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use super::entitlement::set_account_plan;
+use super::events::wake_events;
 use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
 use crate::analytics::replies_of_month;
 use crate::errors::{DbError, DbResult, corrupt, parse_enum};
 use crate::outbox;
-use crate::pool::TenantPool;
+use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{FlagRow, NumberRow, Sql, sql};
 use crate::transactions::in_tenant;
 
@@ -25,11 +27,29 @@ use crate::transactions::in_tenant;
 const RESERVE_TRIES: usize = 5;
 
 #[derive(Clone, Debug)]
-pub struct PgSubscriptions(TenantPool);
+pub struct PgSubscriptions {
+    tenants: TenantPool,
+    owner: OwnerPool,
+}
 
 impl PgSubscriptions {
-    pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+    /// `owner` makes gateway events due that arrived before their subscription was stored.
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
+        Self { tenants, owner }
+    }
+}
+
+/// How the write of a change ended.
+pub(crate) struct Written {
+    pub(crate) outcome: ChangeOutcome,
+    /// The gateway's id of the subscription, if the change is the first one with it.
+    pub(crate) new_subject: Option<String>,
+}
+
+impl From<ChangeOutcome> for Written {
+    fn from(outcome: ChangeOutcome) -> Self {
+        let new_subject = None;
+        Self { outcome, new_subject }
     }
 }
 
@@ -43,12 +63,6 @@ struct AccountRow {
     granted_plan: Option<String>,
     #[diesel(embed)]
     usage: UsageRow,
-}
-
-#[derive(QueryableByName)]
-struct GrantRow {
-    #[diesel(sql_type = Nullable<Text>)]
-    granted_plan: Option<String>,
 }
 
 #[derive(QueryableByName)]
@@ -239,12 +253,12 @@ async fn other_subscriptions(
 }
 
 /// Writes a change of a subscription and everything that commits with it.
-pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<ChangeOutcome> {
+pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Written> {
     let (account, id) = (change.subscription.account_id, change.subscription.id);
     if let Some(event) = change.applies
         && mark_applied(account, event).execute(&mut *conn).await? == 0
     {
-        return Ok(ChangeOutcome::Repeated);
+        return Ok(ChangeOutcome::Repeated.into());
     }
     if let Some(limits) = &change.limits {
         // The lock lasts until the change is written.
@@ -254,7 +268,7 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
             .load::<NumberRow>(&mut *conn)
             .await?;
         if let Err(errors) = exceeded(&usage(&mut *conn, account).await?, limits) {
-            return Ok(ChangeOutcome::Exceeds(errors));
+            return Ok(ChangeOutcome::Exceeds(errors).into());
         }
     }
     if update(&change.subscription)?.execute(&mut *conn).await? == 0 {
@@ -265,15 +279,15 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
                 .get_result(conn)
                 .await
                 .optional()?;
-        return Ok(version.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale));
+        return Ok(version.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale).into());
     }
+    let mut new_subject = None;
     if let Some(gateway_id) = &change.subscription.gateway_subscription_id {
-        sql("INSERT INTO gateway_subscriptions VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
-            .bind(gateway_id.as_str())
-            .bind(account)
-            .bind(id)
-            .execute(&mut *conn)
-            .await?;
+        let insert = sql("INSERT INTO gateway_subscriptions VALUES ($1, $2, $3) ON CONFLICT DO NOTHING");
+        let insert = insert.bind(gateway_id.as_str()).bind(account).bind(id);
+        if insert.execute(&mut *conn).await? > 0 {
+            new_subject = Some(gateway_id.clone());
+        }
     }
     if let Some(payment) = &change.payment {
         upsert_payment(account, payment).execute(&mut *conn).await?;
@@ -282,7 +296,8 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
         set_account_plan(&mut *conn, account, plan, change.withdraws_grant).await?;
     }
     outbox::append(conn, account, &change.events).await?;
-    Ok(ChangeOutcome::Done)
+    let outcome = ChangeOutcome::Done;
+    Ok(Written { outcome, new_subject })
 }
 
 /// Inbox: inserts no row if the event is already marked. If another transaction is marking it, the insert waits for
@@ -291,30 +306,6 @@ fn mark_applied<'a>(account: AccountId, event: GatewayEventId) -> Sql<'a> {
     sql("INSERT INTO applied_gateway_events (account_id, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
         .bind(account)
         .bind(event)
-}
-
-/// Sets the account's plan to the better of the paid and the granted plan. Locks the row, because a grant writes the
-/// same columns.
-async fn set_account_plan(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    paid: &str,
-    withdraws_grant: bool,
-) -> DbResult<()> {
-    let grant: Option<GrantRow> = sql("SELECT granted_plan FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(account)
-        .get_result(&mut *conn)
-        .await
-        .optional()?;
-    let granted = grant.and_then(|row| row.granted_plan).filter(|_| !withdraws_grant);
-    sql("UPDATE accounts SET plan = $2, granted_plan = $3, updated_at = now()
-         WHERE id = $1 AND (plan, granted_plan) IS DISTINCT FROM ($2, $3)")
-    .bind(account)
-    .bind(better_plan(paid, granted.as_deref()))
-    .bind(granted.as_deref())
-    .execute(conn)
-    .await?;
-    Ok(())
 }
 
 fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
@@ -401,7 +392,7 @@ fn upsert_payment(account: AccountId, payment: &Payment) -> Sql<'_> {
 impl SubscriptionStore for PgSubscriptions {
     async fn overview(&self, account: AccountId) -> Result<Overview, StoreError> {
         let (accounts, live) = self
-            .0
+            .tenants
             .read_both::<AccountRow, SubscriptionRow, _, _>(account, overview(account), live(account))
             .await?;
         let row = accounts.into_iter().next();
@@ -417,7 +408,7 @@ impl SubscriptionStore for PgSubscriptions {
 
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
         for _ in 0..RESERVE_TRIES {
-            let outcome = in_tenant!(self.0, attempt.account_id, |conn| reserve(conn, attempt))?;
+            let outcome = in_tenant!(self.tenants, attempt.account_id, |conn| reserve(conn, attempt))?;
             if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
@@ -428,7 +419,7 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
-        let row: Option<SubscriptionRow> = self.0.read_row_if_any(account, by_id(account, id)).await?;
+        let row: Option<SubscriptionRow> = self.tenants.read_row_if_any(account, by_id(account, id)).await?;
         row.map(Subscription::try_from).transpose()
     }
 
@@ -438,7 +429,7 @@ impl SubscriptionStore for PgSubscriptions {
         id: SubscriptionId,
         gateway_payment_id: Option<String>,
     ) -> Result<Option<SubscriptionFacts>, StoreError> {
-        in_tenant!(self.0, account, |conn| facts(
+        in_tenant!(self.tenants, account, |conn| facts(
             conn,
             account,
             id,
@@ -447,13 +438,25 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError> {
-        let written = in_tenant!(self.0, change.subscription.account_id, |conn| write(conn, change),
-            unless ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated);
-        super::duplicate_to_stale(written)
+        let written = in_tenant!(self.tenants, change.subscription.account_id, |conn| write(conn, change),
+            unless Written { outcome: ChangeOutcome::Stale | ChangeOutcome::Missing | ChangeOutcome::Exceeds(_)
+                | ChangeOutcome::Repeated, .. });
+        if let Ok(Written {
+            new_subject: Some(subject),
+            ..
+        }) = &written
+            && let Err(error) = self.owner.run(wake_events(subject)).await
+        {
+            tracing::warn!(subject, cause = ?error, "early gateway events of a subscription wait for their retry");
+        }
+        super::duplicate_to_stale(written.map(|written| written.outcome))
     }
 
     async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError> {
-        self.0.run(account, mark_applied(account, event)).await.map(|_| ())
+        self.tenants
+            .run(account, mark_applied(account, event))
+            .await
+            .map(|_| ())
     }
 
     async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
@@ -461,7 +464,7 @@ impl SubscriptionStore for PgSubscriptions {
             .bind(attempt.account_id)
             .bind(attempt.id)
             .bind(attempt.version);
-        Ok(self.0.run(attempt.account_id, statement).await? > 0)
+        Ok(self.tenants.run(attempt.account_id, statement).await? > 0)
     }
 
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {
@@ -475,7 +478,7 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(page.limit())
         .bind(page.offset());
         let (total, rows) = self
-            .0
+            .tenants
             .read_page::<NumberRow, PaymentRow, _, _>(account, count_query, page_query)
             .await?;
         let payments = rows.into_iter().map(Payment::try_from).collect::<Result<_, _>>()?;
@@ -491,6 +494,6 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(payment.subscription.as_deref())
         .bind(payment.customer.as_deref())
         .bind(payment.id.as_str());
-        Ok(self.0.read_row::<FlagRow, _>(account, query).await?.yes)
+        Ok(self.tenants.read_row::<FlagRow, _>(account, query).await?.yes)
     }
 }

@@ -14,7 +14,7 @@ use time::{Duration, OffsetDateTime};
 use crate::support::{DbFixture, LEASE, NOW, event, id};
 
 pub(crate) fn store(fixture: &DbFixture) -> PgSubscriptions {
-    PgSubscriptions::new(fixture.tenants.clone())
+    PgSubscriptions::new(fixture.tenants.clone(), fixture.owner.clone())
 }
 
 fn events(fixture: &DbFixture) -> PgGatewayEvents {
@@ -502,6 +502,44 @@ async fn gateway_event_is_due_once_its_subscription_exists() {
         None,
         "the event of `sub_2` waits"
     );
+}
+
+/// The process ended between the insert of the subscription and the statement that makes its events due.
+#[tokio::test]
+async fn early_gateway_event_is_retried_without_a_wake() {
+    let fixture = DbFixture::new().await;
+    let events = events(&fixture);
+    record(&events, &gateway_event("PAYMENT_OVERDUE", "sub_1", "sub_1")).await;
+    let event = events.claim(None, LEASE).await.unwrap().unwrap();
+    events.defer(event.id, Duration::seconds(1)).await.unwrap();
+    fixture
+        .sql(&format!(
+            "INSERT INTO gateway_subscriptions VALUES ('sub_1', '{}', gen_random_uuid())",
+            fixture.account
+        ))
+        .await;
+    assert_eq!(
+        events.claim(None, LEASE).await.unwrap(),
+        None,
+        "nothing made the event due"
+    );
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let due = events.claim(None, LEASE).await.unwrap().unwrap();
+    assert_eq!((due.id, due.attempts), (event.id, 1));
+}
+
+/// A worker that applies an event writes its subscription: that write makes no leased event due.
+#[tokio::test]
+async fn later_writes_of_a_subscription_wake_no_event() {
+    let fixture = DbFixture::new().await;
+    let events = events(&fixture);
+    let row = subscribed(&fixture, fixture.account, "sub_1").await;
+    record(&events, &gateway_event("PAYMENT_OVERDUE", "sub_1", "sub_1")).await;
+    let event = events.claim(None, LEASE).await.unwrap().unwrap();
+    events.defer(event.id, Duration::ZERO).await.unwrap();
+    assert!(events.claim(None, LEASE).await.unwrap().is_some());
+    store(&fixture).write(&change_to(row)).await.unwrap();
+    assert_eq!(events.claim(None, LEASE).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Ids for SequentialIds {
 
 fn service(fixture: &DbFixture) -> GatewayEvents {
     let events = Arc::new(PgGatewayEvents::new(fixture.owner.clone()));
-    let store = Arc::new(PgSubscriptions::new(fixture.tenants.clone()));
+    let store = Arc::new(PgSubscriptions::new(fixture.tenants.clone(), fixture.owner.clone()));
     GatewayEvents::new(events, store, Arc::new(FixedClock), Arc::new(SequentialIds))
 }
 

@@ -73,7 +73,7 @@ async fn administration_writes_are_retried_after_conflicts() {
 #[tokio::test]
 async fn subscription_attempt_is_retried_after_conflicts() {
     let fixture = DbFixture::new().await;
-    let store = PgSubscriptions::new(fixture.tenants.clone());
+    let store = PgSubscriptions::new(fixture.tenants.clone(), fixture.owner.clone());
     let attempt = billing::attempt(&fixture, fixture.account);
     assert_eq!(
         with_conflicts!(fixture, "subscriptions", store.reserve(&attempt)),

@@ -170,7 +170,7 @@ async fn subscription_change_commits_with_its_entry() {
     let stale = store.change_subscription(&change, platform_entry(here)).await;
     assert_eq!(stale.unwrap(), ChangeOutcome::Stale);
     assert_eq!(count(&fixture).await, 1);
-    let overview = PgSubscriptions::new(fixture.tenants.clone())
+    let overview = PgSubscriptions::new(fixture.tenants.clone(), fixture.owner.clone())
         .overview(here)
         .await
         .unwrap();
@@ -178,7 +178,7 @@ async fn subscription_change_commits_with_its_entry() {
     assert_eq!((stored.plan.as_str(), stored.status), ("scale", row.status));
     assert_eq!(overview.account_plan, "scale");
     let other = fixture.another_account().await;
-    let foreign = PgSubscriptions::new(fixture.tenants.clone())
+    let foreign = PgSubscriptions::new(fixture.tenants.clone(), fixture.owner.clone())
         .overview(other)
         .await
         .unwrap();
@@ -210,7 +210,14 @@ async fn entries_cannot_be_changed_deleted_or_read_by_tenants() {
     let status = AccountStatus::Suspended;
     let (store, entry) = (administration(&fixture), platform_entry(fixture.account));
     assert!(store.set_status(fixture.account, status, &[], entry).await.unwrap());
-    let client = fixture.db.client().await;
+    // The owner of the database is a superuser in tests, whom no grant binds. So another role owns the table here.
+    let (client, owner) = (fixture.db.client().await, format!("audit_owner_{}", id().simple()));
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {owner}; ALTER TABLE platform_audit OWNER TO {owner}; SET ROLE {owner}"
+        ))
+        .await
+        .unwrap();
     for statement in [
         "UPDATE platform_audit SET email = 'x'",
         "DELETE FROM platform_audit",
@@ -219,13 +226,21 @@ async fn entries_cannot_be_changed_deleted_or_read_by_tenants() {
         let error = client.batch_execute(statement).await.unwrap_err();
         assert_eq!(error.code().unwrap().code(), "42501", "{statement}");
     }
+    let insert = "INSERT INTO platform_audit SELECT gen_random_uuid(), user_id, email, action, entity_type
+        FROM platform_audit";
+    client
+        .batch_execute(&format!(
+            "{insert}; RESET ROLE; ALTER TABLE platform_audit OWNER TO CURRENT_USER; DROP ROLE {owner}"
+        ))
+        .await
+        .unwrap();
     let granted = "SELECT coalesce(string_agg(p.role || ' ' || p.privilege, ', '), '') FROM (
            SELECT r.rolname AS role, privilege FROM pg_class c CROSS JOIN pg_roles r
            CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) privilege
            WHERE c.relname = 'platform_audit' AND r.rolname = 'recado_tenant'
              AND has_table_privilege(r.oid, c.oid, privilege)) p";
     assert_eq!(fixture.text(granted).await.as_deref(), Some(""));
-    assert_eq!(count(&fixture).await, 1);
+    assert_eq!(count(&fixture).await, 2);
 }
 
 #[tokio::test]

@@ -341,7 +341,7 @@ async fn conversation_billing_and_webhook_reads_send_one_flush() {
     };
     let (conversations, subscriptions, webhooks) = (
         PgConversations::new(pool(), fixture.owner.clone()),
-        PgSubscriptions::new(pool()),
+        PgSubscriptions::new(pool(), fixture.owner.clone()),
         PgWebhooks::new(pool()),
     );
     assert_flushed_once!(

@@ -32,7 +32,7 @@ impl AdminServices {
 impl Stores {
     fn administration(&self, shared: &Shared) -> anyhow::Result<Administration> {
         let store = Arc::new(PgAdministration::new(self.owner.clone()));
-        let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         let invites = identity::invites(shared, self)?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         Ok(Administration::new(store, subscriptions, clock, ids, invites))
