@@ -1,6 +1,8 @@
 //! Writes outbox events to the table of their kind. A batch is one statement. An empty batch checks whether the table
 //! can be written. Events of a deleted account are dropped: the join with `accounts` finds no row.
 
+use std::collections::BTreeSet;
+
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -16,7 +18,9 @@ use crate::sql::{collect_column, sql};
 
 /// Key of an advisory lock. No other lock in the database uses it.
 const NOTIFICATIONS_LOCK: i64 = 0x7265_6361_646f;
-const WEBHOOKS_LOCK: i64 = 0x7265_6361_6470;
+
+/// Class of advisory locks with two keys: this and a hash of the account. No other lock in the database uses it.
+const WEBHOOKS_LOCK: i32 = 0x7265_6361;
 
 #[derive(QueryableByName)]
 pub(super) struct OutboxRow {
@@ -82,13 +86,17 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<ParsedEvent<'_, 
 }
 
 /// Writes notifications, one transaction at a time (advisory lock until the commit). So `seq` follows the order in
-/// which rows become visible: a stream that has read one notification has read every smaller `seq`.
+/// which rows become visible: a stream that has read one notification has read every smaller `seq`. The lock covers all
+/// accounts, because one stream of a process reads the notifications of all of them in the order of `seq`.
 async fn write_notifications(
     conn: &mut AsyncPgConnection,
     events: Vec<ParsedEvent<'_, NotificationDraft>>,
 ) -> DbResult<()> {
     if !events.is_empty() {
-        serialize_writers(conn, NOTIFICATIONS_LOCK).await?;
+        sql("SELECT pg_advisory_xact_lock($1)")
+            .bind(NOTIFICATIONS_LOCK)
+            .execute(&mut *conn)
+            .await?;
     }
     sql(
         "INSERT INTO notifications (account_id, id, type, title, message, data, created_at)
@@ -115,13 +123,27 @@ async fn write_notifications(
     Ok(())
 }
 
-async fn serialize_writers(conn: &mut AsyncPgConnection, lock: i64) -> DbResult<()> {
-    sql("SELECT pg_advisory_xact_lock($1)").bind(lock).execute(conn).await?;
+/// Serializes the writers of each account's feed (advisory lock until the commit). Writers of other accounts do not wait,
+/// unless the hashes of two accounts are equal. The locks are taken in ascending order, after the outbox rows.
+async fn serialize_feed_writers(conn: &mut AsyncPgConnection, accounts: impl Iterator<Item = Uuid>) -> DbResult<()> {
+    let keys: BTreeSet<i32> = accounts.map(feed_lock).collect();
+    sql("SELECT pg_advisory_xact_lock($1, k.key) FROM unnest($2) AS k (key)")
+        .bind(WEBHOOKS_LOCK)
+        .bind(keys.into_iter().collect::<Vec<_>>())
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
-/// Inserts webhook events into the feed, with `seq` values as in [`write_notifications`], and one delivery for every
-/// active endpoint that subscribes to the event.
+/// A hash of the account: its id, folded.
+fn feed_lock(account: Uuid) -> i32 {
+    let (words, _) = account.as_bytes().as_chunks::<4>();
+    words.iter().fold(0, |hash, word| hash ^ i32::from_be_bytes(*word))
+}
+
+/// Inserts webhook events into the feed, with `seq` values in the order in which an account's rows become visible, and
+/// one delivery for every active endpoint that subscribes to the event. Deliveries are due from the time of the
+/// statement on: the transaction began before it waited for its locks.
 const FAN_OUT: &str = "WITH batch AS MATERIALIZED (
        SELECT e.* FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY
          AS e (account_id, id, type, payload, occurred_at, position)
@@ -132,8 +154,8 @@ const FAN_OUT: &str = "WITH batch AS MATERIALIZED (
        FROM (SELECT * FROM batch ORDER BY position) o
        ON CONFLICT DO NOTHING
        RETURNING account_id, id, type)
-     INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
-     SELECT e.account_id, e.id, w.id FROM events e
+     INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
+     SELECT e.account_id, e.id, w.id, statement_timestamp() FROM events e
      JOIN webhook_endpoints w ON w.account_id = e.account_id AND w.direction = 'outbound' AND w.is_active
        AND w.events && ARRAY[e.type, '*']
      FOR KEY SHARE OF w
@@ -149,7 +171,8 @@ async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<ParsedEvent<'_
         })
         .collect();
     if !items.is_empty() {
-        serialize_writers(conn, WEBHOOKS_LOCK).await?;
+        let accounts = items.iter().map(|(event, _)| event.account_id);
+        serialize_feed_writers(&mut *conn, accounts).await?;
     }
     sql(FAN_OUT)
         .bind(collect_column(&items, |(event, _)| event.account_id))

@@ -21,6 +21,7 @@ mod conversations;
 mod deletion;
 mod diagnostics;
 mod exports;
+mod feed_writers;
 mod folders;
 mod foreign_keys;
 mod frozen_content;
