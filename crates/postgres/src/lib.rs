@@ -25,6 +25,7 @@ mod folders;
 mod idempotency;
 mod ingestion;
 mod links;
+mod low_water;
 mod mail;
 mod mail_recipients;
 mod migrate;

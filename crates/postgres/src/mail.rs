@@ -1,15 +1,18 @@
 //! The queue of outgoing mail, across tenants.
 
+use std::sync::{Arc, Mutex};
+
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Binary, Integer, Uuid as SqlUuid};
+use diesel::sql_types::{Binary, Integer, Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::mail::{ClaimedMail, MailQueue, OutgoingMail};
 use recado_domain::shared::{AccountId, MailId, Sealed, StoreError};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::errors::DbResult;
+use crate::low_water::{Position, ReadyQueues, lock};
 use crate::pool::OwnerPool;
 use crate::sql::sql;
 
@@ -24,33 +27,68 @@ pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mai
     Ok(())
 }
 
-/// The queue as a worker uses it.
+/// The queue as a worker uses it. Clones share the accounts with due mail.
 #[derive(Clone, Debug)]
-pub struct PgMailQueue(OwnerPool);
-
-impl PgMailQueue {
-    pub fn new(pool: OwnerPool) -> Self {
-        Self(pool)
-    }
+pub struct PgMailQueue {
+    pool: OwnerPool,
+    ready: Arc<Mutex<ReadyQueues<AccountId>>>,
 }
 
 impl PgMailQueue {
-    /// Claims the first due mail of the accounts that match a condition on `account_id` and `$2`, in index order.
-    async fn claim_where(
+    pub fn new(pool: OwnerPool) -> Self {
+        Self {
+            pool,
+            ready: Arc::default(),
+        }
+    }
+}
+
+/// The accounts of mails that became due since a time. Returns one row with nulls if there is none.
+const DISCOVER: &str = "SELECT now() AS read_at, m.account_id, m.oldest FROM (SELECT 1) one LEFT JOIN (
+       SELECT account_id, min(due_at) AS oldest FROM outgoing_mail
+       WHERE due_at >= $1 AND due_at <= now() GROUP BY account_id) m ON true";
+
+#[derive(QueryableByName)]
+struct DiscoveredRow {
+    #[diesel(sql_type = Timestamptz)]
+    read_at: OffsetDateTime,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    account_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    oldest: Option<OffsetDateTime>,
+}
+
+/// Claims the first due mail of an account after a position.
+const CLAIM: &str = "WITH due AS MATERIALIZED (
+       SELECT id, due_at FROM outgoing_mail WHERE account_id = $2 AND due_at <= now() AND (due_at, id) > ($3, $4)
+       ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED),
+     claimed AS (
+       UPDATE outgoing_mail SET due_at = now() + $1 * interval '1 microsecond', attempts = attempts + 1
+       WHERE id = (SELECT id FROM due)
+       RETURNING id, account_id, content, attempts)
+     SELECT c.*, due.due_at FROM claimed c JOIN due ON true";
+
+impl PgMailQueue {
+    async fn discover(&self) -> Result<(), StoreError> {
+        let (read, since) = lock(&self.ready).begin();
+        let rows = self.pool.rows::<DiscoveredRow>(sql(DISCOVER).bind(since)).await?;
+        if let Some(read_at) = rows.as_slice().first().map(|row| row.read_at) {
+            let found = rows
+                .iter()
+                .filter_map(|row| Some((row.account_id?.into(), row.oldest?)));
+            lock(&self.ready).end(read, read_at, found);
+        }
+        Ok(())
+    }
+
+    async fn claim_of(
         &self,
-        accounts: &'static str,
+        account: AccountId,
+        (due_at, id): Position,
         lease: Duration,
-        previous: Option<AccountId>,
-    ) -> Result<Option<ClaimedMail>, StoreError> {
-        let query = sql(format!(
-            "UPDATE outgoing_mail SET due_at = now() + $1 * interval '1 microsecond', attempts = attempts + 1
-             WHERE id = (SELECT id FROM outgoing_mail WHERE due_at <= now() AND {accounts}
-               ORDER BY account_id, due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-             RETURNING id, account_id, content, attempts",
-        ))
-        .bind(lease)
-        .bind(previous);
-        Ok(self.0.row_if_any::<MailRow>(query).await?.map(ClaimedMail::from))
+    ) -> Result<Option<MailRow>, StoreError> {
+        let query = sql(CLAIM).bind(lease).bind(account).bind(due_at).bind(id);
+        self.pool.row_if_any(query).await
     }
 }
 
@@ -64,6 +102,9 @@ struct MailRow {
     content: Vec<u8>,
     #[diesel(sql_type = Integer)]
     attempts: i32,
+    /// When it was due, before the claim.
+    #[diesel(sql_type = Timestamptz)]
+    due_at: OffsetDateTime,
 }
 
 impl From<MailRow> for ClaimedMail {
@@ -82,19 +123,27 @@ impl From<MailRow> for ClaimedMail {
 #[async_trait]
 impl MailQueue for PgMailQueue {
     async fn claim(&self, lease: Duration, previous: Option<AccountId>) -> Result<Option<ClaimedMail>, StoreError> {
-        if previous.is_some() {
-            let behind = self.claim_where("account_id > $2", lease, previous).await?;
-            if behind.is_some() {
-                return Ok(behind);
+        self.discover().await?;
+        loop {
+            let next = lock(&self.ready).next_after(previous);
+            let Some((account, after)) = next else {
+                return Ok(None);
+            };
+            let claimed = self.claim_of(account, after, lease).await?;
+            let mut ready = lock(&self.ready);
+            match claimed {
+                Some(row) => {
+                    ready.advance(account, (row.due_at, row.id));
+                    return Ok(Some(row.into()));
+                }
+                None => ready.remove(account),
             }
         }
-        self.claim_where("($2 IS NULL OR account_id <= $2)", lease, previous)
-            .await
     }
 
     async fn delete(&self, id: MailId) -> Result<(), StoreError> {
         let statement = sql("DELETE FROM outgoing_mail WHERE id = $1");
-        self.0.run(statement.bind(id)).await.map(drop)
+        self.pool.run(statement.bind(id)).await.map(drop)
     }
 
     async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError> {
@@ -103,6 +152,6 @@ impl MailQueue for PgMailQueue {
         .bind(id)
         .bind(i32::try_from(attempts).unwrap_or(i32::MAX))
         .bind(delay);
-        self.0.run(statement).await.map(drop)
+        self.pool.run(statement).await.map(drop)
     }
 }

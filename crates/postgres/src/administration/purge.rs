@@ -71,10 +71,13 @@ struct Key {
 }
 
 impl Table {
-    /// Conditions that split the table. Every row meets one, and each has an index that begins with the account.
+    /// Conditions that split the table. Every row meets one, and each has an index on the account.
     fn parts(&self) -> &'static [&'static str] {
         match self.name.as_str() {
-            "outbox_events" => &["retry_at IS NULL", "retry_at IS NOT NULL"],
+            "outbox_events" => &[
+                "kind IN ('audit', 'notification', 'webhook') AND retry_at IS NULL",
+                "(retry_at IS NOT NULL OR kind NOT IN ('audit', 'notification', 'webhook'))",
+            ],
             _ => &["true"],
         }
     }

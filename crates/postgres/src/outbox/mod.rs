@@ -1,5 +1,6 @@
 //! Transactional outbox: events commit with the change that causes them, and the relay moves them to their tables.
 
+mod mark;
 mod relay;
 mod writes;
 

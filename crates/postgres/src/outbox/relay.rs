@@ -2,15 +2,19 @@
 //! written exactly once. A worker of any process moves events, and so does a reader that needs its own account's
 //! events.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::Bool;
+use diesel::sql_types::{BigInt, Bool, Nullable};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, EventKind, StoreError};
 
+use super::mark::{Look, RelayMark};
 use super::writes::{OutboxRow, write};
 use crate::errors::DbResult;
+use crate::low_water::lock;
 use crate::pool::OwnerPool;
 use crate::sql::{FlagRow, NumberRow, Sql, sql};
 use crate::transactions::{in_owner, in_transaction};
@@ -25,37 +29,62 @@ const CATCH_UP_LOCK: Duration = Duration::from_millis(900);
 /// Events that a reader moves in one transaction.
 const CATCH_UP_BATCH: i64 = 500;
 
-/// Deletes the oldest events of a kind. Skips events that another relay has locked.
-const DELETE_OLDEST: &str = "DELETE FROM outbox_events WHERE seq IN
-       (SELECT seq FROM outbox_events WHERE kind = $1 AND retry_at IS NULL ORDER BY seq LIMIT $2
+/// Deletes the oldest events of a kind, from `seq` `$3` on. Skips events that another relay has locked.
+const DELETE_OLDEST: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
+       (SELECT seq FROM outbox_events WHERE kind = $1 AND seq >= $3 AND retry_at IS NULL ORDER BY kind, seq LIMIT $2
         FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
 /// Deletes the oldest events of a kind and an account, for a reader. Waits for a relay that has locked them.
-const DELETE_OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE seq IN
-       (SELECT seq FROM outbox_events WHERE kind = $1 AND account_id = $3 AND retry_at IS NULL ORDER BY seq LIMIT $2
+const DELETE_OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
+       (SELECT seq FROM outbox_events WHERE kind = $1 AND account_id = $3 AND retry_at IS NULL
+        ORDER BY kind, account_id, seq LIMIT $2
         FOR UPDATE)
      RETURNING seq, account_id, payload, created_at";
 
-const DELETE_ONE: &str = "DELETE FROM outbox_events WHERE seq IN
-       (SELECT seq FROM outbox_events WHERE seq = $1 FOR UPDATE SKIP LOCKED)
+const DELETE_ONE: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
+       (SELECT seq FROM outbox_events WHERE kind = $1 AND seq = $2 FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
-/// Whether a kind has new events, and failed events that are due for a retry.
+/// Looks for work of a kind, from `seq` `$2` on. `ORDER BY kind, seq` is the order of the primary key: in the order of
+/// any other index the statement could pass the events of all kinds or of all accounts.
+const LOOK: &str = "SELECT
+       (SELECT seq FROM outbox_events WHERE kind = $1 AND seq >= $2 AND retry_at IS NULL
+        ORDER BY kind, seq LIMIT 1) AS oldest,
+       EXISTS (SELECT 1 FROM outbox_events WHERE kind = $1 AND retry_at <= now()) AS due,
+       coalesce(pg_sequence_last_value('outbox_events_seq_seq'), 0) AS assigned,
+       pg_snapshot_xmin(s.snapshot)::text::bigint AS running, pg_snapshot_xmax(s.snapshot)::text::bigint AS next
+     FROM (SELECT pg_current_snapshot() AS snapshot) s";
+
+/// The result of [`LOOK`].
 #[derive(QueryableByName)]
 struct PendingWork {
-    #[diesel(sql_type = Bool)]
-    fresh: bool,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    oldest: Option<i64>,
+    /// Whether failed events are due for a retry.
     #[diesel(sql_type = Bool)]
     due: bool,
+    #[diesel(sql_type = BigInt)]
+    assigned: i64,
+    #[diesel(sql_type = BigInt)]
+    running: i64,
+    #[diesel(sql_type = BigInt)]
+    next: i64,
 }
 
+/// A relay. Clones share its low-water marks.
 #[derive(Clone, Debug)]
-pub struct PgOutbox(OwnerPool);
+pub struct PgOutbox {
+    pool: OwnerPool,
+    marks: Arc<Mutex<HashMap<&'static str, RelayMark>>>,
+}
 
 impl PgOutbox {
     pub fn new(pool: OwnerPool) -> Self {
-        Self(pool)
+        Self {
+            pool,
+            marks: Arc::default(),
+        }
     }
 
     /// Moves up to `limit` of the oldest events of a kind to their table, each exactly once. Returns how many it moved
@@ -71,25 +100,36 @@ impl PgOutbox {
         } else {
             0
         };
-        if !work.fresh {
+        let Some(oldest) = work.oldest else {
             return Ok(retried);
-        }
-        let delete_oldest = || sql(DELETE_OLDEST).bind(kind.as_str()).bind(limit);
+        };
+        let delete_oldest = || sql(DELETE_OLDEST).bind(kind.as_str()).bind(limit).bind(oldest);
         let moved = match self.move_events(kind, delete_oldest).await {
             Ok(moved) => moved,
             Err(error @ StoreError::Unavailable(_)) => return Err(error),
-            Err(_) => self.move_one_by_one(kind, limit).await?,
+            Err(_) => self.move_one_by_one(kind, limit, oldest).await?,
         };
         Ok(retried + moved)
     }
 
-    /// One query, so that an iteration without work needs no transaction.
+    /// One query, so that an iteration without work needs no transaction. It reads from the kind's low-water mark.
     async fn pending_work(&self, kind: EventKind) -> Result<PendingWork, StoreError> {
-        let query = sql("SELECT
-               EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at IS NULL) AS fresh,
-               EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at <= now()) AS due")
-        .bind(kind.as_str());
-        self.0.row::<PendingWork>(query).await
+        let began_at = Instant::now();
+        let (from, is_full) = lock(&self.marks).entry(kind.as_str()).or_default().begin(began_at);
+        let query = sql(LOOK).bind(kind.as_str()).bind(from);
+        let work = self.pool.row::<PendingWork>(query).await?;
+        let look = Look {
+            oldest: work.oldest,
+            assigned: work.assigned,
+            running: work.running,
+            next: work.next,
+        };
+        let mut marks = lock(&self.marks);
+        marks
+            .entry(kind.as_str())
+            .or_default()
+            .end(look, is_full, began_at, Instant::now());
+        Ok(work)
     }
 
     /// Moves all waiting events of a kind and an account. Fails with `Unavailable` after `CATCH_UP`.
@@ -102,7 +142,7 @@ impl PgOutbox {
                         .bind(CATCH_UP_BATCH)
                         .bind(account)
                 };
-                in_transaction!(self.0.begin_within(CATCH_UP_LOCK), |conn| move_events(
+                in_transaction!(self.pool.begin_within(CATCH_UP_LOCK), |conn| move_events(
                     conn,
                     kind,
                     delete_statement()
@@ -119,10 +159,10 @@ impl PgOutbox {
     /// Whether events of the account wait. Events that a relay is moving but has not committed count too.
     async fn is_waiting(&self, kind: EventKind, account: AccountId) -> Result<bool, StoreError> {
         let query = sql("SELECT EXISTS
-               (SELECT FROM outbox_events WHERE account_id = $1 AND kind = $2 AND retry_at IS NULL) AS yes")
+               (SELECT 1 FROM outbox_events WHERE account_id = $1 AND kind = $2 AND retry_at IS NULL) AS yes")
         .bind(account)
         .bind(kind.as_str());
-        Ok(self.0.row::<FlagRow>(query).await?.yes)
+        Ok(self.pool.row::<FlagRow>(query).await?.yes)
     }
 
     async fn move_events<'a>(
@@ -130,11 +170,12 @@ impl PgOutbox {
         kind: EventKind,
         delete_statement: impl Fn() -> Sql<'a>,
     ) -> Result<usize, StoreError> {
-        in_owner!(self.0, |conn| move_events(conn, kind, delete_statement()))
+        in_owner!(self.pool, |conn| move_events(conn, kind, delete_statement()))
     }
 
     async fn move_one(&self, kind: EventKind, seq: i64) -> Result<usize, StoreError> {
-        self.move_events(kind, || sql(DELETE_ONE).bind(seq)).await
+        self.move_events(kind, || sql(DELETE_ONE).bind(kind.as_str()).bind(seq))
+            .await
     }
 
     /// Retries the failed events that are due, each in its own transaction, so that none fails a whole batch.
@@ -152,7 +193,7 @@ impl PgOutbox {
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
                 Err(error) => {
                     tracing::debug!(seq, %error, "an outbox event still cannot be written");
-                    self.defer(seq).await?;
+                    self.defer(kind, seq).await?;
                 }
             }
         }
@@ -160,12 +201,15 @@ impl PgOutbox {
     }
 
     /// Moves the events of a failed batch one by one and defers those that cannot be written.
-    async fn move_one_by_one(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
+    async fn move_one_by_one(&self, kind: EventKind, limit: i64, from: i64) -> Result<usize, StoreError> {
         self.check_table(kind).await?;
-        let oldest =
-            sql("SELECT seq AS n FROM outbox_events WHERE kind = $1 AND retry_at IS NULL ORDER BY seq LIMIT $2")
-                .bind(kind.as_str())
-                .bind(limit);
+        let oldest = sql(
+            "SELECT seq AS n FROM outbox_events WHERE kind = $1 AND seq >= $3 AND retry_at IS NULL
+                 ORDER BY kind, seq LIMIT $2",
+        )
+        .bind(kind.as_str())
+        .bind(limit)
+        .bind(from);
         let mut moved = 0;
         for seq in self.load_seqs(oldest).await? {
             match self.move_one(kind, seq).await {
@@ -173,7 +217,7 @@ impl PgOutbox {
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
                 Err(error) => {
                     tracing::error!(seq, kind = kind.as_str(), cause = ?error, "an outbox event cannot be written");
-                    self.defer(seq).await?;
+                    self.defer(kind, seq).await?;
                 }
             }
             moved += 1;
@@ -183,17 +227,20 @@ impl PgOutbox {
 
     /// Writes an empty batch. It fails if the table of this kind cannot be written, whatever the events contain.
     async fn check_table(&self, kind: EventKind) -> Result<(), StoreError> {
-        in_owner!(self.0, |conn| write(conn, kind, &[]))
+        in_owner!(self.pool, |conn| write(conn, kind, &[]))
     }
 
-    async fn defer(&self, seq: i64) -> Result<(), StoreError> {
-        let query = sql("UPDATE outbox_events SET retry_at = now() + interval '2 seconds' WHERE seq = $1").bind(seq);
-        self.0.run(query).await?;
+    async fn defer(&self, kind: EventKind, seq: i64) -> Result<(), StoreError> {
+        let query =
+            sql("UPDATE outbox_events SET retry_at = now() + interval '2 seconds' WHERE kind = $1 AND seq = $2")
+                .bind(kind.as_str())
+                .bind(seq);
+        self.pool.run(query).await?;
         Ok(())
     }
 
     async fn load_seqs(&self, query: Sql<'_>) -> Result<Vec<i64>, StoreError> {
-        let rows = self.0.rows::<NumberRow>(query).await?;
+        let rows = self.pool.rows::<NumberRow>(query).await?;
         Ok(rows.into_iter().map(|row| row.n).collect())
     }
 }

@@ -1,18 +1,15 @@
-//! The delivery queue of all accounts: claim, finish, release and purge deliveries.
+//! The delivery queue of all accounts: finish, release and purge deliveries.
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Binary, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, Sealed, StoreError, WebhookId};
+use recado_domain::shared::{AccountId, StoreError, WebhookId};
 use recado_domain::webhooks::{
     Attempt, ClaimRequest, ClaimedDelivery, DeliveryKey, DeliveryQueue, DeliveryState, Health, HealthUpdate,
-    SealedSecrets,
 };
-use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::claims::Claims;
 use super::store::drop_waiting_deliveries;
 use crate::errors::DbResult;
 use crate::outbox;
@@ -20,108 +17,18 @@ use crate::pool::OwnerPool;
 use crate::sql::{NumberRow, Param, Sql, collect_column, sql};
 use crate::transactions::{in_owner, on_owner};
 
+/// The delivery queue. Clones share the endpoints with due deliveries.
 #[derive(Clone, Debug)]
-pub struct PgDeliveryQueue(OwnerPool);
+pub struct PgDeliveryQueue {
+    pool: OwnerPool,
+    claims: Claims,
+}
 
 impl PgDeliveryQueue {
     pub fn new(pool: OwnerPool) -> Self {
-        Self(pool)
-    }
-}
-
-/// Leases due deliveries. The recursive CTE skips from endpoint to endpoint: one index probe each, however long the
-/// queue of an endpoint is. It claims at most the number of deliveries that the request allows per endpoint.
-const CLAIM: &str = concat!(
-    "WITH RECURSIVE endpoints (endpoint_id) AS (
-       (SELECT endpoint_id FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
-       UNION ALL
-       SELECT (SELECT d.endpoint_id FROM webhook_deliveries d
-         WHERE d.state = 'waiting' AND d.endpoint_id > l.endpoint_id ORDER BY d.endpoint_id LIMIT 1)
-       FROM endpoints l WHERE l.endpoint_id IS NOT NULL),
-     claimable AS MATERIALIZED (
-       SELECT e.account_id, e.id, coalesce(w.n, $3) AS n
-       FROM endpoints l JOIN webhook_endpoints e ON e.id = l.endpoint_id
-       JOIN accounts a ON a.id = e.account_id AND a.status = 'active'
-       LEFT JOIN unnest($1, $2) AS w (id, n) ON w.id = e.id
-       WHERE e.is_active AND e.direction = 'outbound' AND coalesce(w.n, $3) > 0),
-     due AS MATERIALIZED (
-       SELECT d.* FROM claimable w CROSS JOIN LATERAL (
-         SELECT q.account_id, q.event_id, q.endpoint_id FROM webhook_deliveries q
-         WHERE q.endpoint_id = w.id AND q.state = 'waiting' AND q.next_attempt_at <= now()
-         ORDER BY q.next_attempt_at LIMIT w.n FOR UPDATE SKIP LOCKED) d
-       LIMIT $4),
-     claimed AS (
-       UPDATE webhook_deliveries d
-       SET leased = true, claim = d.claim + 1, next_attempt_at = now() + $5 * interval '1 microsecond'
-       FROM ",
-    keys_of!("due"),
-    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
-       RETURNING d.account_id, d.event_id, d.endpoint_id, d.claim, d.attempt)
-     SELECT c.*, e.name, e.url, e.secret, CASE WHEN e.previous_secret_until > now() THEN e.previous_secret END AS previous_secret,
-       e.previous_secret_until, e.failing_since, e.last_failed_at, v.type AS kind, v.payload AS data, v.occurred_at
-     FROM claimed c
-     JOIN webhook_endpoints e ON e.account_id = c.account_id AND e.id = c.endpoint_id
-     JOIN webhook_events v ON v.account_id = c.account_id AND v.id = c.event_id
-     ORDER BY v.occurred_at, v.id"
-);
-
-#[derive(QueryableByName)]
-struct Row {
-    #[diesel(sql_type = SqlUuid)]
-    account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    event_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    endpoint_id: Uuid,
-    #[diesel(sql_type = BigInt)]
-    claim: i64,
-    #[diesel(sql_type = Integer)]
-    attempt: i32,
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    url: Option<String>,
-    #[diesel(sql_type = Binary)]
-    secret: Vec<u8>,
-    #[diesel(sql_type = Nullable<Binary>)]
-    previous_secret: Option<Vec<u8>>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    previous_secret_until: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    failing_since: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    last_failed_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Text)]
-    kind: String,
-    #[diesel(sql_type = Jsonb)]
-    data: Value,
-    #[diesel(sql_type = Timestamptz)]
-    occurred_at: OffsetDateTime,
-}
-
-impl Row {
-    fn into_claimed(self) -> ClaimedDelivery {
-        ClaimedDelivery {
-            key: DeliveryKey {
-                account_id: self.account_id.into(),
-                event_id: self.event_id.into(),
-                endpoint_id: self.endpoint_id.into(),
-            },
-            claim: self.claim,
-            attempts: self.attempt.unsigned_abs(),
-            name: self.name,
-            url: self.url.unwrap_or_default(),
-            secrets: SealedSecrets {
-                current: Sealed(self.secret),
-                previous: self.previous_secret.map(Sealed).zip(self.previous_secret_until),
-            },
-            health: match self.failing_since.zip(self.last_failed_at) {
-                Some((since, last)) => Health::Failing { since, last },
-                None => Health::Well,
-            },
-            kind: self.kind,
-            occurred_at: self.occurred_at,
-            data: self.data,
+        Self {
+            pool,
+            claims: Claims::default(),
         }
     }
 }
@@ -320,14 +227,7 @@ const SWEEP_EVENTS: &str = "WITH old AS MATERIALIZED (
 #[async_trait]
 impl DeliveryQueue for PgDeliveryQueue {
     async fn claim(&self, request: &ClaimRequest, lease: Duration) -> Result<Vec<ClaimedDelivery>, StoreError> {
-        let query = sql(CLAIM)
-            .bind(collect_column(&request.endpoints, |(id, _)| id.0))
-            .bind(collect_column(&request.endpoints, |(_, n)| *n))
-            .bind(request.others)
-            .bind(request.limit)
-            .bind(lease);
-        let rows = self.0.rows::<Row>(query).await?;
-        Ok(rows.into_iter().map(Row::into_claimed).collect())
+        self.claims.claim(&self.pool, request, lease).await
     }
 
     async fn finish(&self, attempts: &[Attempt], health_updates: &[EndpointHealthUpdate]) -> Result<(), StoreError> {
@@ -335,9 +235,9 @@ impl DeliveryQueue for PgDeliveryQueue {
             .iter()
             .any(|(.., health_update)| matches!(health_update, HealthUpdate::Disabled { .. }));
         if disables {
-            in_owner!(self.0, |conn| finish_all(conn, attempts, health_updates))
+            in_owner!(self.pool, |conn| finish_all(conn, attempts, health_updates))
         } else {
-            on_owner!(self.0, |conn| record_attempts(conn, attempts, health_updates))
+            on_owner!(self.pool, |conn| record_attempts(conn, attempts, health_updates))
         }
     }
 
@@ -347,13 +247,13 @@ impl DeliveryQueue for PgDeliveryQueue {
             .bind(collect_column(claims, |(key, _)| key.event_id.0))
             .bind(collect_column(claims, |(key, _)| key.endpoint_id.0))
             .bind(collect_column(claims, |(_, claim)| *claim));
-        self.0.run(statement).await.map(drop)
+        self.pool.run(statement).await.map(drop)
     }
 
     async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {
         let mut deleted = 0;
         for statement in [SWEEP_LOGS, SWEEP_EVENTS] {
-            deleted += self.0.run(sql(statement).bind(older_than).bind(limit)).await?;
+            deleted += self.pool.run(sql(statement).bind(older_than).bind(limit)).await?;
         }
         Ok(deleted)
     }

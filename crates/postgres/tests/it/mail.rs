@@ -84,12 +84,12 @@ async fn concurrent_workers_claim_each_mail_once() {
     assert_eq!(seen, ids);
 }
 
-/// Inserts due mails of an account; earlier ones are due longer.
+/// Inserts mails of an account that are due now.
 async fn insert_mails_of(fixture: &DbFixture, account: AccountId, count: u32) {
     fixture
         .sql(&format!(
             "INSERT INTO outgoing_mail (id, account_id, content, due_at)
-             SELECT gen_random_uuid(), '{account}', '\\x01', now() - interval '1 hour' + n * interval '1 ms'
+             SELECT gen_random_uuid(), '{account}', '\\x01', clock_timestamp()
              FROM generate_series(1, {count}) n"
         ))
         .await;

@@ -34,6 +34,7 @@ mod invites;
 mod isolation;
 mod key_notices;
 mod lock_order;
+mod low_water;
 mod mail;
 mod mail_recipients;
 mod members;

@@ -1,0 +1,253 @@
+//! Claims of the delivery queue. The deliveries of each endpoint are a queue of their own. A claim knows the endpoints
+//! that have due deliveries, and continues each queue where the last claim ended ([`low_water`](crate::low_water)).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration as StdDuration, Instant};
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Binary, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use recado_domain::shared::{Sealed, StoreError};
+use recado_domain::webhooks::{ClaimRequest, ClaimedDelivery, DeliveryKey, Health, SealedSecrets};
+use serde_json::Value;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::low_water::{BEGINNING, Position, ReadyQueues, lock};
+use crate::pool::OwnerPool;
+use crate::sql::{collect_column, key_rows, sql};
+
+/// Claims that follow one another at once look for new endpoints no more often than this.
+const DISCOVERY_INTERVAL: StdDuration = StdDuration::from_millis(100);
+
+/// The endpoints of deliveries that became due since a time. Returns one row with nulls if there is none.
+const DISCOVER: &str = "SELECT now() AS read_at, d.endpoint_id, d.oldest FROM (SELECT 1) one LEFT JOIN (
+       SELECT endpoint_id, min(next_attempt_at) AS oldest FROM webhook_deliveries
+       WHERE state = 'waiting' AND next_attempt_at >= $1 AND next_attempt_at <= now() GROUP BY endpoint_id) d ON true";
+
+/// All endpoints with due deliveries. The recursive CTE skips from endpoint to endpoint: one index probe each, however
+/// long the queue of an endpoint is.
+const DISCOVER_ALL: &str = "WITH RECURSIVE endpoints (endpoint_id) AS (
+       (SELECT endpoint_id FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
+       UNION ALL
+       SELECT (SELECT d.endpoint_id FROM webhook_deliveries d
+         WHERE d.state = 'waiting' AND d.endpoint_id > l.endpoint_id ORDER BY d.endpoint_id LIMIT 1)
+       FROM endpoints l WHERE l.endpoint_id IS NOT NULL)
+     SELECT now() AS read_at, d.endpoint_id, d.oldest FROM (SELECT 1) one LEFT JOIN (
+       SELECT l.endpoint_id, q.next_attempt_at AS oldest FROM endpoints l CROSS JOIN LATERAL (
+         SELECT next_attempt_at FROM webhook_deliveries
+         WHERE endpoint_id = l.endpoint_id AND state = 'waiting' AND next_attempt_at <= now()
+         ORDER BY next_attempt_at, event_id LIMIT 1) q) d ON true";
+
+/// Leases due deliveries of the given endpoints: at most `n` of each, after the given position of its queue.
+fn claim_statement() -> String {
+    let endpoints = key_rows("$1, $2, $3, $4", "id, n, due_at, event_id");
+    format!(
+        "WITH claimable AS MATERIALIZED (
+           SELECT e.account_id, w.id, w.n, w.due_at, w.event_id
+           FROM {endpoints} w JOIN webhook_endpoints e ON e.id = w.id
+           JOIN accounts a ON a.id = e.account_id AND a.status = 'active'
+           WHERE e.is_active AND e.direction = 'outbound'),
+         due AS MATERIALIZED (
+           SELECT d.* FROM claimable w CROSS JOIN LATERAL (
+             SELECT q.account_id, q.event_id, q.endpoint_id, q.next_attempt_at AS due_at FROM webhook_deliveries q
+             WHERE q.endpoint_id = w.id AND q.state = 'waiting' AND q.next_attempt_at <= now()
+               AND (q.next_attempt_at, q.event_id) > (w.due_at, w.event_id)
+             ORDER BY q.next_attempt_at, q.event_id LIMIT w.n FOR UPDATE SKIP LOCKED) d
+           LIMIT $5),
+         claimed AS (
+           UPDATE webhook_deliveries d
+           SET leased = true, claim = d.claim + 1, next_attempt_at = now() + $6 * interval '1 microsecond'
+           FROM {keys}
+           WHERE d.account_id = k.account_id AND d.event_id = k.event_id
+             AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
+           RETURNING d.account_id, d.event_id, d.endpoint_id, d.claim, d.attempt, k.due_at)
+         SELECT c.*, e.name, e.url, e.secret,
+           CASE WHEN e.previous_secret_until > now() THEN e.previous_secret END AS previous_secret,
+           e.previous_secret_until, e.failing_since, e.last_failed_at, v.type AS kind, v.payload AS data, v.occurred_at
+         FROM claimed c
+         JOIN webhook_endpoints e ON e.account_id = c.account_id AND e.id = c.endpoint_id
+         JOIN webhook_events v ON v.account_id = c.account_id AND v.id = c.event_id
+         ORDER BY v.occurred_at, v.id",
+        keys = keys_of!("due", "due_at"),
+    )
+}
+
+#[derive(QueryableByName)]
+struct DiscoveredRow {
+    #[diesel(sql_type = Timestamptz)]
+    read_at: OffsetDateTime,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    endpoint_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    oldest: Option<OffsetDateTime>,
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    event_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    endpoint_id: Uuid,
+    #[diesel(sql_type = BigInt)]
+    claim: i64,
+    /// When it was due, before the claim.
+    #[diesel(sql_type = Timestamptz)]
+    due_at: OffsetDateTime,
+    #[diesel(sql_type = Integer)]
+    attempt: i32,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    url: Option<String>,
+    #[diesel(sql_type = Binary)]
+    secret: Vec<u8>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    previous_secret: Option<Vec<u8>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    previous_secret_until: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    failing_since: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_failed_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Jsonb)]
+    data: Value,
+    #[diesel(sql_type = Timestamptz)]
+    occurred_at: OffsetDateTime,
+}
+
+impl Row {
+    fn into_claimed(self) -> ClaimedDelivery {
+        ClaimedDelivery {
+            key: DeliveryKey {
+                account_id: self.account_id.into(),
+                event_id: self.event_id.into(),
+                endpoint_id: self.endpoint_id.into(),
+            },
+            claim: self.claim,
+            attempts: self.attempt.unsigned_abs(),
+            name: self.name,
+            url: self.url.unwrap_or_default(),
+            secrets: SealedSecrets {
+                current: Sealed(self.secret),
+                previous: self.previous_secret.map(Sealed).zip(self.previous_secret_until),
+            },
+            health: match self.failing_since.zip(self.last_failed_at) {
+                Some((since, last)) => Health::Failing { since, last },
+                None => Health::Well,
+            },
+            kind: self.kind,
+            occurred_at: self.occurred_at,
+            data: self.data,
+        }
+    }
+}
+
+/// How many deliveries of an endpoint a claim may take, and after which position of its queue.
+#[derive(Clone, Copy)]
+struct Share {
+    endpoint: Uuid,
+    count: i64,
+    after: Position,
+}
+
+/// The endpoints with due deliveries, as this process knows them.
+#[derive(Debug, Default)]
+struct Endpoints {
+    ready: ReadyQueues<Uuid>,
+    /// When endpoints were discovered last, and whether the last claim found deliveries.
+    discovered_at: Option<Instant>,
+    found: bool,
+}
+
+impl Endpoints {
+    /// While claims find deliveries they follow one another at once, and a look for new endpoints can wait.
+    fn must_discover(&self) -> bool {
+        let is_recent = self.discovered_at.is_some_and(|at| at.elapsed() < DISCOVERY_INTERVAL);
+        !(is_recent && self.found) || self.ready.is_empty()
+    }
+
+    fn shares(&self, request: &ClaimRequest) -> Vec<Share> {
+        let limits: HashMap<Uuid, i64> = request.endpoints.iter().map(|(id, n)| (id.0, *n)).collect();
+        let share = |(endpoint, after)| Share {
+            endpoint,
+            count: limits.get(&endpoint).copied().unwrap_or(request.others),
+            after,
+        };
+        self.ready.iter().map(share).filter(|share| share.count > 0).collect()
+    }
+
+    /// Continues each queue after its last claimed delivery. A queue with fewer deliveries than its share is empty, but
+    /// a claim that reached its own limit may not have read every queue.
+    fn record(&mut self, shares: &[Share], rows: &[Row], limit: i64) {
+        self.found = !rows.is_empty();
+        let mut claimed: HashMap<Uuid, (i64, Position)> = HashMap::new();
+        for row in rows {
+            let (count, last) = claimed.entry(row.endpoint_id).or_insert((0, BEGINNING));
+            *count += 1;
+            *last = (*last).max((row.due_at, row.event_id));
+        }
+        let is_complete = i64::try_from(rows.len()).is_ok_and(|count| count < limit);
+        for share in shares {
+            let (count, last) = claimed.get(&share.endpoint).copied().unwrap_or((0, share.after));
+            if is_complete && count < share.count {
+                self.ready.remove(share.endpoint);
+            } else if count > 0 {
+                self.ready.advance(share.endpoint, last);
+            }
+        }
+    }
+}
+
+/// The claims of a process. Clones share the endpoints.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claims(Arc<Mutex<Endpoints>>);
+
+impl Claims {
+    pub(super) async fn claim(
+        &self,
+        pool: &OwnerPool,
+        request: &ClaimRequest,
+        lease: Duration,
+    ) -> Result<Vec<ClaimedDelivery>, StoreError> {
+        let must_discover = lock(&self.0).must_discover();
+        if must_discover {
+            self.discover(pool).await?;
+        }
+        let shares = lock(&self.0).shares(request);
+        if shares.is_empty() {
+            lock(&self.0).found = false;
+            return Ok(Vec::new());
+        }
+        let query = sql(claim_statement())
+            .bind(collect_column(&shares, |share| share.endpoint))
+            .bind(collect_column(&shares, |share| share.count))
+            .bind(collect_column(&shares, |share| share.after.0))
+            .bind(collect_column(&shares, |share| share.after.1))
+            .bind(request.limit)
+            .bind(lease);
+        let rows = pool.rows::<Row>(query).await?;
+        lock(&self.0).record(&shares, &rows, request.limit);
+        Ok(rows.into_iter().map(Row::into_claimed).collect())
+    }
+
+    async fn discover(&self, pool: &OwnerPool) -> Result<(), StoreError> {
+        let (read, since) = lock(&self.0).ready.begin();
+        let query = match read.is_full() {
+            true => sql(DISCOVER_ALL),
+            false => sql(DISCOVER).bind(since),
+        };
+        let rows = pool.rows::<DiscoveredRow>(query).await?;
+        if let Some(read_at) = rows.as_slice().first().map(|row| row.read_at) {
+            let mut endpoints = lock(&self.0);
+            let found = rows.iter().filter_map(|row| row.endpoint_id.zip(row.oldest));
+            endpoints.ready.end(read, read_at, found);
+            endpoints.discovered_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+}
