@@ -75,3 +75,24 @@ LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', id, 'name', name, 'phone', phone, 'email', email, 'wa_user_id', wa_user_id,
     'opted_out_at', to_rfc3339(opted_out_at), 'updated_at', to_rfc3339(updated_at))
 $$;
+
+-- The smallest id of a millisecond; the smallest of all ids for an unknown time. Ids of version 7 and send ids begin
+-- with their time in milliseconds since 1970.
+CREATE OR REPLACE FUNCTION first_id(at timestamptz) RETURNS uuid LANGUAGE sql STABLE AS $$
+  SELECT overlay(repeat('0', 32) PLACING coalesce(
+    lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('0', 12)) FROM 1)::uuid
+$$;
+
+-- The greatest id of a millisecond; the greatest of all ids for an unknown time.
+CREATE OR REPLACE FUNCTION last_id(at timestamptz) RETURNS uuid LANGUAGE sql STABLE AS $$
+  SELECT overlay(repeat('f', 32) PLACING coalesce(
+    lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('f', 12)) FROM 1)::uuid
+$$;
+
+-- The id of the send of a campaign to a contact: a UUID of version 8. It begins with the time of the freeze, which all
+-- sends of a campaign share; the other bits are a hash of campaign and contact.
+CREATE OR REPLACE FUNCTION send_id(frozen_at timestamptz, campaign_id uuid, contact_id uuid) RETURNS uuid LANGUAGE sql STABLE AS $$
+  SELECT overlay(overlay(md5(campaign_id::text || contact_id::text)
+    PLACING lpad(to_hex(floor(extract(epoch FROM frozen_at) * 1000)::bigint), 12, '0') || '8' FROM 1)
+    PLACING 'a' FROM 17)::uuid
+$$;

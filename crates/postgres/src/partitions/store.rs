@@ -135,18 +135,14 @@ impl PartitionedTable {
     }
 
     /// The statements that create a partition: a table of its own first, so that only its attachment locks the
-    /// partitioned table, in a mode that lets others read and write. Identities are the partitioned table's.
+    /// partitioned table, in a mode that lets others read and write. Identities are the partitioned table's; the storage
+    /// parameters are not, because it cannot have any.
     fn create(&self, name: &str, from: &str, to: Date, fillfactor: Option<u8>) -> String {
         let parent = self.name;
-        let fillfactor = fillfactor.map(|percent| format!("fillfactor = {percent}"));
-        let storage = [self.storage.to_owned(), fillfactor.unwrap_or_default()];
-        let storage: Vec<String> = storage.into_iter().filter(|options| !options.is_empty()).collect();
-        let storage = match storage.is_empty() {
-            true => String::new(),
-            false => format!(" WITH ({})", storage.join(", ")),
-        };
+        let fillfactor = fillfactor.map_or_else(String::new, |percent| format!(" WITH (fillfactor = {percent})"));
         format!(
-            "CREATE TABLE {name} (LIKE {parent} INCLUDING ALL EXCLUDING IDENTITY){storage};
+            "CREATE TABLE {name} (LIKE {parent} INCLUDING ALL EXCLUDING IDENTITY){fillfactor};
+             SELECT set_storage('{name}', 'ledger');
              ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to});",
             to = self.key.bound(to),
         )

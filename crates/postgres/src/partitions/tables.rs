@@ -8,8 +8,6 @@ pub struct PartitionedTable {
     pub name: &'static str,
     pub key: PartitionKey,
     pub interval: Interval,
-    /// Storage parameters of every partition, because the table itself cannot have any. Empty: the server's defaults.
-    pub storage: &'static str,
     /// The fill factor of the current, the previous and the future intervals, whose rows still change. Earlier
     /// partitions get 100. `None`: the rows never change.
     pub fillfactor: Option<u8>,
@@ -45,17 +43,12 @@ impl PartitionedTable {
     }
 }
 
-/// Vacuum and statistics of a large table: by a small share of its rows instead of the server's 20 %.
-const LARGE: &str = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, \
-                     autovacuum_analyze_scale_factor = 0.05";
-
 /// Every partitioned table. A table that the database does not have yet is skipped.
 pub const PARTITIONED: &[PartitionedTable] = &[
     PartitionedTable {
         name: "campaign_sends",
         key: PartitionKey::Id,
         interval: Interval::Month,
-        storage: LARGE,
         // Room for three versions of a row: all updates of a send stay on its page (decision 27).
         fillfactor: Some(35),
         kept_for: KeptFor::Configured(|terms| terms.campaign_sends),
@@ -64,7 +57,6 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         name: "sent_messages",
         key: PartitionKey::Time("recorded_at"),
         interval: Interval::Month,
-        storage: LARGE,
         fillfactor: None,
         kept_for: KeptFor::Days(45),
     },

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use recado_domain::shared::StoreError;
 use recado_domain::whatsapp::verification::VerificationState;
 use recado_postgres::{
-    DatabaseTls, OldestSnapshot, OwnerPool, PgPartitions, PgProfileStates, PgQueues, PgSnapshots, PoolConfig, PoolLabels,
-    PoolRegistry, PoolStats, Queue,
+    DatabaseTls, OldestSnapshot, OwnerPool, PgPartitions, PgProfileStates, PgQueues, PgSnapshots, PoolConfig,
+    PoolLabels, PoolRegistry, PoolStats, Queue,
 };
 use secrecy::SecretString;
 use tokio::sync::Mutex;
