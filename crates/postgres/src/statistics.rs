@@ -26,6 +26,7 @@ pub const QUEUE_TABLES: &[&str] = &[
     "outbox_events",
     "outgoing_mail",
     "rfm_calculations",
+    "rfm_changes",
     "webhook_deliveries",
     "whatsapp_callbacks",
 ];

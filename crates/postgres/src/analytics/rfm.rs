@@ -1,8 +1,9 @@
 //! RFM scores of customers, and the queue of accounts whose scores are due.
 
 use async_trait::async_trait;
+use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Json, Nullable, Timestamptz};
+use diesel::sql_types::{BigInt, Json, Nullable, SmallInt, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::analytics::{RfmClaim, RfmSegment, RfmStore, RfmTotals};
 use recado_domain::shared::{AccountId, StoreError};
@@ -12,11 +13,14 @@ use uuid::Uuid;
 
 use crate::errors::{DbResult, corrupt};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{IdRow, NumberRow, sql};
+use crate::sql::{IdRow, NumberRow, collect_column, key_rows, sql};
 use crate::transactions::in_tenant;
 
-/// A calculation reads all orders of an account and writes all of its scores.
-const SCORE_TIMEOUTS: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '30s'";
+/// The ranking reads all orders of an account. It writes only the scores that differ.
+const STAGE_TIMEOUTS: &str = "SET LOCAL statement_timeout = '5min'; SET LOCAL lock_timeout = '30s'";
+
+/// Changed scores in one transaction.
+const BATCH_SIZE: i64 = 2000;
 
 /// RFM scores and their schedule.
 #[derive(Clone, Debug)]
@@ -56,64 +60,183 @@ const TOTALS: &str = "
 const ORDERS: &str =
     "SELECT coalesce(sum(paid), 0)::bigint AS n FROM order_rollups WHERE account_id = $1 AND bucket_minutes = 1440";
 
-/// Scores all customers of the account `$1`. `$2`, `$3` and `$4` are the grid: recency, frequency and segment.
-/// `rank() - 1` is the number of customers below, and the integer division avoids rounding.
-const SCORES: &str = "
-    INSERT INTO contact_rfm
-      (account_id, contact_id, recency_score, frequency_score, monetary_score, segment, calculated_at)
-    SELECT $1, k.contact_id, k.recency, k.frequency, k.monetary, g.segment, now()
-    FROM (SELECT contact_id, score.recency, score.frequency, score.monetary
-      FROM (SELECT contact_id, rank() OVER (ORDER BY last_at) - 1 AS earlier,
-          rank() OVER (ORDER BY orders) - 1 AS fewer, rank() OVER (ORDER BY spend) - 1 AS less,
-          greatest(count(*) OVER () - 1, 1) AS others
-        FROM (SELECT o.contact_id, max(o.paid_at) AS last_at, count(*) AS orders, sum(o.total) AS spend
-          FROM orders o
-          JOIN contacts c ON c.account_id = o.account_id AND c.id = o.contact_id AND c.deleted_at IS NULL
-          WHERE o.account_id = $1 AND o.status = 'paid' GROUP BY o.contact_id) AS customers) AS ranked
-      CROSS JOIN LATERAL (SELECT least(5, 1 + 5 * earlier / others)::int AS recency,
-        least(5, 1 + 5 * fewer / others)::int AS frequency, least(5, 1 + 5 * less / others)::int AS monetary) AS score
-    ) AS k
-    JOIN unnest($2, $3, $4) AS g (recency, frequency, segment) USING (recency, frequency)
-    ORDER BY k.contact_id
-    ON CONFLICT (account_id, contact_id) DO UPDATE SET recency_score = excluded.recency_score,
-      frequency_score = excluded.frequency_score, monetary_score = excluded.monetary_score,
-      segment = excluded.segment, calculated_at = excluded.calculated_at";
+/// Stages the scores of the account `$1` that differ from the stored ones, for the worker `$2`. `$3`, `$4` and `$5` are
+/// the grid: recency, frequency and segment. `rank() - 1` is the number of customers below, and the integer division
+/// avoids rounding. A contact that is no customer any more is staged without scores.
+const CHANGES: &str = "
+    WITH scores AS (
+      SELECT k.contact_id, k.recency, k.frequency, k.monetary, g.segment
+      FROM (SELECT contact_id, score.recency, score.frequency, score.monetary
+        FROM (SELECT contact_id, rank() OVER (ORDER BY last_at) - 1 AS earlier,
+            rank() OVER (ORDER BY orders) - 1 AS fewer, rank() OVER (ORDER BY spend) - 1 AS less,
+            greatest(count(*) OVER () - 1, 1) AS others
+          FROM (SELECT o.contact_id, max(o.paid_at) AS last_at, count(*) AS orders, sum(o.total) AS spend
+            FROM orders o
+            JOIN contacts c ON c.account_id = o.account_id AND c.id = o.contact_id AND c.deleted_at IS NULL
+            WHERE o.account_id = $1 AND o.status = 'paid' GROUP BY o.contact_id) AS customers) AS ranked
+        CROSS JOIN LATERAL (SELECT least(5, 1 + 5 * earlier / others)::int AS recency,
+          least(5, 1 + 5 * fewer / others)::int AS frequency, least(5, 1 + 5 * less / others)::int AS monetary) AS score
+      ) AS k
+      JOIN unnest($3, $4, $5) AS g (recency, frequency, segment) USING (recency, frequency))
+    INSERT INTO rfm_changes
+      (account_id, worker, contact_id, recency_score, frequency_score, monetary_score, segment)
+    SELECT $1, $2, coalesce(n.contact_id, r.contact_id), n.recency, n.frequency, n.monetary, n.segment
+    FROM scores n FULL JOIN (SELECT * FROM contact_rfm WHERE account_id = $1) AS r ON r.contact_id = n.contact_id
+    WHERE (n.recency, n.frequency, n.monetary, n.segment)
+      IS DISTINCT FROM (r.recency_score, r.frequency_score, r.monetary_score, r.segment)
+    ON CONFLICT DO NOTHING";
 
-/// Replaces all scores, with the transaction's time. Returns false if the account has too few orders for scores.
-async fn score(
+/// Stages the removal of all scores.
+const REMOVALS: &str = "
+    INSERT INTO rfm_changes (account_id, worker, contact_id)
+    SELECT $1, $2, contact_id FROM contact_rfm WHERE account_id = $1
+    ON CONFLICT DO NOTHING";
+
+/// Stages what has to be written, in a transaction of its own. Returns false if the account has too few orders for
+/// scores.
+async fn stage(
     conn: &mut AsyncPgConnection,
-    account: AccountId,
+    claim: &RfmClaim,
     grid: &[(i32, i32, RfmSegment)],
     min_orders: i64,
 ) -> DbResult<bool> {
-    conn.batch_execute(SCORE_TIMEOUTS).await?;
-    let orders: NumberRow = sql(ORDERS).bind(account).get_result(&mut *conn).await?;
-    if orders.n >= min_orders {
-        sql(SCORES)
-            .bind(account)
-            .bind(grid.iter().map(|(recency, ..)| *recency).collect::<Vec<_>>())
-            .bind(grid.iter().map(|(_, frequency, _)| *frequency).collect::<Vec<_>>())
-            .bind(
-                grid.iter()
-                    .map(|(.., segment)| segment.as_str().to_owned())
-                    .collect::<Vec<_>>(),
-            )
-            .execute(&mut *conn)
-            .await?;
-    }
-    for statement in [
-        "DELETE FROM contact_rfm WHERE account_id = $1 AND calculated_at <> now()",
-        "DELETE FROM rfm_counts WHERE account_id = $1",
-        "INSERT INTO rfm_counts (account_id, segment, contacts)
-         SELECT $1, segment, count(*) FROM contact_rfm WHERE account_id = $1 GROUP BY segment",
-    ] {
-        sql(statement).bind(account).execute(&mut *conn).await?;
-    }
-    Ok(orders.n >= min_orders)
+    conn.batch_execute(STAGE_TIMEOUTS).await?;
+    // Also removes what another worker left behind.
+    sql("DELETE FROM rfm_changes WHERE account_id = $1")
+        .bind(claim.account_id)
+        .execute(&mut *conn)
+        .await?;
+    let orders: NumberRow = sql(ORDERS).bind(claim.account_id).get_result(&mut *conn).await?;
+    let is_scored = orders.n >= min_orders;
+    let statement = match is_scored {
+        false => sql(REMOVALS).bind(claim.account_id).bind(claim.worker),
+        true => sql(CHANGES)
+            .bind(claim.account_id)
+            .bind(claim.worker)
+            .bind(collect_column(grid, |(recency, ..)| *recency))
+            .bind(collect_column(grid, |(_, frequency, _)| *frequency))
+            .bind(collect_column(grid, |(.., segment)| segment.as_str().to_owned())),
+    };
+    statement.execute(conn).await?;
+    Ok(is_scored)
 }
 
-/// Completes the claim. The schedule row is written last, so that a concurrent `request` does not wait for the
-/// calculation. False: another worker took over the claim, and the caller rolls back. Without scores, `calculated_at`
+/// A staged change.
+#[derive(QueryableByName)]
+struct ChangeRow {
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    segment: Option<String>,
+    #[diesel(sql_type = Nullable<SmallInt>)]
+    recency_score: Option<i16>,
+    #[diesel(sql_type = Nullable<SmallInt>)]
+    frequency_score: Option<i16>,
+    #[diesel(sql_type = Nullable<SmallInt>)]
+    monetary_score: Option<i16>,
+}
+
+/// Whether the worker holds the claim. The row stays locked, so that nobody takes over before the transaction ends.
+async fn holds_claim(conn: &mut AsyncPgConnection, claim: &RfmClaim) -> DbResult<bool> {
+    let held: Option<IdRow> =
+        sql("SELECT account_id AS id FROM rfm_calculations WHERE account_id = $1 AND worker = $2 FOR SHARE")
+            .bind(claim.account_id)
+            .bind(claim.worker)
+            .get_result(conn)
+            .await
+            .optional()?;
+    Ok(held.is_some())
+}
+
+/// The outcome of writing a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Batch {
+    Written,
+    NoneLeft,
+    /// Another worker took over the claim.
+    ClaimLost,
+}
+
+/// Writes the first `BATCH_SIZE` staged changes, ordered by contact.
+async fn write_batch(conn: &mut AsyncPgConnection, claim: &RfmClaim) -> DbResult<Batch> {
+    if !holds_claim(conn, claim).await? {
+        return Ok(Batch::ClaimLost);
+    }
+    let changes: Vec<ChangeRow> = sql(
+        "SELECT contact_id, segment, recency_score, frequency_score, monetary_score FROM rfm_changes
+         WHERE account_id = $1 AND worker = $2 ORDER BY contact_id LIMIT $3",
+    )
+    .bind(claim.account_id)
+    .bind(claim.worker)
+    .bind(BATCH_SIZE)
+    .load(&mut *conn)
+    .await?;
+    let Some(last) = changes.last().map(|change| change.contact_id) else {
+        return Ok(Batch::NoneLeft);
+    };
+    change_sizes(conn, claim.account_id, &changes).await?;
+    let (scored, unscored): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.segment.is_some());
+    let score = |score: Option<i16>| score.map(i32::from);
+    sql(
+        "INSERT INTO contact_rfm (account_id, contact_id, recency_score, frequency_score, monetary_score, segment)
+         SELECT $1, n.* FROM unnest($2, $3, $4, $5, $6) AS n (contact_id, recency, frequency, monetary, segment)
+         ON CONFLICT (account_id, contact_id) DO UPDATE SET recency_score = excluded.recency_score,
+           frequency_score = excluded.frequency_score, monetary_score = excluded.monetary_score,
+           segment = excluded.segment",
+    )
+    .bind(claim.account_id)
+    .bind(collect_column(&scored, |change| change.contact_id))
+    .bind(collect_column(&scored, |change| score(change.recency_score)))
+    .bind(collect_column(&scored, |change| score(change.frequency_score)))
+    .bind(collect_column(&scored, |change| score(change.monetary_score)))
+    .bind(collect_column(&scored, |change| change.segment.clone()))
+    .execute(&mut *conn)
+    .await?;
+    sql(format!(
+        "DELETE FROM contact_rfm r USING {keys} k WHERE r.account_id = $1 AND r.contact_id = k.contact_id",
+        keys = key_rows("$2", "contact_id"),
+    ))
+    .bind(claim.account_id)
+    .bind(collect_column(&unscored, |change| change.contact_id))
+    .execute(&mut *conn)
+    .await?;
+    sql("DELETE FROM rfm_changes WHERE account_id = $1 AND worker = $2 AND contact_id <= $3")
+        .bind(claim.account_id)
+        .bind(claim.worker)
+        .bind(last)
+        .execute(conn)
+        .await?;
+    Ok(Batch::Written)
+}
+
+/// Changes the sizes of RFM segments by the staged changes, before they are written: the sizes are exact after every
+/// batch.
+async fn change_sizes(conn: &mut AsyncPgConnection, account: AccountId, changes: &[ChangeRow]) -> DbResult<()> {
+    let text = format!(
+        "WITH moved AS (
+           SELECT r.segment, -1 AS contacts FROM {keys} k
+           JOIN contact_rfm r ON r.account_id = $1 AND r.contact_id = k.contact_id
+           UNION ALL
+           SELECT n.segment, 1 FROM unnest($3) AS n (segment) WHERE n.segment IS NOT NULL)
+         INSERT INTO rfm_counts AS n (account_id, segment, contacts)
+         SELECT $1, segment, sum(contacts) FROM moved GROUP BY segment ORDER BY segment
+         ON CONFLICT (account_id, segment) DO UPDATE SET contacts = n.contacts + excluded.contacts",
+        keys = key_rows("$2", "contact_id"),
+    );
+    sql(text)
+        .bind(account)
+        .bind(collect_column(changes, |change| change.contact_id))
+        .bind(collect_column(changes, |change| change.segment.clone()))
+        .execute(&mut *conn)
+        .await?;
+    sql("DELETE FROM rfm_counts WHERE account_id = $1 AND contacts = 0")
+        .bind(account)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Completes the claim. False: another worker took over the claim. Without scores, `calculated_at`
 /// becomes null.
 async fn complete(
     conn: &mut AsyncPgConnection,
@@ -202,15 +325,16 @@ impl RfmStore for PgRfm {
         min_orders: i64,
         next: OffsetDateTime,
     ) -> Result<bool, StoreError> {
-        in_tenant!(
-            self.tenants,
-            claim.account_id,
-            |conn| async {
-                let scored = score(conn, claim.account_id, grid, min_orders).await?;
-                complete(conn, claim, next, scored).await
-            },
-            unless false
-        )
+        let account = claim.account_id;
+        let is_scored = in_tenant!(self.tenants, account, |conn| stage(conn, claim, grid, min_orders))?;
+        loop {
+            match in_tenant!(self.tenants, account, |conn| write_batch(conn, claim))? {
+                Batch::Written => {}
+                Batch::NoneLeft => break,
+                Batch::ClaimLost => return Ok(false),
+            }
+        }
+        in_tenant!(self.tenants, account, |conn| complete(conn, claim, next, is_scored))
     }
 
     async fn postpone(&self, claim: &RfmClaim, until: OffsetDateTime) -> Result<(), StoreError> {

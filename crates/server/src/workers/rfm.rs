@@ -46,8 +46,8 @@ pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrack
     Ok(())
 }
 
-/// Calculates until the end, the loss of the lease, or the stop of the server. A cancelled calculation writes nothing
-/// and is claimed again.
+/// Calculates until the end, the loss of the lease, or the stop of the server. A cancelled calculation stops
+/// between two batches and is claimed again.
 async fn run_calculation(work: &RfmWork, claim: &RfmClaim, stop: &CancellationToken) -> Result<(), StoreError> {
     let lease_lost = async {
         loop {

@@ -235,7 +235,7 @@ fn audience_is_a_union_narrowed_by_filters() {
          INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 'S');
          INSERT INTO segment_members VALUES ('{account}', '{segment}', '{member}'), ('{account}', '{segment}', '{both}'),
            ('{account}', '{segment}', '{out}');
-         INSERT INTO contact_rfm VALUES ('{account}', '{rfm}', 5, 5, 5, 'champions', now())"
+         INSERT INTO contact_rfm VALUES ('{account}', '{rfm}', 5, 5, 5, 'champions')"
     ));
     let template = ana.approved("Oi", &[]);
     let reached = |body: Value| {

@@ -28,9 +28,10 @@ pub trait RfmStore: Send + Sync {
     /// Renews a claim. Returns false if another worker holds the calculation.
     async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<bool, StoreError>;
 
-    /// Replaces all scores of the account in one transaction with their time and the next due time. `grid` gives the
-    /// segment of each pair of recency and frequency scores. An account with fewer than `min_orders` paid orders gets
-    /// no scores. Returns false and writes nothing if another worker holds the calculation.
+    /// Calculates the account's scores, writes those that differ in batches, and then their time and the next due time.
+    /// Until then a reader may see scores of both calculations. `grid` gives the segment of each pair of recency and
+    /// frequency scores. An account with fewer than `min_orders` paid orders gets no scores. Returns false, and writes
+    /// nothing more, if another worker holds the calculation.
     ///
     /// Every contact that is not deleted and has a paid order gets a score. Each dimension is scored by the number of
     /// contacts with a lower value, as [`scores`](super::scores) defines.
