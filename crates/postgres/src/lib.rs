@@ -2,9 +2,9 @@
 //!
 //! Connections have two types. [`TenantPool`] connects as a role that row-level security binds to the account that a
 //! transaction names. [`OwnerPool`] connects as the owner, for statements that run before the tenant is known
-//! (sessions, keys, callbacks, the run queue, the outbox). [`PgAudit`], [`PgApiKeys`], [`PgMembers`], [`PgInvites`]
-//! and `record_and_start.sql` also use it for one account, and there every condition names that account. No
-//! transaction leaves this crate.
+//! (sessions, keys, callbacks, the run queue, the outbox). [`PgAudit`], [`PgApiKeys`], [`PgMembers`], [`PgInvites`],
+//! the search of [`PgContacts`] and `record_and_start.sql` also use it for one account, and there every condition names
+//! that account. No transaction leaves this crate.
 #![deny(clippy::disallowed_methods)]
 
 mod accounts;
@@ -66,7 +66,7 @@ pub use automations::PgAutomations;
 pub use billing::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 pub use brand::PgBrand;
 pub use campaigns::{PgCampaigns, PgRuns, PgSendSlots, PgTestSends};
-pub use contacts::{PgContacts, PgTags};
+pub use contacts::{PgContacts, PgTags, SearchIndexError, has_contact_search, prepare_contact_search};
 pub use conversations::{PgConversations, PgInbox};
 pub use diagnostics::{PgDiagnostics, TenantRole, tenant_role};
 pub use folders::PgFolders;

@@ -30,7 +30,7 @@ const FUNCTIONS: &str = include_str!("../../../migrations/functions.sql");
 /// The first migration of the baseline. Databases with earlier ones were made before the first release.
 const BASELINE: &str = "20261127000001";
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Drops indexes whose build was interrupted: every write maintains them, but no query uses them. Indexes of a
 /// `REINDEX` and indexes that are being built now are left alone.
@@ -163,7 +163,7 @@ async fn run_over(
 
 /// Takes the advisory lock that lets one process migrate at a time. It polls, because a process that waits in one
 /// long statement would block `CREATE INDEX CONCURRENTLY` of the process that holds the lock.
-async fn lock(conn: &mut AsyncPgConnection, policy: LockRetryPolicy) -> Result<(), BoxError> {
+pub(crate) async fn lock(conn: &mut AsyncPgConnection, policy: LockRetryPolicy) -> Result<(), BoxError> {
     // A session lock: it ends with the connection in every case.
     let try_lock = || sql("SELECT pg_try_advisory_lock(hashtext('recado migrations')) AS yes");
     let (began, mut logged) = (Instant::now(), false);

@@ -3,6 +3,7 @@
 
 pub mod app;
 pub mod config;
+pub mod contact_search;
 pub mod doctor;
 pub mod error;
 pub mod health;

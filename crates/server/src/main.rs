@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use recado_server::config::Config;
 use recado_server::doctor::{self, DoctorOptions};
 use recado_server::rollups::{self, Task};
-use recado_server::{health, logging, secrets, serve};
+use recado_server::{contact_search, health, logging, secrets, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -120,6 +120,7 @@ fn migrate() -> anyhow::Result<()> {
     runtime
         .block_on(recado_postgres::prepare_tenant_role(&url, tenant_url.as_ref(), &tls))
         .context("TENANT_DATABASE_URL: the tenant role cannot be made")?;
+    runtime.block_on(contact_search::prepare(&url, &tls));
     tracing::info!(count = applied.len(), ?applied, "migrated the database");
     Ok(())
 }

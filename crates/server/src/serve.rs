@@ -19,7 +19,7 @@ use crate::web::cors::cors;
 use crate::web::request::request_context;
 use crate::wiring::{Services, Shared};
 use crate::workers::{self, RunSubmitter};
-use crate::{app, logging, reference, tenant_role};
+use crate::{app, contact_search, logging, reference, tenant_role};
 
 /// How long a client may take to send a request head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -119,6 +119,7 @@ async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) 
     reference::bytes();
     // Reports a configuration error before the server binds its port.
     Services::new(shared, threads)?;
+    contact_search::log_mode(&shared.stores(1, 1)?.owner).await;
     let process_shared = shared.clone();
     let server = HttpServer::new(move || {
         let services = Services::new(&process_shared, threads).map(Data::new);

@@ -381,7 +381,7 @@ impl Services {
         let (accounts, anonymous) = (identity::accounts(shared, &stores), shared.anonymous()?);
         let api_keys = identity::api_keys(shared, &stores, &shared.unseen_keys()?);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
-        let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
+        let contacts = Arc::new(PgContacts::new(stores.tenant.clone()).with_search_index(stores.owner.clone()));
         let templates = Arc::new(stores.templates());
         let media = shared.media()?;
         Ok(Self {

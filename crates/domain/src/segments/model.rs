@@ -23,7 +23,8 @@ pub struct Segment {
     /// Contacts that match these filters belong to the segment in addition to its members. Without filters, only the
     /// members belong to it.
     pub filters: AudienceFilters,
-    /// The current number of contacts: members plus contacts that match the filters, each counted once.
+    /// The number of contacts: members plus contacts that match the filters, each counted once. In an account of more
+    /// than 100,000 contacts it may be up to 60 seconds old.
     #[schemars(example = 312)]
     pub members: i64,
     /// When the segment was created.

@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 use super::{MembersAdded, Segment, SegmentChange, SegmentDraft};
 use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
 
-/// Segments, always with the current number of their contacts.
+/// Segments with the number of their contacts. For an account of more than 100,000 contacts, the number that a read
+/// returns may be up to 60 seconds old. A write MUST return a number that includes its own change.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SegmentStore: Send + Sync {

@@ -171,6 +171,15 @@ impl<T> CursorPage<T> {
         }
     }
 
+    /// Builds a page that ends before the next items were looked for. It may be empty.
+    pub fn partial(data: Vec<T>, cursor: impl fmt::Display) -> Self {
+        Self {
+            data,
+            next_cursor: Some(cursor.to_string()),
+            has_more: true,
+        }
+    }
+
     /// Maps the items of the page.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> CursorPage<U> {
         CursorPage {

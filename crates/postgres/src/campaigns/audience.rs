@@ -3,7 +3,7 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Audience, Field, QueuedRun, Recipient, RequiredPlaceholder};
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
@@ -12,9 +12,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::claims::RunRow;
+use super::selection::Selection;
 use crate::errors::{DbResult, corrupt};
-use crate::segments::{BoundFilters, belongs, conditions, own};
-use crate::sql::{NumberRow, Sql, TextRow, sql, uuids};
+use crate::sql::{NumberRow, TextRow, sql};
 
 /// The white space and control characters that the domain's `single_spaced` trims. `btrim` must trim the same set. NUL
 /// is missing, because a text in PostgreSQL never contains it.
@@ -23,40 +23,6 @@ const TRIMMED_CHARACTERS: &str = "\u{1}\u{2}\u{3}\u{4}\u{5}\u{6}\u{7}\u{8}\t\n\u
                       \u{86}\u{87}\u{88}\u{89}\u{8a}\u{8b}\u{8c}\u{8d}\u{8e}\u{8f}\u{90}\u{91}\u{92}\u{93}\u{94}\u{95}\u{96}\
                       \u{97}\u{98}\u{99}\u{9a}\u{9b}\u{9c}\u{9d}\u{9e}\u{9f}\u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\
                       \u{2007}\u{2008}\u{2009}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
-
-/// The FROM and WHERE clauses that select an audience of account `$1` as contacts `c`. The parameters of
-/// [`bind_audience`] begin at `$first`. Freeze and preview share this condition, so both select the same contacts.
-fn audience_clause(first: usize) -> String {
-    let [all_contacts, segment, tags, rfm] = [first, first + 1, first + 2, first + 3];
-    format!(
-        "FROM contacts c {own}
-         WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.phone IS NOT NULL AND c.opted_out_at IS NULL
-           AND {filters}
-           AND (${all_contacts}
-             OR EXISTS (SELECT 1 FROM contact_tags l
-               WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ANY (${tags}))
-             OR EXISTS (SELECT 1 FROM contact_rfm r
-               WHERE r.account_id = $1 AND r.contact_id = c.id AND r.segment = ANY (${rfm}))
-             OR {belongs})",
-        own = own(&format!("${segment}")),
-        belongs = belongs(),
-        filters = conditions(first + 4),
-    )
-}
-
-/// Binds the eight parameters of [`audience_clause`].
-fn bind_audience<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
-    let filters = BoundFilters::from(&audience.filters);
-    query
-        .bind(audience.selects_all_contacts())
-        .bind(audience.segment_id)
-        .bind(uuids(&audience.tag_ids))
-        .bind(audience.rfm_segments.clone())
-        .bind(filters.created_after)
-        .bind(filters.created_before)
-        .bind(filters.has_email)
-        .bind(filters.attributes)
-}
 
 /// Recipients whose send rows the freeze inserts itself, while the start waits. Most audiences are not larger.
 const MAX_IMMEDIATE_SENDS: i32 = 5000;
@@ -74,6 +40,7 @@ pub(super) async fn freeze(
     audience: &Audience,
     frozen_at: OffsetDateTime,
 ) -> DbResult<i64> {
+    let selection = Selection::of(conn, account, audience).await?;
     let text = format!(
         "WITH chosen AS MATERIALIZED (
            SELECT coalesce(array_agg(id), '{{}}') AS ids FROM (SELECT c.id {audience_clause} ORDER BY c.id) c
@@ -88,7 +55,7 @@ pub(super) async fn freeze(
            WHERE cardinality(ids) > $3
          )
          SELECT cardinality(ids)::bigint AS n FROM chosen",
-        audience_clause = audience_clause(6),
+        audience_clause = selection.clause(6),
     );
     let query = sql(text)
         .bind(account)
@@ -96,7 +63,7 @@ pub(super) async fn freeze(
         .bind(MAX_IMMEDIATE_SENDS)
         .bind(RECIPIENT_BATCH_SIZE)
         .bind(frozen_at);
-    let recipients: NumberRow = bind_audience(query, audience).get_result(conn).await?;
+    let recipients: NumberRow = selection.bind(query).get_result(conn).await?;
     Ok(recipients.n)
 }
 
@@ -144,31 +111,18 @@ pub(super) async fn materialize_sends_without_lease(conn: &mut AsyncPgConnection
     materialize_sends(conn, run.account_id, run.campaign_id).await
 }
 
-/// Counts the recipients that a freeze would select.
-pub(super) async fn count_recipients(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    audience: &Audience,
-) -> DbResult<i64> {
-    let text = format!("SELECT count(*) AS n {}", audience_clause(2));
-    let row: NumberRow = bind_audience(sql(text).bind(account), audience)
-        .get_result(conn)
-        .await?;
-    Ok(row.n)
-}
-
 /// Returns the first `limit` recipients that a freeze would select, in the order of their ids.
 pub(super) async fn first_recipients(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    audience: &Audience,
+    selection: &Selection<'_>,
     limit: i64,
 ) -> DbResult<Vec<RecipientRow>> {
     let text = format!(
-        "SELECT c.id, c.name, c.phone, c.email, c.attributes, false AS opted_out {} ORDER BY c.id LIMIT $10",
-        audience_clause(2)
+        "SELECT c.id, c.name, c.phone, c.email, c.attributes, false AS opted_out {} ORDER BY c.id LIMIT $2",
+        selection.clause(3)
     );
-    let query = bind_audience(sql(text).bind(account), audience).bind(limit);
+    let query = selection.bind(sql(text).bind(account).bind(limit));
     Ok(query.load(conn).await?)
 }
 
@@ -203,27 +157,72 @@ pub(super) async fn empty_placeholders(
     if required_placeholders.is_empty() {
         return Ok(vec![]);
     }
-    // OFFSET 0 is an optimization fence: the subquery runs once per placeholder and stops at the first match.
-    let text = format!(
-        "SELECT b.placeholder AS text
-         FROM jsonb_to_recordset($2) AS b (position bigint, placeholder text, name boolean, phone boolean,
-           email boolean,
-           keys text[])
-         WHERE EXISTS (SELECT 1 {audience_clause}
-             AND (NOT b.name OR btrim(c.name, $3) = '')
-             AND (NOT b.phone OR btrim(coalesce(c.phone, ''), $3) = '')
-             AND (NOT b.email OR btrim(coalesce(c.email, ''), $3) = '')
-             AND NOT EXISTS (SELECT 1 FROM unnest(b.keys) AS k WHERE btrim(coalesce(c.attributes ->> k, ''), $3) <> '')
-           OFFSET 0)
-         ORDER BY b.position",
-        audience_clause = audience_clause(4),
-    );
+    let selection = Selection::of(conn, account, audience).await?;
+    let survey = survey(conn, account, &selection, required_placeholders).await?;
+    Ok(survey.empty_placeholders)
+}
+
+/// What a start checks of its recipients.
+pub(super) struct AudienceSurvey {
+    pub(super) recipients: i64,
+    /// The required placeholders that stay empty for at least one recipient, in their order.
+    pub(super) empty_placeholders: Vec<String>,
+}
+
+#[derive(QueryableByName)]
+struct SurveyRow {
+    #[diesel(sql_type = BigInt)]
+    recipients: i64,
+    /// The positions of the placeholders.
+    #[diesel(sql_type = Array<BigInt>)]
+    empty: Vec<i64>,
+}
+
+/// Reads the recipients that a freeze would select once, whatever the number of placeholders.
+pub(super) async fn survey(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    selection: &Selection<'_>,
+    required_placeholders: &[RequiredPlaceholder],
+) -> DbResult<AudienceSurvey> {
+    // Most recipients have the same empty placeholders, so there are few groups.
+    let text = if required_placeholders.is_empty() {
+        format!(
+            "SELECT count(*) AS recipients, '{{}}'::bigint[] AS empty {audience_clause}",
+            audience_clause = selection.clause(4),
+        )
+    } else {
+        format!(
+            "WITH b AS MATERIALIZED (
+               SELECT * FROM jsonb_to_recordset($2) AS b (position bigint, name boolean, phone boolean, email boolean,
+                 keys text[])),
+             groups AS MATERIALIZED (
+               SELECT r.empty, count(*) AS recipients FROM (
+                 SELECT (SELECT array_agg(b.position) FROM b
+                   WHERE (NOT b.name OR btrim(c.name, $3) = '')
+                     AND (NOT b.phone OR btrim(coalesce(c.phone, ''), $3) = '')
+                     AND (NOT b.email OR btrim(coalesce(c.email, ''), $3) = '')
+                     AND NOT EXISTS (SELECT 1 FROM unnest(b.keys) AS k
+                       WHERE btrim(coalesce(c.attributes ->> k, ''), $3) <> '')) AS empty
+                 {audience_clause} OFFSET 0) AS r
+               GROUP BY r.empty)
+             SELECT (SELECT coalesce(sum(recipients), 0)::bigint FROM groups) AS recipients,
+               ARRAY (SELECT DISTINCT e.position FROM groups g CROSS JOIN LATERAL unnest(g.empty) AS e (position)
+                 ORDER BY e.position) AS empty",
+            audience_clause = selection.clause(4),
+        )
+    };
     let query = sql(text)
         .bind(account)
         .bind(placeholder_conditions(required_placeholders))
         .bind(TRIMMED_CHARACTERS);
-    let empty = bind_audience(query, audience).load::<TextRow>(conn).await?;
-    Ok(empty.into_iter().map(|row| row.text).collect())
+    let row: SurveyRow = selection.bind(query).get_result(conn).await?;
+    let placeholder = |position: i64| required_placeholders.get(usize::try_from(position).ok()?);
+    let empty = row.empty.into_iter().filter_map(placeholder);
+    Ok(AudienceSurvey {
+        recipients: row.recipients,
+        empty_placeholders: empty.map(|required| required.placeholder.clone()).collect(),
+    })
 }
 
 fn placeholder_conditions(required_placeholders: &[RequiredPlaceholder]) -> Value {
@@ -239,7 +238,6 @@ fn placeholder_conditions(required_placeholders: &[RequiredPlaceholder]) -> Valu
             .collect();
         json!({
             "position": position,
-            "placeholder": required.placeholder,
             "name": uses_any(&[Field::Name, Field::FirstName]),
             "phone": uses_any(&[Field::Phone]),
             "email": uses_any(&[Field::Email]),

@@ -19,6 +19,7 @@ mod record_and_start;
 mod retries;
 mod rows;
 mod runs;
+mod selection;
 mod send_ids;
 mod send_slots;
 mod sends;

@@ -6,8 +6,8 @@ use recado_domain::campaigns::{
 };
 use recado_domain::shared::{AccountId, CampaignId};
 
-use super::audience;
-use super::{retries, runs, usage};
+use super::selection::Selection;
+use super::{audience, retries, runs, usage};
 use crate::errors::DbResult;
 
 /// One snapshot for all statements of the transaction, and no writes.
@@ -26,8 +26,9 @@ pub(super) async fn preview_facts(
         return Ok(None);
     };
     let audience = facts.campaign.audience();
+    let selection = Selection::of(conn, account, &audience).await?;
     let mut first_recipients = Vec::new();
-    for row in audience::first_recipients(conn, account, &audience, first).await? {
+    for row in audience::first_recipients(conn, account, &selection, first).await? {
         first_recipients.push(PreviewRecipient {
             id: row.id.into(),
             recipient: row.try_into()?,
@@ -38,11 +39,12 @@ pub(super) async fn preview_facts(
         Ok(_) => retries::forecast(conn, account, id, None, &RetryRequest::default()).await?,
         Err(_) => RetryReport::default(),
     };
+    let survey = audience::survey(conn, account, &selection, &required_placeholders(&facts)).await?;
     Ok(Some(PreviewFacts {
-        recipients: audience::count_recipients(conn, account, &audience).await?,
+        recipients: survey.recipients,
         first: first_recipients,
         deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
-        empty: audience::empty_placeholders(conn, account, &audience, &required_placeholders(&facts)).await?,
+        empty: survey.empty_placeholders,
         used: usage::used(conn, account, month).await?,
         retry,
         facts,

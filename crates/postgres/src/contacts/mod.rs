@@ -3,11 +3,14 @@
 mod consent;
 mod events;
 mod limits;
+mod list;
+mod search;
 mod store;
 mod tags;
 mod upsert;
 
 pub(crate) use consent::{opt_out, set_wa_ids};
 pub(crate) use events::with_contact_events;
+pub use search::{SearchIndexError, has_contact_search, prepare_contact_search};
 pub use store::PgContacts;
 pub use tags::PgTags;

@@ -4,42 +4,65 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
-use diesel::sql_types::{Json, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
     BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore, ContactUpsert,
     ImportRow, Phone, Tag, UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, CursorPage, StoreError, TagId, UpdateOutcome};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::consent::{ConsentColumns, decide_consent};
 use super::events::with_contact_events;
+use super::list::{ContactList, ListedRow, MAX_SCAN, MAX_SCAN_BEFORE_INDEX, by_ids};
+use super::search::SearchIndex;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
 use crate::errors::{DbResult, corrupt, parse_enum};
-use crate::pool::TenantPool;
+use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::contacts;
-use crate::segments::{belongs, own};
-use crate::sql::{IdRow, Sql, TextRow, like_contains, limit_hint, sql, uuids};
+use crate::segments::{RuleRow, SegmentRule};
+use crate::sql::{IdRow, Sql, TextRow, collect_column, sql, uuids};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
-pub struct PgContacts(TenantPool);
+pub struct PgContacts {
+    tenants: TenantPool,
+    search_index: Option<SearchIndex>,
+}
 
 impl PgContacts {
-    pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+    /// Searches without the search index.
+    pub fn new(tenants: TenantPool) -> Self {
+        Self {
+            tenants,
+            search_index: None,
+        }
+    }
+
+    /// Searches with the search index, if there is one. `owner` reads the index.
+    #[must_use]
+    pub fn with_search_index(self, owner: OwnerPool) -> Self {
+        let search_index = Some(SearchIndex::new(owner));
+        Self { search_index, ..self }
+    }
+
+    /// The search index, if the list needs it and there is one.
+    async fn index_for(&self, list: &ContactList<'_>) -> Result<Option<&OwnerPool>, StoreError> {
+        match &self.search_index {
+            Some(index) if list.can_use_index() && index.exists().await? => Ok(Some(&index.owner)),
+            _ => Ok(None),
+        }
     }
 }
 
 #[derive(Queryable, Selectable, QueryableByName)]
 #[diesel(table_name = contacts, check_for_backend(Pg))]
-struct ContactRow {
-    id: Uuid,
+pub(super) struct ContactRow {
+    pub(super) id: Uuid,
     name: String,
     phone: Option<String>,
     email: Option<String>,
@@ -54,7 +77,7 @@ struct ContactRow {
 const COLUMNS: &str = "id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at, version";
 
 impl ContactRow {
-    fn with(self, tags: Vec<Tag>) -> Result<Contact, StoreError> {
+    pub(super) fn with(self, tags: Vec<Tag>) -> Result<Contact, StoreError> {
         let attributes: Map<String, Value> = serde_json::from_value(self.attributes).map_err(corrupt)?;
         Ok(Contact {
             id: self.id.into(),
@@ -72,8 +95,8 @@ impl ContactRow {
     }
 }
 
-/// A tag of a contact: a result row, or an element of a list's JSON.
-#[derive(Deserialize, QueryableByName)]
+/// A tag of a contact.
+#[derive(QueryableByName)]
 struct LabelRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
@@ -106,64 +129,6 @@ fn labels<'a>(account: AccountId, id: ContactId) -> Sql<'a> {
 async fn load_tags(conn: &mut AsyncPgConnection, account: AccountId, row: ContactRow) -> DbResult<Contact> {
     let labels: Vec<LabelRow> = labels(account, row.id.into()).load(conn).await?;
     Ok(row.with(labels.into_iter().map(LabelRow::tag).collect())?)
-}
-
-/// A contact of a list. One statement reads the page with all tags.
-#[derive(QueryableByName)]
-struct ListedRow {
-    #[diesel(embed)]
-    contact: ContactRow,
-    #[diesel(sql_type = Nullable<Json>)]
-    tags: Option<Value>,
-}
-
-impl TryFrom<ListedRow> for Contact {
-    type Error = StoreError;
-
-    fn try_from(listed: ListedRow) -> Result<Self, StoreError> {
-        let labels: Option<Vec<LabelRow>> = listed.tags.map(serde_json::from_value).transpose().map_err(corrupt)?;
-        let tags = labels.unwrap_or_default().into_iter().map(LabelRow::tag);
-        listed.contact.with(tags.collect())
-    }
-}
-
-/// The statement of a list. The page is cut before tags are looked up.
-fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
-    let (own, belongs) = match query.filter.segment_id {
-        None => (String::new(), "$6 IS NULL".to_owned()),
-        Some(_) => (own("$6"), belongs()),
-    };
-    let search = query.filter.search.as_deref();
-    let ordered = format!(
-        "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at,
-           c.version
-         FROM contacts c {own} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
-           AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3 OR c.phone LIKE ANY ($4))
-           AND ($5 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
-             WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $5 OFFSET 0))
-           AND {belongs}
-         ORDER BY c.id DESC"
-    );
-    let text = format!(
-        "WITH part AS MATERIALIZED ({part})
-         SELECT {COLUMNS}, tags FROM part LEFT JOIN LATERAL (
-           SELECT json_agg(json_build_object('id', t.id, 'name', t.name, 'color', t.color)
-             ORDER BY lower(t.name), t.id) AS tags
-           FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
-           WHERE l.account_id = $1 AND l.contact_id = part.id) w ON true
-         ORDER BY id DESC",
-        part = limit_hint(ordered, "$7")
-    );
-    let numbers = search.map(Phone::search_forms).unwrap_or_default();
-    sql(text)
-        .bind(account)
-        // Without a cursor it starts at the greatest id, so that one index scan serves both cases.
-        .bind(query.page.cursor.unwrap_or(Uuid::max()))
-        .bind(search.map(like_contains))
-        .bind(numbers.iter().map(|number| like_contains(number)).collect::<Vec<_>>())
-        .bind(query.filter.tag_id)
-        .bind(query.filter.segment_id)
-        .bind(query.page.limit + 1)
 }
 
 /// Replaces the contact's tags.
@@ -342,11 +307,38 @@ async fn delete(
 #[async_trait]
 impl ContactStore for PgContacts {
     async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<CursorPage<Contact>, StoreError> {
-        let rows: Vec<ListedRow> = self.0.in_index_order().read_rows(account, list(account, query)).await?;
+        let segment = match query.filter.segment_id {
+            None => None,
+            Some(id) => {
+                let rule = SegmentRule::query(account, id);
+                let Some(rule) = self.tenants.read_row_if_any::<RuleRow, _>(account, rule).await? else {
+                    return Ok(CursorPage::cut(vec![], query.page.limit, |contact: &Contact| {
+                        contact.id
+                    }));
+                };
+                Some(rule.into())
+            }
+        };
+        let list = ContactList::new(account, &query.filter, segment.as_ref());
+        let index = self.index_for(&list).await?;
+        let max_scan = index.map_or(MAX_SCAN, |_| MAX_SCAN_BEFORE_INDEX);
+        // Without a cursor it starts at the greatest id, so that one index scan serves both cases.
+        let before = query.page.cursor.unwrap_or(Uuid::max());
+        let page = list.page(before, query.page.limit + 1, max_scan);
+        let mut rows: Vec<ListedRow> = self.tenants.in_index_order().read_rows(account, page).await?;
+        // The cursor is exclusive, and the end of the scan was not read yet.
+        let next = ListedRow::take_scan_end(&mut rows).map(|end| Uuid::from_u128(end.as_u128().saturating_add(1)));
+        if let (Some(owner), Some(next)) = (index, next) {
+            let missing = query.page.limit + 1 - i64::try_from(rows.len()).unwrap_or_default();
+            let ids: Vec<IdRow> = owner.rows(list.indexed_ids(next, missing)).await?;
+            let found = by_ids(account, collect_column(&ids, |row| row.id));
+            rows.extend(self.tenants.read_rows::<ListedRow, _>(account, found).await?);
+        }
         let contacts = rows.into_iter().map(Contact::try_from).collect::<Result<_, _>>()?;
-        Ok(CursorPage::cut(contacts, query.page.limit, |contact: &Contact| {
-            contact.id
-        }))
+        Ok(match next {
+            Some(next) if index.is_none() => CursorPage::partial(contacts, next),
+            _ => CursorPage::cut(contacts, query.page.limit, |contact: &Contact| contact.id),
+        })
     }
 
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError> {
@@ -356,7 +348,7 @@ impl ContactStore for PgContacts {
             .filter(contacts::deleted_at.is_null())
             .select(ContactRow::as_select());
         let (rows, labels) = self
-            .0
+            .tenants
             .read_both::<ContactRow, LabelRow, _, _>(account, query, labels(account, id))
             .await?;
         let tags = labels.into_iter().map(LabelRow::tag).collect();
@@ -370,7 +362,7 @@ impl ContactStore for PgContacts {
             .filter(contacts::deleted_at.is_null())
             .select((ContactRow::as_select(), contacts::first_referral));
         let (rows, labels) = self
-            .0
+            .tenants
             .read_both::<(ContactRow, Option<Value>), LabelRow, _, _>(account, query, labels(account, id))
             .await?;
         let Some((row, referral)) = rows.into_iter().next() else {
@@ -390,7 +382,9 @@ impl ContactStore for PgContacts {
         tags: &[TagId],
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError> {
-        in_tenant!(self.0, account, |conn| insert(conn, account, id, draft, tags, now))
+        in_tenant!(self.tenants, account, |conn| insert(
+            conn, account, id, draft, tags, now
+        ))
     }
 
     async fn update(
@@ -401,11 +395,13 @@ impl ContactStore for PgContacts {
         change: &ContactChange,
         now: OffsetDateTime,
     ) -> Result<UpdateOutcome<Contact>, StoreError> {
-        in_tenant!(self.0, account, |conn| update(conn, account, id, version, change, now))
+        in_tenant!(self.tenants, account, |conn| update(
+            conn, account, id, version, change, now
+        ))
     }
 
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| delete(conn, account, id, now))
+        in_tenant!(self.tenants, account, |conn| delete(conn, account, id, now))
     }
 
     async fn upsert(
@@ -419,7 +415,7 @@ impl ContactStore for PgContacts {
             return Ok(BatchOutcome::Written(Upserted::default()));
         }
         in_tenant!(
-            self.0,
+            self.tenants,
             account,
             |conn| upsert::upsert(conn, account, ids, rows, now),
             unless BatchOutcome::Refused(_)
@@ -434,7 +430,7 @@ impl ContactStore for PgContacts {
         now: OffsetDateTime,
     ) -> Result<UpsertOutcome, StoreError> {
         in_tenant!(
-            self.0,
+            self.tenants,
             account,
             |conn| upsert::upsert_one(conn, account, id, upsert, now),
             unless UpsertOutcome::AttributesExceeded

@@ -1,7 +1,8 @@
 //! Segments.
 
+mod counts;
 mod membership;
 mod store;
 
-pub(crate) use membership::{BoundFilters, belongs, conditions, own};
+pub(crate) use membership::{BoundFilters, RuleRow, SegmentRule};
 pub use store::PgSegments;

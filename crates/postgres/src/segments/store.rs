@@ -2,8 +2,6 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::segments::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
 use recado_domain::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
@@ -11,10 +9,11 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::membership::{CONDITIONS, count};
-use crate::errors::{DbError, DbResult, corrupt, failed};
+use super::counts::{self, SegmentRow, page_query, segment_query};
+use super::membership::SegmentRule;
+use crate::errors::{DbError, DbResult, failed};
 use crate::pool::TenantPool;
-use crate::sql::{IdRow, NumberRow, Sql, key_rows, sql, uuids};
+use crate::sql::{IdRow, NumberRow, Sql, collect_column, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -24,64 +23,32 @@ impl PgSegments {
     pub fn new(pool: TenantPool) -> Self {
         Self(pool)
     }
-}
 
-#[derive(QueryableByName)]
-struct SegmentRow {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    description: Option<String>,
-    #[diesel(sql_type = Nullable<Jsonb>)]
-    filters: Option<Value>,
-    #[diesel(sql_type = BigInt)]
-    members: i64,
-    #[diesel(sql_type = Timestamptz)]
-    created_at: OffsetDateTime,
-    #[diesel(sql_type = Timestamptz)]
-    updated_at: OffsetDateTime,
-}
-
-impl TryFrom<SegmentRow> for Segment {
-    type Error = StoreError;
-
-    fn try_from(row: SegmentRow) -> Result<Self, StoreError> {
-        let filters: Option<AudienceFilters> = match row.filters {
-            None => None,
-            Some(filters) => serde_json::from_value(filters).map_err(corrupt)?,
-        };
-        Ok(Self {
-            id: row.id.into(),
-            name: row.name,
-            description: row.description,
-            filters: filters.unwrap_or_default(),
-            members: row.members,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-        })
+    /// Reads segments. If stored counts are too old, they are counted, and the segments are read again.
+    async fn counted(
+        &self,
+        account: AccountId,
+        query: impl Fn() -> Sql<'static>,
+    ) -> Result<Vec<SegmentRow>, StoreError> {
+        let rows: Vec<SegmentRow> = self.0.read_rows(account, query()).await?;
+        let (stale, may_skip) = counts::stale(&rows);
+        if stale.is_empty() {
+            return Ok(rows);
+        }
+        in_tenant!(self.0, account, |conn| counts::refresh(conn, account, &stale, may_skip))?;
+        self.0.read_rows(account, query()).await
     }
 }
 
-/// Selects segments of `$1` with their number of contacts, newest first. The page is cut before contacts are counted.
-fn segments(part: &str) -> String {
-    format!(
-        "WITH part AS MATERIALIZED (
-           SELECT s.id, s.name, s.description, s.filters, s.created_at, s.updated_at, {CONDITIONS}
-           FROM segments s WHERE s.account_id = $1 AND s.deleted_at IS NULL AND {part})
-         SELECT p.id, p.name, p.description, p.filters, p.created_at, p.updated_at, {count} AS members
-         FROM part p ORDER BY p.id DESC",
-        count = count("p")
-    )
-}
-
-fn segment_query<'a>(account: AccountId, id: SegmentId) -> Sql<'a> {
-    sql(segments("s.id = $2")).bind(account).bind(id)
-}
-
+/// Reads a segment in the transaction that wrote it. The stored count of a large account is returned whatever its age;
+/// if there is none, the segment is counted.
 async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<Option<Segment>> {
-    let row: Option<SegmentRow> = segment_query(account, id).get_result(conn).await.optional()?;
+    let row: Option<SegmentRow> = segment_query(account, id).get_result(&mut *conn).await.optional()?;
+    if row.as_ref().is_some_and(SegmentRow::is_uncounted) {
+        counts::refresh(conn, account, &[id.0], false).await?;
+        let row: Option<SegmentRow> = segment_query(account, id).get_result(conn).await.optional()?;
+        return Ok(row.map(Segment::try_from).transpose()?);
+    }
     Ok(row.map(Segment::try_from).transpose()?)
 }
 
@@ -133,20 +100,26 @@ async fn update(
     .bind(now)
     .execute(&mut *conn)
     .await?;
+    if change.filters.is_some() && counts::expire(conn, account, id).await? {
+        counts::refresh(conn, account, &[id.0], false).await?;
+    }
     find(conn, account, id).await
 }
 
-/// Locks the segment until the transaction ends, so that changes of its members are applied one after the other.
-/// False: the segment does not exist.
-async fn lock(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<bool> {
+/// Locks the segment until the transaction ends, so that changes of its members are applied one after the other, and
+/// returns its rule. None: the segment does not exist.
+async fn lock(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<Option<SegmentRule>> {
     let locked: Option<IdRow> =
         sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE")
             .bind(account)
             .bind(id)
-            .get_result(conn)
+            .get_result(&mut *conn)
             .await
             .optional()?;
-    Ok(locked.is_some_and(|locked| locked.id == id.0))
+    match locked {
+        Some(_) => SegmentRule::find(conn, account, id).await,
+        None => Ok(None),
+    }
 }
 
 async fn add_members(
@@ -170,17 +143,21 @@ async fn add_members(
         let positions = unknown.iter().map(|row| usize::try_from(row.n).unwrap_or_default());
         return Ok(MembersAdded::Unknown(positions.collect()));
     }
-    if !lock(conn, account, id).await? {
+    let Some(rule) = lock(conn, account, id).await? else {
         return Ok(MembersAdded::Missing);
-    }
-    sql("INSERT INTO segment_members (account_id, segment_id, contact_id)
+    };
+    let added: Vec<IdRow> = sql("INSERT INTO segment_members (account_id, segment_id, contact_id)
          SELECT DISTINCT $1, $2, i.id FROM unnest($3) AS i (id)
-         ON CONFLICT DO NOTHING")
+         ON CONFLICT DO NOTHING
+         RETURNING contact_id AS id")
     .bind(account)
     .bind(id)
     .bind(uuids(contacts))
-    .execute(&mut *conn)
+    .load(&mut *conn)
     .await?;
+    if !added.is_empty() {
+        counts::adjust(conn, account, &rule, &collect_column(&added, |row| row.id), 1).await?;
+    }
     let segment = find(conn, account, id).await?;
     Ok(segment.map_or(MembersAdded::Missing, MembersAdded::Done))
 }
@@ -191,19 +168,23 @@ async fn remove_members(
     id: SegmentId,
     contacts: &[ContactId],
 ) -> DbResult<bool> {
-    if !lock(conn, account, id).await? {
+    let Some(rule) = lock(conn, account, id).await? else {
         return Ok(false);
-    }
-    sql(format!(
+    };
+    let removed: Vec<IdRow> = sql(format!(
         "DELETE FROM segment_members m USING {keys} k
-         WHERE m.account_id = $1 AND m.segment_id = $2 AND m.contact_id = k.contact_id",
+         WHERE m.account_id = $1 AND m.segment_id = $2 AND m.contact_id = k.contact_id
+         RETURNING m.contact_id AS id",
         keys = key_rows("$3", "contact_id"),
     ))
     .bind(account)
     .bind(id)
     .bind(uuids(contacts))
-    .execute(&mut *conn)
+    .load(&mut *conn)
     .await?;
+    if !removed.is_empty() {
+        counts::adjust(conn, account, &rule, &collect_column(&removed, |row| row.id), -1).await?;
+    }
     Ok(true)
 }
 
@@ -212,19 +193,15 @@ impl SegmentStore for PgSegments {
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Segment>, StoreError> {
         let limit = query.limit;
         // Without a cursor it starts at the greatest id, so that one index scan serves both cases.
-        let after = query.cursor.unwrap_or(Uuid::max());
-        let listed = sql(segments("s.id < $2 ORDER BY s.id DESC LIMIT $3"))
-            .bind(account)
-            .bind(after)
-            .bind(limit + 1);
-        let rows: Vec<SegmentRow> = self.0.read_rows(account, listed).await?;
+        let before = query.cursor.unwrap_or(Uuid::max());
+        let rows = self.counted(account, || page_query(account, before, limit + 1)).await?;
         let rows = rows.into_iter().map(Segment::try_from).collect::<Result<_, _>>()?;
         Ok(CursorPage::cut(rows, limit, |segment: &Segment| segment.id))
     }
 
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError> {
-        let row: Option<SegmentRow> = self.0.read_row_if_any(account, segment_query(account, id)).await?;
-        row.map(Segment::try_from).transpose()
+        let rows = self.counted(account, || segment_query(account, id)).await?;
+        rows.into_iter().next().map(Segment::try_from).transpose()
     }
 
     async fn insert(

@@ -30,7 +30,7 @@ async fn audience_contacts() -> (DbFixture, TagId, SegmentId) {
                ) AS v (name, phone, email, attributes, created_at, opted_out_at, deleted_at);
              INSERT INTO tags (account_id, id, name) VALUES ('{account}', '{tag}', 'vip');
              INSERT INTO contact_tags SELECT account_id, id, '{tag}' FROM contacts WHERE name IN ('tagged', 'out', 'mute');
-             INSERT INTO contact_rfm SELECT account_id, id, 1, 1, 1, 'champions', now() FROM contacts WHERE name = 'rfm';
+             INSERT INTO contact_rfm SELECT account_id, id, 1, 1, 1, 'champions' FROM contacts WHERE name = 'rfm';
              INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 's');
              INSERT INTO segment_members SELECT account_id, '{segment}', id FROM contacts WHERE name IN ('old', 'gone')"
         ))
@@ -274,6 +274,66 @@ async fn audience_filters_narrow_every_source() {
         )
     };
     assert_eq!(recipient_names(&fixture, narrowed_segment).await, "");
+    // A segment whose filters are a period.
+    fixture
+        .sql("UPDATE segments SET filters = '{\"created_after\":\"2025-12-31T00:00:00Z\",\"has_email\":true}'")
+        .await;
+    let by_period = Campaign {
+        segment_id: Some(segment),
+        ..fixture.draft()
+    };
+    assert_eq!(recipient_names(&fixture, by_period).await, "mail old");
+}
+
+/// More contacts than a start looks up one by one.
+#[tokio::test]
+async fn audience_of_many_contacts_obeys_the_same_rules() {
+    let (fixture, tag, segment) = audience_contacts().await;
+    let account = fixture.account;
+    fixture
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone, created_at)
+               SELECT '{account}', md5('many' || n)::uuid, 'many', '+55119' || lpad(n::text, 8, '0'), '2026-01-01Z'
+               FROM generate_series(1, 20001) n;
+             INSERT INTO contact_tags SELECT account_id, id, '{tag}' FROM contacts WHERE name = 'many'"
+        ))
+        .await;
+    let tags = SegmentConfig {
+        tag_ids: Some(vec![tag]),
+        ..SegmentConfig::default()
+    };
+    let all = Campaign {
+        segment_config: Some(tags.clone()),
+        rfm_segments: vec!["champions".to_owned()],
+        segment_id: Some(segment),
+        ..fixture.draft()
+    };
+    let recipients = async |campaign: Campaign| {
+        fixture.campaigns().insert(&campaign, &[]).await.unwrap();
+        let facts = fixture.campaigns().preview_facts(account, campaign.id, 100).await;
+        facts.unwrap().unwrap().recipients
+    };
+    assert_eq!(recipients(all.clone()).await, 20_001 + 3);
+    let by_tag = Campaign {
+        segment_config: Some(tags),
+        ..fixture.draft()
+    };
+    assert_eq!(recipients(by_tag).await, 20_001 + 1);
+    let recent = AudienceFilters {
+        created_after: Some(NOW - Duration::days(100)),
+        ..AudienceFilters::default()
+    };
+    assert_eq!(recipients(narrowed(&fixture, recent.clone())).await, 20_001 + 4);
+    let filters = Some(recent);
+    let narrowed = Campaign {
+        id: id().into(),
+        segment_config: all
+            .segment_config
+            .clone()
+            .map(|config| SegmentConfig { filters, ..config }),
+        ..all
+    };
+    assert_eq!(recipients(narrowed).await, 20_001 + 2);
 }
 
 #[tokio::test]

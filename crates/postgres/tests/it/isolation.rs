@@ -79,7 +79,9 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO contact_tags VALUES ('{account}', '{contact}', '{tag}');
                  INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 's');
                  INSERT INTO segment_members VALUES ('{account}', '{segment}', '{contact}');
-                 INSERT INTO contact_rfm VALUES ('{account}', '{contact}', 1, 1, 1, 'champions', now());
+                 INSERT INTO contact_rfm VALUES ('{account}', '{contact}', 1, 1, 1, 'champions');
+                 INSERT INTO rfm_changes (account_id, worker, contact_id) VALUES ('{account}', '{tag}', '{contact}');
+                 INSERT INTO segment_counts VALUES ('{account}', '{segment}', 1, now());
                  INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{campaign}', 'f', 'campaign');
                  INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
                    VALUES ('{account}', '{profile}', 'p', '1', '2', '\\x00');

@@ -6,8 +6,13 @@
 //! statistics of one large account and with those of many small accounts.
 
 mod fixture;
+mod narrow_sources;
 
 use fixture::{FIRST_PAGE, PART, PlannerStatistics, newest, unanalyzed_account};
+use narrow_sources::{
+    audiences_of_few_contacts_read_few_rows, contacts_of_a_rare_source_read_few_rows,
+    run_starts_of_few_contacts_read_few_rows, segment_pages_read_contacts_once_or_never,
+};
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
@@ -59,7 +64,11 @@ under_statistics! {
         segment_members_use_index_lookups
         contact_and_conversation_pages_read_few_rows
         feed_and_log_pages_read_few_rows
-        delivery_claims_read_few_rows;
+        delivery_claims_read_few_rows
+        contacts_of_a_rare_source_read_few_rows
+        audiences_of_few_contacts_read_few_rows
+        run_starts_of_few_contacts_read_few_rows
+        segment_pages_read_contacts_once_or_never;
     Small as small_accounts:
         status_updates_use_index_lookups
         run_results_use_index_lookups
@@ -70,7 +79,11 @@ under_statistics! {
         segment_members_use_index_lookups
         contact_and_conversation_pages_read_few_rows
         feed_and_log_pages_read_few_rows
-        delivery_claims_read_few_rows;
+        delivery_claims_read_few_rows
+        contacts_of_a_rare_source_read_few_rows
+        audiences_of_few_contacts_read_few_rows
+        run_starts_of_few_contacts_read_few_rows
+        segment_pages_read_contacts_once_or_never;
 }
 
 fn phone(i: usize) -> Phone {

@@ -70,6 +70,28 @@ fn server_is_not_ready_before_its_migrations_ran() {
 }
 
 #[test]
+fn contacts_are_searched_by_index_after_migrate() {
+    let server = Server::prepare(&Options::default());
+    server.run(&["serve"]);
+    assert!(server.log().contains(r#""mode":"scan""#));
+    server.kill();
+    let migrated = server.spawn(&["migrate"], free_port()).wait();
+    assert_eq!(migrated, Some(0));
+    server.run(&["serve"]);
+    assert!(server.log().contains(r#""mode":"index""#));
+    let ana = server.owner();
+    ana.post(
+        "/api/contacts",
+        serde_json::json!({ "name": "Zélia", "phone": "+5511961234567" }),
+    )
+    .created();
+    assert_eq!(
+        ana.get("/api/contacts?search=%C3%89LIA").ok()["data"][0]["name"],
+        "Zélia"
+    );
+}
+
+#[test]
 fn server_without_database_returns_503_without_its_url() {
     let server = Server::prepare(&Options::default());
     let mut env = server.environment();

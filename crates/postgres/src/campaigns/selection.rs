@@ -1,0 +1,209 @@
+//! How an audience is selected: from its sources if they are few contacts, else in one pass over the account's contacts.
+//!
+//! The sources are counted first, up to [`MAX_LOOKUPS`]. So the choice depends on the rows and not on what the planner
+//! expects of an account or a tag that its statistics do not contain. For the same reason the statements have generic
+//! plans: of an account without statistics a custom plan expects one row, and then every index seems equally good.
+
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use recado_domain::campaigns::Audience;
+use recado_domain::shared::AccountId;
+
+use crate::errors::DbResult;
+use crate::segments::{BoundFilters, SegmentRule};
+use crate::sql::{NumberRow, Sql, sql, uuids};
+
+/// The largest number of contacts that are looked up one by one. Looking up more costs more than reading all contacts
+/// of an account of this size.
+const MAX_LOOKUPS: i64 = 20_000;
+
+/// Generic plans that read the contacts of the account only: of the average account the planner expects a third of the
+/// contacts before or after an unknown time, and may prefer to read the whole table.
+const PLANS: &str = "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off";
+
+/// A set of contacts of which the audience is a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Tags,
+    RfmSegments,
+    Members,
+    /// The contacts that match the segment's filters.
+    SegmentFilters,
+    /// All contacts that were created in the period of the audience's filters.
+    Period,
+}
+
+/// The statement text and the parameters that select an audience.
+pub(super) struct Selection<'a> {
+    audience: &'a Audience,
+    filters: BoundFilters,
+    /// None: no segment is selected, or the segment was deleted.
+    segment: Option<SegmentRule>,
+    /// Whether the sources are so few contacts that each is looked up.
+    looks_up: bool,
+}
+
+/// Positions of the parameters, counted from the first one.
+const TAGS: usize = 0;
+const RFM_SEGMENTS: usize = 1;
+const FILTERS: usize = 2;
+const SEGMENT: usize = FILTERS + BoundFilters::PARAMETERS;
+const SEGMENT_FILTERS: usize = SEGMENT + 1;
+
+impl<'a> Selection<'a> {
+    /// Reads the segment's filters and counts the sources. The rest of the transaction has generic plans without
+    /// sequential scans.
+    pub(super) async fn of(
+        conn: &mut AsyncPgConnection,
+        account: AccountId,
+        audience: &'a Audience,
+    ) -> DbResult<Selection<'a>> {
+        conn.batch_execute(PLANS).await?;
+        let segment = match audience.segment_id {
+            None => None,
+            Some(id) => SegmentRule::find(conn, account, id).await?,
+        };
+        let mut selection = Self {
+            audience,
+            filters: BoundFilters::from(&audience.filters),
+            segment,
+            looks_up: false,
+        };
+        selection.looks_up = selection.is_narrow(conn, account).await?;
+        Ok(selection)
+    }
+
+    async fn is_narrow(&self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<bool> {
+        let Some(sources) = self.sources() else {
+            return Ok(false);
+        };
+        if sources.is_empty() {
+            return Ok(true);
+        }
+        let text = format!(
+            "SELECT count(*) AS n FROM (SELECT 1 FROM ({ids}) AS source LIMIT $2) AS counted",
+            ids = self.ids(&sources, 3, true),
+        );
+        let query = sql(text).bind(account).bind(MAX_LOOKUPS + 1);
+        let counted: NumberRow = self.bind(query).get_result(conn).await?;
+        Ok(counted.n <= MAX_LOOKUPS)
+    }
+
+    /// The sources. None: all contacts have to be read.
+    fn sources(&self) -> Option<Vec<Source>> {
+        if self.audience.selects_all_contacts() {
+            return self.filters.has_period().then(|| vec![Source::Period]);
+        }
+        let mut sources = vec![];
+        if !self.audience.tag_ids.is_empty() {
+            sources.push(Source::Tags);
+        }
+        if !self.audience.rfm_segments.is_empty() {
+            sources.push(Source::RfmSegments);
+        }
+        if let Some(segment) = &self.segment {
+            sources.push(Source::Members);
+            if let Some(filters) = &segment.filters {
+                if !filters.has_period() {
+                    return None;
+                }
+                sources.push(Source::SegmentFilters);
+            }
+        }
+        Some(sources)
+    }
+
+    /// Selects the ids of the sources, some of them repeatedly. To be counted, filters are reduced to what an index
+    /// has.
+    fn ids(&self, sources: &[Source], first: usize, counting: bool) -> String {
+        let select = |source: &Source| match source {
+            Source::Tags => format!(
+                "SELECT l.id FROM unnest(${tags}) AS t (id) CROSS JOIN LATERAL (
+                   SELECT l.contact_id AS id FROM contact_tags l
+                   WHERE l.account_id = $1 AND l.tag_id = t.id OFFSET 0) AS l",
+                tags = first + TAGS,
+            ),
+            Source::RfmSegments => format!(
+                "SELECT r.id FROM unnest(${segments}) AS s (name) CROSS JOIN LATERAL (
+                   SELECT r.contact_id AS id FROM contact_rfm r
+                   WHERE r.account_id = $1 AND r.segment = s.name OFFSET 0) AS r",
+                segments = first + RFM_SEGMENTS,
+            ),
+            Source::Members => format!(
+                "SELECT m.contact_id AS id FROM segment_members m
+                 WHERE m.account_id = $1 AND m.segment_id = ${segment}",
+                segment = first + SEGMENT,
+            ),
+            Source::SegmentFilters => match self.segment.as_ref().and_then(|segment| segment.filters.as_ref()) {
+                None => contacts("false"),
+                Some(filters) if counting => contacts(&filters.period_conditions(first + SEGMENT_FILTERS)),
+                Some(filters) => contacts(&filters.conditions(first + SEGMENT_FILTERS)),
+            },
+            Source::Period => contacts(&self.filters.period_conditions(first + FILTERS)),
+        };
+        let selected: Vec<String> = sources.iter().map(select).collect();
+        selected.join(" UNION ALL ")
+    }
+
+    /// The FROM and WHERE clauses that select the audience as contacts `c` of account `$1`, with the parameters of
+    /// [`bind`](Self::bind) from `$first` on.
+    pub(super) fn clause(&self, first: usize) -> String {
+        let reachable = format!(
+            "c.account_id = $1 AND c.deleted_at IS NULL AND c.phone IS NOT NULL AND c.opted_out_at IS NULL AND {}",
+            self.filters.conditions(first + FILTERS)
+        );
+        match self.sources() {
+            Some(sources) if sources.is_empty() => format!("FROM contacts c WHERE {reachable} AND false"),
+            // The look-up has the key alone: a further condition would make the partial indexes an alternative.
+            Some(sources) if self.looks_up => format!(
+                "FROM (SELECT DISTINCT id FROM ({ids}) AS source) AS k
+                 CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id OFFSET 0) AS c
+                 WHERE {reachable}",
+                ids = self.ids(&sources, first, false),
+            ),
+            _ => format!("FROM contacts c WHERE {reachable} AND {}", self.is_selected(first)),
+        }
+    }
+
+    /// Whether contact `c` is in one of the sources.
+    fn is_selected(&self, first: usize) -> String {
+        if self.audience.selects_all_contacts() {
+            return "true".to_owned();
+        }
+        let tags = (!self.audience.tag_ids.is_empty()).then(|| {
+            format!(
+                "EXISTS (SELECT 1 FROM contact_tags l
+                   WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ANY (${}))",
+                first + TAGS
+            )
+        });
+        let rfm_segments = (!self.audience.rfm_segments.is_empty()).then(|| {
+            format!(
+                "EXISTS (SELECT 1 FROM contact_rfm r
+                   WHERE r.account_id = $1 AND r.contact_id = c.id AND r.segment = ANY (${}))",
+                first + RFM_SEGMENTS
+            )
+        });
+        let segment = self.segment.as_ref().map(|segment| segment.belongs(first + SEGMENT));
+        // With an OR, a single EXISTS does not become a join, which could read all rows of the source for each contact.
+        let sources = [Some("false".to_owned()), tags, rfm_segments, segment];
+        let sources: Vec<String> = sources.into_iter().flatten().collect();
+        format!("({})", sources.join(" OR "))
+    }
+
+    /// Binds the parameters of [`clause`](Self::clause).
+    pub(super) fn bind<'b>(&self, query: Sql<'b>) -> Sql<'b> {
+        let query = query
+            .bind(uuids(&self.audience.tag_ids))
+            .bind(self.audience.rfm_segments.clone());
+        let query = self.filters.bind(query);
+        match &self.segment {
+            None => BoundFilters::default().bind(query.bind(self.audience.segment_id)),
+            Some(segment) => segment.bind(query),
+        }
+    }
+}
+
+/// Selects the ids of the account's contacts that meet a condition.
+fn contacts(condition: &str) -> String {
+    format!("SELECT c.id FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {condition}")
+}
