@@ -10,8 +10,8 @@ WITH held AS (
 ), recorded AS (
   UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id
   FROM (SELECT * FROM unnest((SELECT $5), (SELECT $6)) AS w (id, message_id) LIMIT (SELECT cardinality($5))) w
-  WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8 AND s.campaign_id IS NOT DISTINCT FROM $2
-    AND s.status = 'pending' AND s.started_at IS NOT NULL
+  WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8 AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
+    AND s.started_at IS NOT NULL
   RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
 ), emitted AS (
   INSERT INTO outbox_events (account_id, payload)

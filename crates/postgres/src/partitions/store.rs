@@ -164,16 +164,17 @@ async fn ensure(conn: &mut AsyncPgConnection, table: &PartitionedTable, now: Off
     };
     let starts: Vec<Date> = existing.iter().filter_map(|row| table.start(&row.name)).collect();
     let interval = table.interval;
-    let required = interval.required(starts.iter().min().copied(), now);
+    let first = starts.iter().min().copied();
+    let required = interval.required(first, now);
     // Rows of the previous interval still change while its last campaigns run.
     let current = interval.start_of(now);
     let changing_from = interval.start_of(start_time(current) - time::Duration::DAY);
     let fillfactor = |start: Date| table.fillfactor.filter(|_| start >= changing_from);
     let mut created = 0;
-    if let Some(first) = required.as_slice().first()
+    if let Some(first) = first.or(required.as_slice().first().copied())
         && !existing.iter().any(|row| row.name == table.earlier())
     {
-        let statements = table.create(&table.earlier(), "MINVALUE", *first, None);
+        let statements = table.create(&table.earlier(), "MINVALUE", first, None);
         conn.batch_execute(&statements).await?;
         created += 1;
     }

@@ -245,7 +245,9 @@ async fn frequent_statements_read_one_of_fifteen_partitions() {
     fixture.add_contacts(40).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
-    // Statements of connections that existed before the partitions are planned again.
+    // As the worker of statistics does. Without statistics the planner expects no rows anywhere, and may also look into
+    // the empty partitions of the next months.
+    fixture.sql("ANALYZE campaign_sends").await;
     fixture.read_partitions().await;
     let current = format!("campaign_sends_y{}m{:02}", now.year(), u8::from(now.month()));
 
@@ -367,7 +369,7 @@ async fn sums_stay_as_they_were_after_their_sends_were_dropped() {
     assert_eq!(fixture.usage().await, "3/0");
     // A wrong sum of what is kept is still found.
     fixture
-        .sql("INSERT INTO message_usage_slots (account_id, month, sent) SELECT account_id, current_date, 1 FROM message_usage_slots")
+        .sql("INSERT INTO message_usage_slots (account_id, month, sent) SELECT account_id, current_date, 1 FROM message_usage_slots LIMIT 1")
         .await;
     assert_eq!(rollups.verify(fixture.account).await.unwrap().len(), 1);
 }
