@@ -263,6 +263,12 @@ impl OwnerPool {
         Transaction::begin(&self.0, "").await
     }
 
+    /// Begins a transaction that reads an index in order rather than sort the rows. For the head of a queue: no
+    /// statistics say how long the queue is.
+    pub(crate) async fn begin_in_index_order(&self) -> Result<Transaction, StoreError> {
+        Transaction::begin(&self.0, INDEX_ORDER).await
+    }
+
     /// Begins a transaction with its own `lock_timeout`.
     pub(crate) async fn begin_within(&self, lock_timeout: Duration) -> Result<Transaction, StoreError> {
         let settings = format!("SET LOCAL lock_timeout = {}", lock_timeout.as_millis());

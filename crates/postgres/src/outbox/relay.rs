@@ -30,13 +30,13 @@ const CATCH_UP_LOCK: Duration = Duration::from_millis(900);
 const CATCH_UP_BATCH: i64 = 500;
 
 /// Deletes the oldest events of a kind, from `seq` `$3` on. Skips events that another relay has locked.
-const DELETE_OLDEST: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
+const DELETE_OLDEST: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq >= $3 AND seq IN
        (SELECT seq FROM outbox_events WHERE kind = $1 AND seq >= $3 AND retry_at IS NULL ORDER BY kind, seq LIMIT $2
         FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
 /// Deletes the oldest events of a kind and an account, for a reader. Waits for a relay that has locked them.
-const DELETE_OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
+const DELETE_OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE kind = $1 AND account_id = $3 AND seq IN
        (SELECT seq FROM outbox_events WHERE kind = $1 AND account_id = $3 AND retry_at IS NULL
         ORDER BY kind, account_id, seq LIMIT $2
         FOR UPDATE)
@@ -46,8 +46,7 @@ const DELETE_ONE: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
        (SELECT seq FROM outbox_events WHERE kind = $1 AND seq = $2 FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
-/// Looks for work of a kind, from `seq` `$2` on. `ORDER BY kind, seq` is the order of the primary key: in the order of
-/// any other index the statement could pass the events of all kinds or of all accounts.
+/// Looks for work of a kind, from `seq` `$2` on. Only indexes on `(kind, seq)` fit: that of readers requires an account.
 const LOOK: &str = "SELECT
        (SELECT seq FROM outbox_events WHERE kind = $1 AND seq >= $2 AND retry_at IS NULL
         ORDER BY kind, seq LIMIT 1) AS oldest,
@@ -170,7 +169,11 @@ impl PgOutbox {
         kind: EventKind,
         delete_statement: impl Fn() -> Sql<'a>,
     ) -> Result<usize, StoreError> {
-        in_owner!(self.pool, |conn| move_events(conn, kind, delete_statement()))
+        in_transaction!(self.pool.begin_in_index_order(), |conn| move_events(
+            conn,
+            kind,
+            delete_statement()
+        ))
     }
 
     async fn move_one(&self, kind: EventKind, seq: i64) -> Result<usize, StoreError> {

@@ -1,5 +1,5 @@
 //! Queues behind an old snapshot: a claim costs the same as without it, and the marks lose and delay no row beyond the
-//! interval of full reads.
+//! interval of full reads. The queue without dead rows has as many rows that are not due, so its indexes are as deep.
 
 use std::time::{Duration, Instant};
 
@@ -73,11 +73,12 @@ async fn pages_per_call(fixture: &DbFixture, table: &str, call: &impl AsyncFn())
 }
 
 /// Asserts that calls cost at most twice as much with dead rows behind a held snapshot. `live` inserts the rows of a
-/// measurement. A full read may fall into one, so there are three tries.
+/// measurement. A full read may fall into one, and transactions of other tests may hold the mark of the outbox back, so
+/// there are several tries.
 async fn assert_same_cost(fixture: &DbFixture, table: &str, live: &str, without: f64, call: impl AsyncFn()) {
     assert!(without > 1.0, "nothing was read");
     let mut costs = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..8 {
         fixture.sql(live).await;
         let with = pages_per_call(fixture, table, &call).await;
         println!(
@@ -88,8 +89,17 @@ async fn assert_same_cost(fixture: &DbFixture, table: &str, live: &str, without:
             return;
         }
         costs.push(with);
+        tokio::time::sleep(Duration::from_secs(2)).await;
     }
     panic!("{table}: {without} pages without, {costs:?} with dead rows");
+}
+
+/// The cost without dead rows. A full read may fall into a measurement, so the lower of two counts.
+async fn cost_without(fixture: &DbFixture, table: &str, live: &str, call: &impl AsyncFn()) -> f64 {
+    fixture.sql(live).await;
+    let first = pages_per_call(fixture, table, call).await;
+    fixture.sql(live).await;
+    pages_per_call(fixture, table, call).await.min(first)
 }
 
 /// Waits until a call succeeds, at most for the interval of full reads.
@@ -108,16 +118,21 @@ async fn callback_claims_ignore_dead_rows_behind_a_snapshot() {
     let callbacks = PgCallbacks::new(pool(&fixture));
     let insert = "INSERT INTO whatsapp_callbacks (id, body, due_at) SELECT gen_random_uuid(), '', clock_timestamp()";
     let live = format!("{insert} FROM generate_series(1, {CLAIMS} + 5)");
+    fixture
+        .sql(&format!(
+            "{insert} + interval '1 day' FROM generate_series(1, {})",
+            dead_rows()
+        ))
+        .await;
     let claim = async || {
         let claimed = callbacks.claim(LEASE).await.unwrap().unwrap();
         callbacks.delete(claimed.id).await.unwrap();
     };
-    fixture.sql(&live).await;
-    let without = pages_per_call(&fixture, "whatsapp_callbacks", &claim).await;
+    let without = cost_without(&fixture, "whatsapp_callbacks", &live, &claim).await;
     let _holder = hold_snapshot(&fixture).await;
     fixture
         .sql(&format!(
-            "{insert} FROM generate_series(1, {}); DELETE FROM whatsapp_callbacks",
+            "{insert} FROM generate_series(1, {}); DELETE FROM whatsapp_callbacks WHERE due_at < now() + interval '1 hour'",
             dead_rows()
         ))
         .await;
@@ -148,14 +163,17 @@ async fn relay_looks_ignore_dead_rows_behind_a_snapshot() {
         fixture.account
     );
     let live = format!("{insert} FROM generate_series(1, {CLAIMS} + 5)");
+    let others = insert.replace("'audit'", "'webhook'");
+    fixture
+        .sql(&format!("{others} FROM generate_series(1, {})", dead_rows()))
+        .await;
     let relay = async |limit| outbox.relay(EventKind::Audit, limit).await.unwrap();
     let relay_one = async || assert_eq!(relay(1).await, 1);
-    fixture.sql(&live).await;
-    let without = pages_per_call(&fixture, "outbox_events", &relay_one).await;
+    let without = cost_without(&fixture, "outbox_events", &live, &relay_one).await;
     let _holder = hold_snapshot(&fixture).await;
     fixture
         .sql(&format!(
-            "{insert} FROM generate_series(1, {}); DELETE FROM outbox_events",
+            "{insert} FROM generate_series(1, {}); DELETE FROM outbox_events WHERE kind = 'audit'",
             dead_rows()
         ))
         .await;
@@ -193,16 +211,19 @@ async fn mail_claims_ignore_dead_rows_behind_a_snapshot() {
     let insert = "INSERT INTO outgoing_mail (id, account_id, content, due_at)
         SELECT gen_random_uuid(), md5((n % 20)::text)::uuid, '', clock_timestamp()";
     let live = format!("{insert} FROM generate_series(1, {CLAIMS} + 5) n");
+    let later = insert.replace("clock_timestamp()", "clock_timestamp() + interval '1 day'");
+    fixture
+        .sql(&format!("{later} FROM generate_series(1, {}) n", dead_rows()))
+        .await;
     let claim = async || {
         let claimed = queue.claim(LEASE, None).await.unwrap().unwrap();
         queue.delete(claimed.mail.id).await.unwrap();
     };
-    fixture.sql(&live).await;
-    let without = pages_per_call(&fixture, "outgoing_mail", &claim).await;
+    let without = cost_without(&fixture, "outgoing_mail", &live, &claim).await;
     let _holder = hold_snapshot(&fixture).await;
     fixture
         .sql(&format!(
-            "{insert} FROM generate_series(1, {}) n; DELETE FROM outgoing_mail",
+            "{insert} FROM generate_series(1, {}) n; DELETE FROM outgoing_mail WHERE due_at < now() + interval '1 hour'",
             dead_rows()
         ))
         .await;
@@ -247,20 +268,21 @@ async fn delivery_claims_ignore_dead_rows_behind_a_snapshot() {
         let claimed = queue.claim(&ONE, LEASE).await.unwrap();
         assert_eq!(claimed.len(), 1);
     };
-    fixture.sql(&insert(&own, CLAIMS + 5)).await;
-    let without = pages_per_call(&fixture, "webhook_deliveries", &claim).await;
+    let later = insert(&own, dead_rows()).replace("clock_timestamp()", "clock_timestamp() + interval '1 day'");
+    fixture.sql(&later).await;
+    let live = insert(&own, CLAIMS + 5);
+    let without = cost_without(&fixture, "webhook_deliveries", &live, &claim).await;
     let _holder = hold_snapshot(&fixture).await;
     let (half, others) = (dead_rows() / 2, "md5(left(id::text, 2))::uuid");
     fixture
         .sql(&format!(
-            "{}; {}; DELETE FROM webhook_deliveries",
+            "{}; {}; DELETE FROM webhook_deliveries WHERE next_attempt_at < now() + interval '1 hour'",
             insert(&own, half),
             insert(others, half)
         ))
         .await;
     tokio::time::sleep(STATISTICS_INTERVAL).await;
     assert_eq!(queue.claim(&ONE, LEASE).await.unwrap(), []);
-    let live = insert(&own, CLAIMS + 5);
     assert_same_cost(&fixture, "webhook_deliveries", &live, without, claim).await;
     assert_eq!(queue.claim(&ONE, LEASE).await.unwrap(), []);
     let late = insert(&own, 1).replace("clock_timestamp()", "now() - interval '1 hour'");

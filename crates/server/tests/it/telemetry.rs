@@ -268,6 +268,16 @@ fn metric_series_do_not_grow_with_request_data() {
 }
 
 #[test]
+fn oldest_snapshot_is_reported_by_source() {
+    let (server, port) = start(Options::default());
+    server
+        .db
+        .run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM accounts");
+    let age = |scrape: &Scrape| scrape.sum("recado_oldest_snapshot_seconds", &["source=\"session\""]);
+    wait_for_scrape(port, "the snapshot", |scrape| age(scrape) > Some(1.0));
+}
+
+#[test]
 fn scrape_is_fast_while_the_database_is_down() {
     let silent_listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let hanging_port = silent_listener.local_addr().unwrap().port();
