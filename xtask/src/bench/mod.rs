@@ -25,6 +25,7 @@ pub(crate) mod memory;
 mod million;
 mod overload;
 mod proxy;
+mod queues;
 mod read;
 mod report;
 mod results;
@@ -149,6 +150,8 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "growth",
         run: growth::run,
+        name: "snapshot-queues",
+        run: queues::run,
     },
     Bench {
         name: "million",
