@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use recado_postgres::{PartitionKey, PartitionedTable};
 use secrecy::ExposeSecret as _;
 use tokio_postgres::{Client, NoTls};
 
@@ -16,8 +15,8 @@ const PRIVILEGES: &str = "WITH roles AS (
        UNION ALL SELECT 0, 'PUBLIC'),
      relations AS (
        SELECT c.oid, c.relname::text AS relation, c.relkind, c.relacl FROM pg_class c
-       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND NOT c.relispartition
-         AND c.relname <> '__diesel_schema_migrations'),
+       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+         AND NOT c.relispartition AND c.relname <> '__diesel_schema_migrations'),
      granted AS (
        SELECT r.oid AS relation, a.grantee, a.privilege_type AS privilege, NULL::text AS columns
        FROM relations r, aclexplode(r.relacl) a
@@ -95,15 +94,36 @@ async fn privileges_match_privileges_golden() {
     );
 }
 
-/// Tables that have a row for each account, and whether the tenant role may insert into them.
-async fn account_tables(client: &Client) -> Vec<(String, bool)> {
-    let query = "SELECT c.relname::text, has_table_privilege('recado_tenant', c.oid, 'INSERT') FROM pg_class c
+/// A table that has a row for each account.
+#[derive(Debug)]
+struct AccountTable {
+    name: String,
+    /// Whether the tenant role may insert into it.
+    may_insert: bool,
+    /// The column that partitions the table, with a value. Without it no partition would be found.
+    partition_key: Option<(String, String)>,
+}
+
+async fn account_tables(client: &Client) -> Vec<AccountTable> {
+    let query = "SELECT c.relname::text, has_table_privilege('recado_tenant', c.oid, 'INSERT'), k.attname::text,
+           CASE WHEN k.atttypid = 'uuid'::regtype THEN quote_literal(lpad('1', 32, '0')) ELSE 'now()' END
+         FROM pg_class c
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
-         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1";
+         LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid
+         LEFT JOIN pg_attribute k ON k.attrelid = c.oid AND k.attnum = p.partattrs[0]
+         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+         ORDER BY 1";
     let rows = client.query(query, &[]).await.unwrap();
-    let tables: Vec<(String, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let tables: Vec<AccountTable> = rows
+        .iter()
+        .map(|row| AccountTable {
+            name: row.get(0),
+            may_insert: row.get(1),
+            partition_key: row.get::<_, Option<String>>(2).map(|column| (column, row.get(3))),
+        })
+        .collect();
     assert!(
-        tables.len() > 60 && tables.iter().filter(|(_, may)| *may).count() > 50,
+        tables.len() > 60 && tables.iter().filter(|table| table.may_insert).count() > 50,
         "{tables:?}"
     );
     tables
@@ -119,18 +139,16 @@ async fn insert_for_another_account_is_refused_in_every_table() {
         .unwrap();
     tokio::spawn(connection);
     let begin = format!("BEGIN; SET LOCAL app.account_id = '{other_account}'");
-    for (table, may_insert) in account_tables(&fixture.client).await {
-        // The policy is checked before constraints, so the account suffices, and for a partitioned table its key.
-        let (column, value) = match recado_postgres::PARTITIONED.iter().find(|known| known.name == table) {
-            Some(PartitionedTable {
-                key: PartitionKey::Id, ..
-            }) => (", id", ", first_id(now())"),
-            Some(PartitionedTable {
-                key: PartitionKey::Time(_),
-                ..
-            })
-            | None => ("", ""),
-        };
+    for AccountTable {
+        name: table,
+        may_insert,
+        partition_key,
+    } in account_tables(&fixture.client).await
+    {
+        let (column, value) = partition_key.map_or_else(Default::default, |(column, value)| {
+            (format!(", {column}"), format!(", {value}"))
+        });
+        // The policy is checked before constraints, so the account and the partition suffice.
         for (account, is_own) in [(fixture.account, false), (other_account, true)] {
             client.batch_execute(&begin).await.unwrap();
             let inserted = client
