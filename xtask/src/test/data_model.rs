@@ -120,6 +120,7 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
             "webhook_events",
             "webhook_deliveries",
             "webhook_logs",
+            "webhook_inbox",
             "idempotency_keys",
             "idempotency_key_counts",
             "partition_horizons",

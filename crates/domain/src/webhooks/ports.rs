@@ -298,7 +298,7 @@ pub trait DeliveryQueue: Send + Sync {
     /// Releases claims for which no attempt was made.
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError>;
 
-    /// Purges up to `limit` logs and up to `limit` events that are older than `older_than`, and returns how many.
+    /// Purges up to `limit` abandoned deliveries of events that are older than `older_than`, and returns how many.
     async fn sweep(&self, older_than: time::Duration, limit: i64) -> Result<usize, StoreError>;
 }
 

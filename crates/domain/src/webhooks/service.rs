@@ -28,7 +28,7 @@ const SECRET_OVERLAP: Duration = Duration::hours(24);
 /// The most deliveries that one transaction of a recovery enqueues.
 const RECOVERY_BATCH: i64 = 5000;
 
-/// How long logs and events are stored.
+/// How long an abandoned delivery is stored: as long as its event, from the event's time.
 const RETENTION: Duration = Duration::days(30);
 
 /// The `entity_type` of an endpoint in audit entries.
@@ -326,7 +326,7 @@ fn limit_reached() -> String {
     format!("limit of {MAX_WEBHOOKS} reached; delete a webhook first")
 }
 
-/// Purges logs and events older than `RETENTION`.
+/// Purges abandoned deliveries of events older than `RETENTION`. The events themselves are dropped by the day.
 pub struct Sweeper {
     queue: Arc<dyn DeliveryQueue>,
 }
@@ -336,7 +336,7 @@ impl Sweeper {
         Self { queue }
     }
 
-    /// Purges up to `limit` logs and up to `limit` events. Returns true if more may remain.
+    /// Purges up to `limit` deliveries. Returns true if more may remain.
     pub async fn sweep(&self, limit: i64) -> Result<bool, crate::shared::StoreError> {
         Ok(self.queue.sweep(RETENTION, limit).await? > 0)
     }

@@ -1,5 +1,6 @@
 //! Writes outbox events to the table of their kind. A batch is one statement. An empty batch checks whether the table
-//! can be written. Events of a deleted account are dropped: the join with `accounts` finds no row.
+//! can be written. Events of a deleted account are dropped: the join with `accounts` finds no row. It locks the account
+//! (FOR KEY SHARE) where no foreign key of the written table does that.
 
 use std::collections::BTreeSet;
 
@@ -147,7 +148,7 @@ fn feed_lock(account: Uuid) -> i32 {
 const FAN_OUT: &str = "WITH batch AS MATERIALIZED (
        SELECT e.* FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY
          AS e (account_id, id, type, payload, occurred_at, position)
-       JOIN accounts a ON a.id = e.account_id),
+       JOIN accounts a ON a.id = e.account_id FOR KEY SHARE OF a),
      events AS (
        INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, seq)
        SELECT o.account_id, o.id, o.type, o.payload, o.occurred_at, nextval('webhook_events_seq_seq')

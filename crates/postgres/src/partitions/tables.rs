@@ -60,4 +60,28 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         fillfactor: None,
         kept_for: KeptFor::Days(45),
     },
+    PartitionedTable {
+        name: "webhook_events",
+        key: PartitionKey::Id,
+        interval: Interval::Day,
+        storage: LARGE,
+        fillfactor: None,
+        kept_for: KeptFor::Days(30),
+    },
+    PartitionedTable {
+        name: "webhook_logs",
+        key: PartitionKey::Id,
+        interval: Interval::Day,
+        storage: LARGE,
+        fillfactor: None,
+        kept_for: KeptFor::Days(30),
+    },
+    PartitionedTable {
+        name: "webhook_inbox",
+        key: PartitionKey::Time("received_at"),
+        interval: Interval::Month,
+        storage: LARGE,
+        fillfactor: None,
+        kept_for: KeptFor::Days(30),
+    },
 ];

@@ -13,6 +13,7 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::queue::{REMOVE, bind_claims};
 use crate::low_water::{BEGINNING, Position, ReadyQueues, lock};
 use crate::pool::OwnerPool;
 use crate::sql::{collect_column, key_rows, sql};
@@ -67,7 +68,8 @@ fn claim_statement() -> String {
            e.previous_secret_until, e.failing_since, e.last_failed_at, v.type AS kind, v.payload AS data, v.occurred_at
          FROM claimed c
          JOIN webhook_endpoints e ON e.account_id = c.account_id AND e.id = c.endpoint_id
-         JOIN webhook_events v ON v.account_id = c.account_id AND v.id = c.event_id
+         LEFT JOIN LATERAL (SELECT * FROM webhook_events
+           WHERE account_id = c.account_id AND id = c.event_id OFFSET 0) v ON true
          ORDER BY v.occurred_at, v.id",
         keys = keys_of!("due", "due_at"),
     )
@@ -112,23 +114,32 @@ struct Row {
     failing_since: Option<OffsetDateTime>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     last_failed_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Text)]
-    kind: String,
-    #[diesel(sql_type = Jsonb)]
-    data: Value,
-    #[diesel(sql_type = Timestamptz)]
-    occurred_at: OffsetDateTime,
+    /// Null if the event's day was dropped.
+    #[diesel(sql_type = Nullable<Text>)]
+    kind: Option<String>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    data: Option<Value>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    occurred_at: Option<OffsetDateTime>,
 }
 
 impl Row {
-    fn into_claimed(self) -> ClaimedDelivery {
-        ClaimedDelivery {
-            key: DeliveryKey {
-                account_id: self.account_id.into(),
-                event_id: self.event_id.into(),
-                endpoint_id: self.endpoint_id.into(),
-            },
-            claim: self.claim,
+    fn key(&self) -> DeliveryKey {
+        DeliveryKey {
+            account_id: self.account_id.into(),
+            event_id: self.event_id.into(),
+            endpoint_id: self.endpoint_id.into(),
+        }
+    }
+
+    /// The delivery, or its key and claim if its event is gone.
+    fn into_claimed(self) -> Result<ClaimedDelivery, (DeliveryKey, i64)> {
+        let (key, claim) = (self.key(), self.claim);
+        let event = self.kind.zip(self.data).zip(self.occurred_at);
+        let ((kind, data), occurred_at) = event.ok_or((key, claim))?;
+        Ok(ClaimedDelivery {
+            key,
+            claim,
             attempts: self.attempt.unsigned_abs(),
             name: self.name,
             url: self.url.unwrap_or_default(),
@@ -140,10 +151,10 @@ impl Row {
                 Some((since, last)) => Health::Failing { since, last },
                 None => Health::Well,
             },
-            kind: self.kind,
-            occurred_at: self.occurred_at,
-            data: self.data,
-        }
+            kind,
+            occurred_at,
+            data,
+        })
     }
 }
 
@@ -232,7 +243,17 @@ impl Claims {
             .bind(lease);
         let rows = pool.rows::<Row>(query).await?;
         lock(&self.0).record(&shares, &rows, request.limit);
-        Ok(rows.into_iter().map(Row::into_claimed).collect())
+        let (mut claimed, mut orphans) = (Vec::with_capacity(rows.len()), Vec::new());
+        for row in rows {
+            match row.into_claimed() {
+                Ok(delivery) => claimed.push(delivery),
+                Err(orphan) => orphans.push(orphan),
+            }
+        }
+        if !orphans.is_empty() {
+            pool.run(bind_claims(REMOVE, &orphans)).await?;
+        }
+        Ok(claimed)
     }
 
     async fn discover(&self, pool: &OwnerPool) -> Result<(), StoreError> {

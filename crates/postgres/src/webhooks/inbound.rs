@@ -3,13 +3,16 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Uuid as SqlUuid;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, StoreError, WebhookId};
 use recado_domain::webhooks::{InboundLogEntry, InboundStore, StoredWebhook};
 use uuid::Uuid;
 
 use super::store::{COLUMNS, Row};
+use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{FlagRow, sql};
+use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
 pub struct PgInbound {
@@ -31,6 +34,49 @@ struct FoundRow {
     row: Row,
 }
 
+/// Serializes the writers of one message id: no index is unique over the partitions of the inbox.
+const LOCK_MESSAGE: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::text || $2, 20))";
+
+/// Inserts a message into the inbox unless it is there.
+const RECEIVE: &str = "INSERT INTO webhook_inbox (account_id, endpoint_id, message_id, received_at)
+     SELECT $1, $2, $3, $4
+     WHERE NOT EXISTS (SELECT 1 FROM webhook_inbox WHERE account_id = $1 AND endpoint_id = $2 AND message_id = $3)
+     ON CONFLICT DO NOTHING";
+
+/// Logs a call. The log of an applied message is written once, with its inbox row.
+async fn log(conn: &mut AsyncPgConnection, account: AccountId, entry: &InboundLogEntry) -> DbResult<()> {
+    if (200..300).contains(&entry.response_status) {
+        sql(LOCK_MESSAGE)
+            .bind(entry.endpoint_id)
+            .bind(entry.message_id.as_str())
+            .execute(&mut *conn)
+            .await?;
+        let received = sql(RECEIVE)
+            .bind(account)
+            .bind(entry.endpoint_id)
+            .bind(entry.message_id.as_str())
+            .bind(entry.at);
+        if received.execute(&mut *conn).await? == 0 {
+            return Ok(());
+        }
+    }
+    sql("INSERT INTO webhook_logs
+           (account_id, id, endpoint_id, direction, event_type, message_id, payload, response_status, error, created_at)
+         VALUES ($1, $2, $3, 'inbound', $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING")
+    .bind(account)
+    .bind(entry.id)
+    .bind(entry.endpoint_id)
+    .bind(entry.event_type.as_str())
+    .bind(entry.message_id.as_str())
+    .bind(entry.payload.clone())
+    .bind(entry.response_status)
+    .bind(entry.error.as_deref())
+    .bind(entry.at)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 #[async_trait]
 impl InboundStore for PgInbound {
     async fn endpoint(&self, id: WebhookId) -> Result<Option<(AccountId, StoredWebhook)>, StoreError> {
@@ -48,9 +94,8 @@ impl InboundStore for PgInbound {
     }
 
     async fn is_taken(&self, account: AccountId, id: WebhookId, message_id: &str) -> Result<bool, StoreError> {
-        let query = sql("SELECT EXISTS (SELECT FROM webhook_logs
-             WHERE account_id = $1 AND endpoint_id = $2 AND message_id = $3 AND direction = 'inbound'
-               AND response_status BETWEEN 200 AND 299) AS yes")
+        let query = sql("SELECT EXISTS (SELECT 1 FROM webhook_inbox
+             WHERE account_id = $1 AND endpoint_id = $2 AND message_id = $3) AS yes")
         .bind(account)
         .bind(id)
         .bind(message_id);
@@ -58,19 +103,6 @@ impl InboundStore for PgInbound {
     }
 
     async fn log(&self, account: AccountId, entry: &InboundLogEntry) -> Result<(), StoreError> {
-        let statement = sql("INSERT INTO webhook_logs
-                   (account_id, id, endpoint_id, direction, event_type, message_id, payload, response_status, error,
-                    created_at)
-                 VALUES ($1, $2, $3, 'inbound', $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING")
-        .bind(account)
-        .bind(entry.id)
-        .bind(entry.endpoint_id)
-        .bind(entry.event_type.as_str())
-        .bind(entry.message_id.as_str())
-        .bind(entry.payload.clone())
-        .bind(entry.response_status)
-        .bind(entry.error.as_deref())
-        .bind(entry.at);
-        self.tenants.run(account, statement).await.map(drop)
+        in_tenant!(self.tenants, account, |conn| log(conn, account, entry))
     }
 }

@@ -81,6 +81,7 @@ const FINISH: &str = concat!(
          m.status, m.number, m.duration_ms, m.error,
          CASE WHEN m.state = 'waiting' THEN now() + m.delay * interval '1 microsecond' END, m.at
        FROM attempts m JOIN accounts a ON a.id = m.account_id
+       FOR KEY SHARE OF a
        ON CONFLICT DO NOTHING)
      SELECT (SELECT count(*) FROM held) - (SELECT count(*) FROM delivered) - (SELECT count(*) FROM others) AS n"
 );
@@ -207,22 +208,34 @@ const RELEASE: &str = "UPDATE webhook_deliveries d SET leased = false, next_atte
      WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id IS NOT DISTINCT FROM r.endpoint_id
        AND d.claim = r.claim AND d.leased";
 
-const SWEEP_LOGS: &str = "WITH old AS MATERIALIZED (
-       SELECT account_id, id FROM webhook_logs WHERE created_at < now() - $1 * interval '1 microsecond'
-       ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-     DELETE FROM webhook_logs l
-     USING (SELECT array_agg(account_id) AS accounts, array_agg(id) AS ids FROM old) a
-       CROSS JOIN LATERAL unnest(a.accounts, a.ids) AS k (account_id, id)
-     WHERE l.account_id = k.account_id AND l.id = k.id";
+/// Removes claimed deliveries whose event is gone: the end of its term dropped the event's day. No attempt is made, and
+/// none is logged.
+pub(super) const REMOVE: &str = "DELETE FROM webhook_deliveries d
+     USING (SELECT * FROM unnest($1, $2, $3, $4) AS r (account_id, event_id, endpoint_id, claim)
+       LIMIT (SELECT cardinality($1))) r
+     WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id IS NOT DISTINCT FROM r.endpoint_id
+       AND d.claim = r.claim";
 
-/// Deletes old events. Their abandoned deliveries are deleted with them (ON DELETE CASCADE).
-const SWEEP_EVENTS: &str = "WITH old AS MATERIALIZED (
-       SELECT account_id, id FROM webhook_events WHERE occurred_at < now() - $1 * interval '1 microsecond'
-       ORDER BY occurred_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-     DELETE FROM webhook_events e
-     USING (SELECT array_agg(account_id) AS accounts, array_agg(id) AS ids FROM old) a
-       CROSS JOIN LATERAL unnest(a.accounts, a.ids) AS k (account_id, id)
-     WHERE e.account_id = k.account_id AND e.id = k.id";
+/// Deletes abandoned deliveries of old events. An event's id begins with its time.
+const SWEEP: &str = concat!(
+    "WITH old AS MATERIALIZED (
+       SELECT account_id, event_id, endpoint_id FROM webhook_deliveries
+       WHERE state <> 'waiting' AND event_id < (lpad(to_hex(floor(extract(epoch FROM
+         now() - $1 * interval '1 microsecond') * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
+       ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED)
+     DELETE FROM webhook_deliveries d USING ",
+    keys_of!("old"),
+    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id"
+);
+
+/// Binds the keys and claims of deliveries to `$1` to `$4`.
+pub(super) fn bind_claims<'a>(statement: &'static str, claims: &[(DeliveryKey, i64)]) -> Sql<'a> {
+    sql(statement)
+        .bind(collect_column(claims, |(key, _)| key.account_id.0))
+        .bind(collect_column(claims, |(key, _)| key.event_id.0))
+        .bind(collect_column(claims, |(key, _)| key.endpoint_id.0))
+        .bind(collect_column(claims, |(_, claim)| *claim))
+}
 
 #[async_trait]
 impl DeliveryQueue for PgDeliveryQueue {
@@ -242,19 +255,10 @@ impl DeliveryQueue for PgDeliveryQueue {
     }
 
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
-        let statement = sql(RELEASE)
-            .bind(collect_column(claims, |(key, _)| key.account_id.0))
-            .bind(collect_column(claims, |(key, _)| key.event_id.0))
-            .bind(collect_column(claims, |(key, _)| key.endpoint_id.0))
-            .bind(collect_column(claims, |(_, claim)| *claim));
-        self.pool.run(statement).await.map(drop)
+        self.pool.run(bind_claims(RELEASE, claims)).await.map(drop)
     }
 
     async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {
-        let mut deleted = 0;
-        for statement in [SWEEP_LOGS, SWEEP_EVENTS] {
-            deleted += self.pool.run(sql(statement).bind(older_than).bind(limit)).await?;
-        }
-        Ok(deleted)
+        self.pool.run(sql(SWEEP).bind(older_than).bind(limit)).await
     }
 }

@@ -205,11 +205,12 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId,
 }
 
 /// Makes a delivery due again from its first attempt. A leased delivery is left to the deliverer that holds the lease.
+/// If the event's day is dropped meanwhile, the delivery is removed when it is claimed.
 const ENQUEUE: &str = "INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
      SELECT v.account_id, v.id, w.id FROM webhook_events v
      JOIN webhook_endpoints w ON w.account_id = v.account_id AND w.id = $2 AND w.direction = 'outbound' AND w.is_active
      WHERE v.account_id = $1 AND v.id = $3
-     FOR KEY SHARE OF v, w
+     FOR KEY SHARE OF w
      ON CONFLICT (account_id, event_id, endpoint_id) DO UPDATE
      SET state = 'waiting', attempt = CASE WHEN webhook_deliveries.leased THEN webhook_deliveries.attempt ELSE 0 END,
        next_attempt_at = CASE WHEN webhook_deliveries.leased THEN webhook_deliveries.next_attempt_at ELSE now() END,

@@ -127,7 +127,8 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
                    VALUES ('{account}', '{tag}', '{tag}');
                  INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id)
-                   VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}')"
+                   VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}');
+                 INSERT INTO webhook_inbox VALUES ('{account}', '{tag}', 'm', now())"
             ))
             .await;
         fixture.sql(&analytics_rows(&account.to_string(), tag, contact)).await;

@@ -82,6 +82,7 @@ mod versions;
 mod wa_ids;
 mod webhook_emission;
 mod webhook_events;
+mod webhook_partitions;
 mod webhooks;
 mod whatsapp;
 mod wire;

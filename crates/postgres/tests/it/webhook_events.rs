@@ -1,11 +1,13 @@
 //! Webhook events: stored only for kinds with a subscriber, in the order in which they became visible.
 
+use recado_domain::administration::DeletionStore;
 use recado_domain::campaigns::CampaignStore;
 use recado_domain::shared::{AccountId, Event, EventKind, WebhookKind};
+use recado_postgres::PgDeletions;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::support::{DbFixture, id};
+use crate::support::{DbFixture, LEASE, id};
 
 /// Inserts an outbound endpoint that subscribes to `events`, a PostgreSQL array literal.
 pub(crate) async fn endpoint(fixture: &DbFixture, account: AccountId, events: &str, is_active: bool) -> Uuid {
@@ -119,6 +121,14 @@ async fn account_deletion_removes_its_webhook_events() {
         .sql(&format!("DELETE FROM accounts WHERE id = '{account}'"))
         .await;
     fixture.relay().await;
+    let remaining = format!("SELECT count(*) FROM webhook_events WHERE account_id = '{account}'");
+    assert_eq!(
+        fixture.number(&remaining).await,
+        1,
+        "the relay adds none to a deleted account"
+    );
+    let deletions = PgDeletions::new(fixture.owner.clone());
+    while deletions.purge(account, LEASE).await.unwrap() {}
     for table in ["webhook_endpoints", "webhook_events", "webhook_deliveries"] {
         let remaining = format!("SELECT count(*) FROM {table} WHERE account_id = '{account}'");
         assert_eq!(fixture.number(&remaining).await, 0, "{table}");

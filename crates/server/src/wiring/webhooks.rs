@@ -41,7 +41,7 @@ impl Stores {
         }
     }
 
-    /// Purges old delivery logs and webhook events.
+    /// Purges old abandoned deliveries.
     pub fn webhook_sweeper(&self) -> Sweeper {
         Sweeper::new(Arc::new(PgDeliveryQueue::new(self.owner.clone())))
     }

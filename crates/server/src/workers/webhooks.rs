@@ -1,4 +1,4 @@
-//! Webhook workers: the deliverer, and the retention of logs and events.
+//! Webhook workers: the deliverer, and the retention of abandoned deliveries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

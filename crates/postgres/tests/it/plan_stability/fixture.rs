@@ -137,7 +137,7 @@ impl DbFixture {
     }
 
     /// Resets the counters of read rows; connections opened later are counted.
-    pub(super) async fn count_reads(&mut self) {
+    pub(crate) async fn count_reads(&mut self) {
         self.close().await;
         self.sql("SELECT pg_stat_force_next_flush()").await;
         self.sql("SELECT pg_stat_reset()").await;
