@@ -76,6 +76,7 @@ impl Row {
 /// both results would be wrong.
 ///
 /// The keys of the page are read from an index alone, also far down the list, and only then the rows, one lookup each.
+/// The newest month is read first, and earlier months only if the page reaches them.
 fn page_of(filter: &AuditFilter) -> String {
     let mut condition = "account_id = $1".to_owned();
     let mut parameter = 3;
@@ -92,8 +93,10 @@ fn page_of(filter: &AuditFilter) -> String {
                  ELSE (SELECT count(*) FROM audit_logs WHERE {condition}) END AS n
                FROM (SELECT coalesce(sum(n), 0)::bigint AS n FROM audit_counts WHERE {condition}) stored) t
          LEFT JOIN (
-           (SELECT id AS key FROM audit_logs WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3) k
-           CROSS JOIN LATERAL (SELECT * FROM audit_logs WHERE account_id = $1 AND id = k.key LIMIT 1) l) ON true
+           (SELECT created_at AS time, id AS key FROM audit_logs WHERE {condition}
+            ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3) k
+           CROSS JOIN LATERAL (SELECT * FROM audit_logs
+             WHERE account_id = $1 AND created_at = k.time AND id = k.key LIMIT 1) l) ON true
          ORDER BY l.created_at DESC, l.id DESC"
     )
 }

@@ -66,12 +66,15 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<ParsedEvent<'_, 
            FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
              AS e (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
            JOIN accounts a ON a.id = e.account_id
+           FOR KEY SHARE OF a
            ON CONFLICT DO NOTHING
-           RETURNING account_id, entity_type, action)
-         INSERT INTO audit_counts (account_id, entity_type, action, n)
-         SELECT account_id, entity_type, action, count(*) FROM written
-         GROUP BY account_id, entity_type, action ORDER BY account_id, entity_type, action
-         ON CONFLICT (account_id, entity_type, action) DO UPDATE SET n = audit_counts.n + excluded.n")
+           RETURNING account_id, entity_type, action, created_at)
+         INSERT INTO audit_counts (account_id, month, entity_type, action, n)
+         SELECT account_id, date_trunc('month', created_at AT TIME ZONE 'UTC')::date AS month, entity_type, action,
+           count(*)
+         FROM written
+         GROUP BY account_id, month, entity_type, action ORDER BY account_id, month, entity_type, action
+         ON CONFLICT (account_id, month, entity_type, action) DO UPDATE SET n = audit_counts.n + excluded.n")
     .bind(collect_column(&events, |(event, _)| event.account_id))
     .bind(collect_column(&events, |(event, _)| event.id()))
     .bind(collect_column(&events, |(_, audit)| audit.user_id.map(Uuid::from)))

@@ -84,4 +84,21 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         fillfactor: None,
         kept_for: KeptFor::Days(30),
     },
+    PartitionedTable {
+        name: "audit_logs",
+        key: PartitionKey::Time("created_at"),
+        interval: Interval::Month,
+        storage: LARGE,
+        fillfactor: None,
+        kept_for: KeptFor::Configured(|terms| terms.audit),
+    },
+    PartitionedTable {
+        name: "audit_counts",
+        key: PartitionKey::Time("month"),
+        interval: Interval::Month,
+        storage: "",
+        // The relay updates a few rows again and again.
+        fillfactor: Some(50),
+        kept_for: KeptFor::Configured(|terms| terms.audit),
+    },
 ];

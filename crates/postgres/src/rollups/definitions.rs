@@ -330,10 +330,12 @@ pub(super) const ALL: &[Rollup] = &[
     Rollup {
         table: "audit_counts",
         part: "",
-        keys: &["entity_type", "action"],
+        keys: &["month", "entity_type", "action"],
         sums: &["n"],
         last: None,
         makes_rows: true,
-        recomputed: "SELECT entity_type, action, count(*) AS n FROM audit_logs WHERE account_id = $1 GROUP BY 1, 2",
+        recomputed: "SELECT date_trunc('month', created_at AT TIME ZONE 'UTC')::date AS month, entity_type, action,
+              count(*) AS n
+            FROM audit_logs WHERE account_id = $1 GROUP BY 1, 2, 3",
     },
 ];

@@ -23,13 +23,14 @@ fn only(entity_type: Option<&str>, action: Option<&str>) -> AuditFilter {
     }
 }
 
-/// Inserts `count` entries of one type and action without the relay: one for each second before 12:00 UTC.
+/// Inserts `count` entries of one type and action without the relay: one for each second before 12:00 UTC, the oldest
+/// first, as the relay does.
 async fn insert_entries(fixture: &DbFixture, account: AccountId, entity_type: &str, action: &str, count: i64) {
     fixture
         .sql(&format!(
             "INSERT INTO audit_logs (account_id, id, action, entity_type, created_at)
              SELECT '{account}', gen_random_uuid(), '{action}', '{entity_type}', '2026-03-01 12:00Z'::timestamptz - i * interval '1 second'
-             FROM generate_series(1, {count}) i"
+             FROM generate_series({count}, 1, -1) i"
         ))
         .await;
 }
@@ -124,8 +125,9 @@ async fn audit_total_is_stored_if_large_and_counted_if_small() {
     let store_count = async |n: i64| {
         fixture
             .sql(&format!(
-                "INSERT INTO audit_counts VALUES ('{0}', 'campaign', 'create', {n}), ('{0}', 'api_key', 'create', 7)
-                 ON CONFLICT (account_id, entity_type, action) DO UPDATE SET n = excluded.n",
+                "INSERT INTO audit_counts
+                 VALUES ('{0}', '2026-03-01', 'campaign', 'create', {n}), ('{0}', '2026-03-01', 'api_key', 'create', 7)
+                 ON CONFLICT (account_id, month, entity_type, action) DO UPDATE SET n = excluded.n",
                 fixture.account
             ))
             .await;
@@ -301,7 +303,11 @@ async fn audit_queries_use_index_only_scans() {
         ),
     ] {
         let (plan, read) = blocks(&fixture, &query).await;
-        assert!(plan.contains("Index Only Scan") && !plan.contains("Seq Scan"), "{plan}");
+        // PostgreSQL may scan partitions without rows.
+        let scanned = plan
+            .lines()
+            .any(|line| line.contains("Seq Scan") && !line.contains(" rows=0"));
+        assert!(plan.contains("Index Only Scan") && !scanned, "{plan}");
         assert!(read <= most, "{read} blocks: {plan}");
     }
 }

@@ -112,7 +112,7 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO team_invites (account_id, id, email, role, invited_by, expires_at)
                    VALUES ('{account}', '{tag}', 'b@e.example', 'member', '{tag}', now());
                  INSERT INTO audit_logs (account_id, id, action, entity_type) VALUES ('{account}', '{tag}', 'create', 'x');
-                 INSERT INTO audit_counts (account_id, entity_type, action, n) VALUES ('{account}', 'x', 'create', 1);
+                 INSERT INTO audit_counts VALUES ('{account}', '2026-03-01', 'x', 'create', 1);
                  INSERT INTO notifications (account_id, id, type, title, message)
                    VALUES ('{account}', '{tag}', 'info', 't', 'm');
                  INSERT INTO conversations (account_id, id, contact_id, last_message_at)

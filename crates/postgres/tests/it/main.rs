@@ -7,6 +7,7 @@ mod administration_stats;
 mod api_keys;
 mod audience;
 mod audit;
+mod audit_partitions;
 mod billing;
 mod billing_facts;
 mod brand;

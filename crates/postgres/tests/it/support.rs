@@ -198,9 +198,11 @@ impl DbFixture {
         let wrong = self
             .text(
                 "SELECT json_agg(t) FROM (
-                   (SELECT account_id, entity_type, action, n FROM audit_counts)
+                   (SELECT account_id, month, entity_type, action, n FROM audit_counts)
                    EXCEPT ALL
-                   (SELECT account_id, entity_type, action, count(*) FROM audit_logs GROUP BY 1, 2, 3)) t",
+                   (SELECT account_id, date_trunc('month', created_at AT TIME ZONE 'UTC')::date, entity_type, action,
+                      count(*)
+                    FROM audit_logs GROUP BY 1, 2, 3, 4)) t",
             )
             .await;
         assert_eq!(wrong, None, "counts that differ from the entries");

@@ -280,7 +280,8 @@ fn audit_log_total_matches_stored_entries() {
     server.db.run(&format!(
         "INSERT INTO audit_logs (account_id, id, action, entity_type)
            SELECT '{0}', gen_random_uuid(), 'export', 'large' FROM generate_series(1, 100000);
-         INSERT INTO audit_counts VALUES ('{0}', 'large', 'export', 100000)",
+         INSERT INTO audit_counts
+           VALUES ('{0}', date_trunc('month', now() AT TIME ZONE 'UTC'), 'large', 'export', 100000)",
         ana.account
     ));
     assert_eq!(

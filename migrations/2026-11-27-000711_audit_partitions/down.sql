@@ -1,0 +1,2 @@
+DROP TABLE audit_counts;
+DROP TABLE audit_logs;
