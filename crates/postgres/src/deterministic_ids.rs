@@ -33,6 +33,12 @@ pub(crate) fn imported_tag_id(account: Uuid, name: &str, at: OffsetDateTime) -> 
     Builder::from_unix_timestamp_millis(milliseconds(at), &bytes).into_uuid()
 }
 
+/// The time with which an id begins, whatever made it.
+pub(crate) fn time_of(id: Uuid) -> OffsetDateTime {
+    let milliseconds = i128::try_from(id.as_u128() >> 80).unwrap_or_default();
+    OffsetDateTime::from_unix_timestamp_nanos(milliseconds * 1_000_000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
 fn milliseconds(at: OffsetDateTime) -> u64 {
     u64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
 }
@@ -72,6 +78,14 @@ mod tests {
             .map(|&(seq, index)| outbox_item_id(seq, index, at))
             .collect();
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+    }
+
+    #[test]
+    fn time_of_an_id_is_its_first_48_bits() {
+        let at = datetime!(2026-03-01 12:00:00.123 UTC);
+        assert_eq!(time_of(outbox_row_id(7, at)), at);
+        assert_eq!(time_of(Uuid::nil()), OffsetDateTime::UNIX_EPOCH);
+        assert_eq!(time_of(Uuid::max()), OffsetDateTime::UNIX_EPOCH);
     }
 
     #[test]

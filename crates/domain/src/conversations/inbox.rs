@@ -46,8 +46,6 @@ pub struct InboxKeys {
     pub wa_ids: Vec<String>,
     /// WhatsApp's user ids.
     pub user_ids: Vec<String>,
-    /// WhatsApp's message ids.
-    pub messages: Vec<String>,
 }
 
 redacted_debug!(InboxKeys {});
@@ -57,10 +55,7 @@ impl InboxKeys {
         let mut keys = Self::default();
         for item in items {
             match &item.event {
-                InboundEvent::Message(message) => {
-                    keys.messages.push(message.wa_message_id.clone());
-                    keys.add(&message.sender);
-                }
+                InboundEvent::Message(message) => keys.add(&message.sender),
                 InboundEvent::Preference { sender, .. } => keys.add(sender),
                 InboundEvent::NumberChanged { sender, now } => {
                     keys.add(sender);
@@ -68,12 +63,7 @@ impl InboxKeys {
                 }
             }
         }
-        for list in [
-            &mut keys.phones,
-            &mut keys.wa_ids,
-            &mut keys.user_ids,
-            &mut keys.messages,
-        ] {
+        for list in [&mut keys.phones, &mut keys.wa_ids, &mut keys.user_ids] {
             list.sort_unstable();
             list.dedup();
         }
@@ -444,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn inbox_keys_cover_every_sender_and_message() {
+    fn inbox_keys_cover_every_sender() {
         let events = vec![
             message("b", "553188887777", "oi", 0),
             message("b", "553188887777", "oi", 0),
@@ -459,9 +449,6 @@ mod tests {
         let keys = InboxKeys::of(&items(events));
         assert_eq!(keys.phones, ["+5511961234567", "+5531988887777"]);
         assert_eq!(keys.wa_ids, ["5511961234567", "553188887777"]);
-        assert_eq!(
-            (keys.user_ids, keys.messages),
-            (vec!["BR.1".to_owned()], vec!["b".to_owned()])
-        );
+        assert_eq!(keys.user_ids, ["BR.1"]);
     }
 }

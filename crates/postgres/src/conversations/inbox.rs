@@ -8,14 +8,15 @@ use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
-    Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundItem, Inbox, InboxChanges,
-    InboxKeys, InboxStore, MessageStatus, ReceiveOutcome,
+    Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundEvent, InboundItem, Inbox,
+    InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome,
 };
 use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError};
 use serde_json::json;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::messages::CLOCK_DIFFERENCE;
 use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::with_contact_events;
 use crate::errors::{DbResult, parse_enum};
@@ -66,6 +67,8 @@ struct ProfileRow {
     /// Whether `last_inbound_at` is old enough to be written again.
     #[diesel(sql_type = Bool)]
     is_stale: bool,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
 }
 
 #[derive(QueryableByName)]
@@ -139,12 +142,13 @@ async fn receive(
     phone_number_id: &str,
     items: &[InboundItem],
 ) -> DbResult<ReceiveOutcome> {
-    let profile = match lock_inbox(conn, account, phone_number_id).await? {
-        Ok(profile) => profile,
+    let (profile, now) = match lock_inbox(conn, account, phone_number_id).await? {
+        Ok(locked) => locked,
         Err(outcome) => return Ok(outcome),
     };
-    let (inbox, statuses_before) = load_inbox(conn, account, &InboxKeys::of(items)).await?;
-    let changes = inbox.apply(items.to_vec(), profile);
+    let (items, message_keys) = partition_keys(items, now);
+    let (inbox, statuses_before) = load_inbox(conn, account, &InboxKeys::of(&items), &message_keys).await?;
+    let changes = inbox.apply(items, profile);
     clear_released_ids(conn, account, &changes).await?;
     insert_contacts(conn, account, &changes).await?;
     update_contacts(conn, account, &changes).await?;
@@ -155,6 +159,33 @@ async fn receive(
     count_conversations(conn, account, &deltas.conversations).await?;
     count_messages(conn, account, &deltas.messages).await?;
     Ok(ReceiveOutcome::Received)
+}
+
+/// How long WhatsApp repeats a callback that was not accepted.
+const REPEATED_FOR: Duration = Duration::days(7);
+
+/// The WhatsApp id of a message, and the time before which no message with this id was written.
+type MessageKey = (String, OffsetDateTime);
+
+/// A message keeps the time that WhatsApp gave it. A time far in the future, for which no partition may exist, becomes
+/// `now`. Returns the items, and the keys of their messages.
+fn partition_keys(items: &[InboundItem], now: OffsetDateTime) -> (Vec<InboundItem>, Vec<MessageKey>) {
+    let mut keys = Vec::new();
+    let mut items = items.to_vec();
+    for item in &mut items {
+        let InboundEvent::Message(message) = &mut item.event else {
+            continue;
+        };
+        let since = if message.at > now.saturating_add(CLOCK_DIFFERENCE) {
+            message.at = now;
+            now.saturating_sub(REPEATED_FOR)
+        } else {
+            // A message that was held was stored without the fraction of its second.
+            message.at.saturating_sub(Duration::SECOND)
+        };
+        keys.push((message.wa_message_id.clone(), since));
+    }
+    (items, keys)
 }
 
 /// The changes of a batch to counters and rollups.
@@ -191,10 +222,10 @@ async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-) -> DbResult<Result<ProfileId, ReceiveOutcome>> {
+) -> DbResult<Result<(ProfileId, OffsetDateTime), ReceiveOutcome>> {
     let rows: Vec<ProfileRow> = sql(
         "SELECT id, phone_number_id = $2 AS is_addressed, verification_state = 'verified' AS is_verified,
-           last_inbound_at IS NULL OR last_inbound_at < now() - interval '10 seconds' AS is_stale
+           last_inbound_at IS NULL OR last_inbound_at < now() - interval '10 seconds' AS is_stale, now() AS now
          FROM whatsapp_profiles WHERE account_id = $1 ORDER BY id FOR NO KEY UPDATE",
     )
     .bind(account)
@@ -214,7 +245,7 @@ async fn lock_inbox(
             .execute(conn)
             .await?;
     }
-    Ok(Ok(row.id.into()))
+    Ok(Ok((row.id.into(), row.now)))
 }
 
 /// Locks contacts by phone number, `wa_id` or `wa_user_id`. The outer condition checks the keys again, because another
@@ -245,6 +276,7 @@ async fn load_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     keys: &InboxKeys,
+    message_keys: &[MessageKey],
 ) -> DbResult<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
     let contacts: Vec<ContactIdentityRow> = sql(contacts_by_keys())
         .bind(account)
@@ -272,11 +304,13 @@ async fn load_inbox(
         .collect();
     let seen: Vec<TextRow> = sql(format!(
         "SELECT m.wa_message_id AS text FROM {keys} k
-         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id",
-        keys = key_rows("$2", "wa_message_id"),
+         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
+           AND m.created_at >= k.since",
+        keys = key_rows("$2, $3", "wa_message_id, since"),
     ))
     .bind(account)
-    .bind(keys.messages.clone())
+    .bind(collect_column(message_keys, |(id, _)| id.clone()))
+    .bind(collect_column(message_keys, |(_, since)| *since))
     .load(conn)
     .await?;
     let seen: HashSet<String> = seen.into_iter().map(|row| row.text).collect();

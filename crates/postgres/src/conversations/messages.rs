@@ -9,14 +9,15 @@ use recado_domain::campaigns::{MessageStatusEvent, SendStatus, StatusPricing};
 use recado_domain::conversations::{Message, MessageStatus};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::analytics::count_messages;
+use crate::deterministic_ids::time_of;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pricing::{published, stored};
-use crate::sql::{key_rows, sql};
+use crate::sql::{collect_column, key_rows, sql};
 
 /// The columns of a [`MessageRow`]. The statement MUST use the alias `m` for the table.
 pub(super) const COLUMNS: &str =
@@ -137,28 +138,58 @@ impl LockedMessage {
     }
 }
 
-/// Locks the outbound messages with these ids or WhatsApp message ids, in the order of their ids.
+/// How much the clocks of this server, the database and WhatsApp may differ.
+pub(super) const CLOCK_DIFFERENCE: Duration = Duration::days(1);
+
+/// The longest time between a reply and a status update of it.
+const LATEST_STATUS: Duration = Duration::days(45);
+
+/// The time before which the reply with an id was not written. The id was made then, and begins with its time.
+pub(crate) fn reply_written_since(id: Uuid) -> OffsetDateTime {
+    time_of(id).saturating_sub(CLOCK_DIFFERENCE)
+}
+
+/// The time before which no reply was written whose status updates have these times.
+pub(crate) fn replies_written_since(times: impl Iterator<Item = OffsetDateTime>) -> OffsetDateTime {
+    let first = times.min().unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    first.saturating_sub(LATEST_STATUS)
+}
+
+/// Locks the outbound messages with these ids or WhatsApp message ids, in the order of their ids. Each id has the time
+/// before which its message was not written: partitions before it are not read. `since` is that time for the WhatsApp
+/// message ids, by WhatsApp's clock; the last 45 days are searched in any case.
+///
+/// There is no upper bound: for a range between two parameters the planner expects so few rows that it would read all
+/// messages of that time instead of looking up the ids.
 pub(crate) async fn lock_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    ids: Vec<Uuid>,
+    ids: &[(Uuid, OffsetDateTime)],
     wa_message_ids: Vec<String>,
+    since: OffsetDateTime,
 ) -> DbResult<Vec<LockedMessage>> {
     let query = sql(format!(
         "SELECT {COLUMNS}, (SELECT v.contact_id FROM conversations v
            WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id
-         FROM (SELECT i.id FROM (SELECT unnest($2) AS id UNION
-             SELECT o.id FROM {message_keys} k
-             JOIN messages o ON o.account_id = $1 AND o.wa_message_id = k.wa_message_id) i
-           LIMIT (SELECT cardinality($2) + cardinality($3))) k
-         JOIN messages m ON m.account_id = $1 AND m.id = k.id
+         FROM (SELECT i.id, i.created_at FROM (
+             SELECT o.id, o.created_at FROM {id_keys} k
+             JOIN messages o ON o.account_id = $1 AND o.id = k.id AND o.created_at >= k.since
+             UNION
+             SELECT o.id, o.created_at FROM {message_keys} k
+             JOIN messages o ON o.account_id = $1 AND o.wa_message_id = k.wa_message_id
+               AND o.created_at >= least($5, now() - interval '45 days')) i
+           LIMIT (SELECT cardinality($2) + cardinality($4))) k
+         JOIN messages m ON m.account_id = $1 AND m.id = k.id AND m.created_at = k.created_at
          WHERE m.direction = 'outbound'
          ORDER BY m.id FOR NO KEY UPDATE OF m",
-        message_keys = key_rows("$3", "wa_message_id"),
+        id_keys = key_rows("$2, $3", "id, since"),
+        message_keys = key_rows("$4", "wa_message_id"),
     ))
     .bind(account)
-    .bind(ids)
-    .bind(wa_message_ids);
+    .bind(collect_column(ids, |(id, _)| *id))
+    .bind(collect_column(ids, |(_, since)| *since))
+    .bind(wa_message_ids)
+    .bind(since);
     let rows: Vec<LockedRow> = query.load(conn).await?;
     let locked = rows.into_iter().map(|row| {
         let pricing = stored(row.message.pricing.as_ref())?;
@@ -218,13 +249,14 @@ pub(crate) async fn write_messages(
     sql(format!(
         "UPDATE messages m SET status = w.status, error_message = coalesce(w.error_message, m.error_message),
            pricing = w.pricing,
-           wa_message_id = CASE WHEN m.wa_message_id IS NULL AND NOT EXISTS (SELECT FROM messages o
-             WHERE o.account_id = $1 AND o.wa_message_id = w.wa_message_id) THEN w.wa_message_id
+           wa_message_id = CASE WHEN m.wa_message_id IS NULL AND NOT EXISTS (SELECT 1 FROM messages o
+             WHERE o.account_id = $1 AND o.wa_message_id = w.wa_message_id
+               AND o.created_at >= w.since) THEN w.wa_message_id
              ELSE m.wa_message_id END
-         FROM {keys} w WHERE m.account_id = $1 AND m.id = w.id",
+         FROM {keys} w WHERE m.account_id = $1 AND m.id = w.id AND m.created_at = w.created_at",
         keys = key_rows(
-            "$2, $3, $4, $5, $6",
-            "id, status, wa_message_id, error_message, pricing"
+            "$2, $3, $4, $5, $6, $7, $8",
+            "id, status, wa_message_id, error_message, pricing, created_at, since"
         ),
     ))
     .bind(account)
@@ -233,6 +265,10 @@ pub(crate) async fn write_messages(
     .bind(wa_message_ids)
     .bind(errors)
     .bind(pricings.collect::<Vec<_>>())
+    .bind(collect_column(&changed, |locked| locked.message.created_at))
+    .bind(collect_column(&changed, |locked| {
+        locked.message.created_at.saturating_sub(CLOCK_DIFFERENCE)
+    }))
     .execute(&mut *conn)
     .await?;
     let mut delta = MessageRollupDelta::default();

@@ -5,5 +5,7 @@ mod messages;
 mod store;
 
 pub use inbox::PgInbox;
-pub(crate) use messages::{find as find_message, lock_messages, write_messages};
+pub(crate) use messages::{
+    find as find_message, lock_messages, replies_written_since, reply_written_since, write_messages,
+};
 pub use store::PgConversations;

@@ -19,7 +19,7 @@ use recado_domain::shared::{
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::messages::{COLUMNS, MessageRow, find, lock_messages, write_messages};
+use super::messages::{COLUMNS, MessageRow, find, lock_messages, reply_written_since, write_messages};
 use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, parse_enum};
@@ -139,6 +139,8 @@ async fn find_conversation(
     Ok(row.map(Conversation::try_from).transpose()?)
 }
 
+/// The newest month is read first, and earlier months only if the page is not full. Of a month after the cursor one
+/// index entry is read.
 fn messages_query<'a>(account: AccountId, id: ConversationId, page: &CursorQuery<TimeCursor>) -> Sql<'a> {
     let after = page.cursor.unwrap_or(TimeCursor::LAST);
     let ordered = format!(
@@ -266,7 +268,8 @@ async fn record_reply(
     id: MessageId,
     result: &ReplyResult,
 ) -> DbResult<Option<Message>> {
-    let mut locked = lock_messages(conn, account, vec![id.0], vec![]).await?;
+    let since = reply_written_since(id.0);
+    let mut locked = lock_messages(conn, account, &[(id.0, since)], vec![], since).await?;
     let Some(message) = find(&mut locked, Some(id.0), "") else {
         return Ok(None);
     };
@@ -288,8 +291,12 @@ async fn record_reply(
     Ok(message)
 }
 
-async fn fail_pending(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> DbResult<u64> {
-    let mut locked = lock_messages(conn, account, ids, vec![]).await?;
+async fn fail_pending(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    pending: &[(Uuid, OffsetDateTime)],
+) -> DbResult<u64> {
+    let mut locked = lock_messages(conn, account, pending, vec![], OffsetDateTime::UNIX_EPOCH).await?;
     // A status update may have resolved them since they were found.
     locked.retain(|message| message.is_pending());
     for message in &mut locked {
@@ -305,6 +312,8 @@ struct PendingRow {
     account_id: Uuid,
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
 }
 
 #[async_trait]
@@ -375,18 +384,19 @@ impl ConversationStore for PgConversations {
     }
 
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
-        let query = sql("SELECT account_id, id FROM messages
+        let query = sql("SELECT account_id, id, created_at FROM messages
              WHERE status = 'pending' AND recorded_at <= now() - $1 * interval '1 microsecond'
              ORDER BY recorded_at LIMIT $2")
         .bind(ttl)
         .bind(limit);
-        let mut pending: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
+        let mut pending: BTreeMap<AccountId, Vec<(Uuid, OffsetDateTime)>> = BTreeMap::new();
         for row in self.owner.rows::<PendingRow>(query).await? {
-            pending.entry(row.account_id.into()).or_default().push(row.id);
+            let replies = pending.entry(row.account_id.into()).or_default();
+            replies.push((row.id, row.created_at));
         }
         let mut failed = 0;
-        for (account, ids) in pending {
-            failed += in_tenant!(self.tenants, account, |conn| fail_pending(conn, account, ids.clone()))?;
+        for (account, replies) in pending {
+            failed += in_tenant!(self.tenants, account, |conn| fail_pending(conn, account, &replies))?;
         }
         Ok(failed)
     }

@@ -101,4 +101,13 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         fillfactor: Some(50),
         kept_for: KeptFor::Configured(|terms| terms.audit),
     },
+    PartitionedTable {
+        name: "messages",
+        key: PartitionKey::Time("created_at"),
+        interval: Interval::Month,
+        storage: LARGE,
+        // A reply is updated by its status updates.
+        fillfactor: Some(85),
+        kept_for: KeptFor::Configured(|terms| terms.messages),
+    },
 ];

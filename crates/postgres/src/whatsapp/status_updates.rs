@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::campaigns::{SendChanges, lock_sends};
 use crate::contacts::opt_out;
-use crate::conversations::{find_message, lock_messages, write_messages};
+use crate::conversations::{find_message, lock_messages, replies_written_since, reply_written_since, write_messages};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::transactions::in_transaction;
@@ -73,8 +73,10 @@ async fn apply_to_replies(
         return Ok(vec![]);
     }
     let ids = updates.iter().filter_map(|(_, item)| item.send_id).map(Uuid::from);
-    let message_ids = updates.iter().map(|(_, item)| item.message_id.clone());
-    let mut replies = lock_messages(conn, account, ids.collect(), message_ids.collect()).await?;
+    let ids: Vec<_> = ids.map(|id| (id, reply_written_since(id))).collect();
+    let message_ids = updates.iter().map(|(_, item)| item.message_id.clone()).collect();
+    let since = replies_written_since(updates.iter().map(|(_, item)| item.at));
+    let mut replies = lock_messages(conn, account, &ids, message_ids, since).await?;
     let mut unmatched = Vec::new();
     for (position, item) in updates {
         match find_message(&mut replies, item.send_id.map(Uuid::from), &item.message_id) {

@@ -16,7 +16,7 @@ use time::Duration;
 
 use crate::campaign_events;
 use crate::status_updates::status_update;
-use crate::support::{DbFixture, NOW, id, position};
+use crate::support::{DbFixture, NOW, id, id_at, position};
 use crate::webhook_events::endpoint;
 use crate::whatsapp::profile;
 
@@ -462,7 +462,7 @@ pub(crate) async fn reply_to_inbound_message(fixture: &DbFixture, profile: Profi
         .await
         .unwrap();
     let reply = Message {
-        id: id().into(),
+        id: id_at(NOW).into(),
         conversation_id: conversation.id,
         direction: Direction::Outbound,
         kind: "text".into(),
@@ -629,7 +629,7 @@ async fn reply_ignores_foreign_updates_and_taken_message_ids() {
     );
     // A WhatsApp id stays with the message that has it.
     let second = Message {
-        id: id().into(),
+        id: id_at(NOW).into(),
         ..reply.clone()
     };
     assert!(store.begin_reply(account, &second, profile).await.unwrap());
@@ -653,7 +653,7 @@ async fn reply_rejected_or_unresolved_ends_as_failed() {
     let reply = reply_to_inbound_message(&fixture, profile).await;
     let (account, store) = (fixture.account, conversations(&fixture));
     let second = Message {
-        id: id().into(),
+        id: id_at(NOW).into(),
         ..reply.clone()
     };
     assert!(store.begin_reply(account, &second, profile).await.unwrap());

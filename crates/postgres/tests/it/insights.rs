@@ -22,7 +22,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::status_updates::status_update;
-use crate::support::{DbFixture, id};
+use crate::support::{DbFixture, id, id_at};
 use crate::whatsapp::profile;
 
 /// The day after Lord Howe set its clocks back by half an hour; in Kathmandu the next day has begun.
@@ -113,7 +113,7 @@ fn inbound(who: u8, ago: i64) -> InboundItem {
 
 fn reply(conversation: ConversationId, ago: i64) -> Message {
     Message {
-        id: id().into(),
+        id: id_at(minutes_ago(ago)).into(),
         conversation_id: conversation,
         direction: Direction::Outbound,
         kind: "text".into(),

@@ -40,6 +40,7 @@ mod low_water;
 mod mail;
 mod mail_recipients;
 mod members;
+mod message_partitions;
 mod migrations;
 mod model;
 mod notifications;

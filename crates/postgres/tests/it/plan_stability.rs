@@ -26,11 +26,12 @@ use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
 use recado_domain::shared::{Amount, ContactId, SendId};
 use recado_domain::webhooks::{ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, LogQuery, WebhookStore};
-use recado_domain::whatsapp::{ProfileStore, STOPPED_MARKETING, StatusUpdateStore};
+use recado_domain::whatsapp::{ProfileStore, STOPPED_MARKETING, StatusUpdate, StatusUpdateStore};
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };
 use serde_json::Map;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::contacts::{draft, upserted};
@@ -113,7 +114,10 @@ async fn status_updates_use_index_lookups(mut fixture: DbFixture) {
     fixture.assert_looked_up("statuses by the send's id").await;
     fixture.count_reads().await;
     let by_reply: Vec<_> = (1..=PART)
-        .map(|i| status_update(None, &format!("m{i}"), SendStatus::Read))
+        .map(|i| StatusUpdate {
+            at: OffsetDateTime::now_utc(),
+            ..status_update(None, &format!("m{i}"), SendStatus::Read)
+        })
         .collect();
     let unknown = fixture
         .status_updates()

@@ -41,6 +41,12 @@ pub(crate) fn id() -> Uuid {
     Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 64 | 0x7000_8000_0000_0000)
 }
 
+/// An id that begins with a time, as the product's ids do. Replies and their status updates are looked up by it.
+pub(crate) fn id_at(at: OffsetDateTime) -> Uuid {
+    let milliseconds = u128::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap();
+    Uuid::from_u128(milliseconds << 80 | 0x7000 << 64 | 0x8000_0000_0000_0000 | id().as_u128() >> 64)
+}
+
 pub(crate) fn session(user: UserId) -> Session {
     Session {
         email: format!("{user}@example.com"),
