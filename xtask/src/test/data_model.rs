@@ -131,6 +131,7 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
         "Orders, carts, metrics, automations, links and spend that customers report, and the rollups of reports.",
         &[
             "orders",
+            "order_keys",
             "order_items",
             "order_rollups",
             "product_names",

@@ -1,6 +1,9 @@
 //! Orders: locks stored ones, attributes new ones, and writes changes together with the rollups.
+//!
+//! `order_keys` maps platform and external id to the order. Its row stays after the order's month was dropped: then a
+//! report of the order is a duplicate and changes nothing, because the rollups still count the order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
@@ -34,7 +37,7 @@ pub(super) async fn record(
     };
     // The last draft of an order wins.
     let incoming = drafts.iter().zip(&references).zip(ids);
-    let incoming: BTreeMap<Key, IncomingOrder<'_>> = incoming
+    let mut incoming: BTreeMap<Key, IncomingOrder<'_>> = incoming
         .map(|((draft, references), id)| {
             let key = (draft.platform.clone(), draft.external_id.clone());
             (
@@ -48,6 +51,9 @@ pub(super) async fn record(
         })
         .collect();
     let stored = lock_orders(conn, account, &incoming).await?;
+    for dropped in insert_keys(conn, account, &incoming, &stored).await? {
+        incoming.remove(&dropped);
+    }
     let attributions = attributions(conn, account, &incoming, &stored).await?;
     let mut written = Written::default();
     for (key, incoming_order) in &incoming {
@@ -185,7 +191,8 @@ async fn lock_orders(
         "SELECT o.id, o.platform, o.external_id, o.contact_id, o.status, o.total::text AS total,
            o.gateway_fee::text AS gateway_fee, o.campaign_id, o.automation_id, o.link_id, o.placed_at, o.paid_at
          FROM {keys} k
-         JOIN orders o ON o.account_id = $1 AND o.platform = k.platform AND o.external_id = k.external_id
+         JOIN order_keys d ON d.account_id = $1 AND d.platform = k.platform AND d.external_id = k.external_id
+         JOIN orders o ON o.account_id = $1 AND o.id = d.order_id
          ORDER BY o.platform, o.external_id FOR UPDATE OF o",
         keys = key_rows("$2, $3", "platform, external_id"),
     ))
@@ -204,6 +211,71 @@ async fn lock_orders(
             row.order(items)
         })
         .collect()
+}
+
+#[derive(QueryableByName)]
+struct KeyRow {
+    #[diesel(sql_type = Text)]
+    platform: String,
+    #[diesel(sql_type = Text)]
+    external_id: String,
+}
+
+impl From<KeyRow> for Key {
+    fn from(row: KeyRow) -> Self {
+        (row.platform, row.external_id)
+    }
+}
+
+/// Inserts the keys of the orders that are not stored, in their order. Returns those that have a key already and no
+/// order: the month of the order was dropped. If another writer inserted one of them meanwhile, the transaction is
+/// retried, and finds it.
+async fn insert_keys(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    incoming: &BTreeMap<Key, IncomingOrder<'_>>,
+    stored: &HashMap<Key, Order>,
+) -> DbResult<Vec<Key>> {
+    let missing: Vec<_> = incoming.iter().filter(|(key, _)| !stored.contains_key(*key)).collect();
+    if missing.is_empty() {
+        return Ok(vec![]);
+    }
+    let inserted: Vec<KeyRow> = sql("INSERT INTO order_keys (account_id, platform, external_id, order_id)
+         SELECT $1, d.platform, d.external_id, d.order_id
+         FROM unnest($2, $3, $4) WITH ORDINALITY AS d (platform, external_id, order_id, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, platform, external_id) DO NOTHING
+         RETURNING platform, external_id")
+    .bind(account)
+    .bind(collect_column(&missing, |(key, _)| key.0.clone()))
+    .bind(collect_column(&missing, |(key, _)| key.1.clone()))
+    .bind(collect_column(&missing, |(_, order)| Uuid::from(order.id)))
+    .load(&mut *conn)
+    .await?;
+    let inserted: HashSet<Key> = inserted.into_iter().map(Key::from).collect();
+    let taken: Vec<&Key> = missing
+        .into_iter()
+        .map(|(key, _)| key)
+        .filter(|key| !inserted.contains(*key))
+        .collect();
+    if taken.is_empty() {
+        return Ok(vec![]);
+    }
+    let dropped: Vec<KeyRow> = sql(format!(
+        "SELECT k.platform, k.external_id FROM {keys} k
+         JOIN order_keys d ON d.account_id = $1 AND d.platform = k.platform AND d.external_id = k.external_id
+         WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.account_id = $1 AND o.id = d.order_id)",
+        keys = key_rows("$2, $3", "platform, external_id"),
+    ))
+    .bind(account)
+    .bind(collect_column(&taken, |key| key.0.clone()))
+    .bind(collect_column(&taken, |key| key.1.clone()))
+    .load(conn)
+    .await?;
+    if dropped.len() < taken.len() {
+        return Err(concurrent_insert());
+    }
+    Ok(dropped.into_iter().map(Key::from).collect())
 }
 
 async fn items(
@@ -279,7 +351,6 @@ async fn write(
     rollups::write(conn, account, &mut written.delta).await
 }
 
-/// If another writer inserted one of them meanwhile, the transaction is retried.
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -289,7 +360,7 @@ async fn insert(
     if created.is_empty() {
         return Ok(());
     }
-    let inserted = sql(
+    sql(
         "INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, gateway_fee,
            campaign_id, automation_id, link_id, placed_at, paid_at, created_at, updated_at)
          SELECT $1, d.id, d.platform, d.external_id, d.contact_id, d.status, d.total::numeric, d.fee::numeric,
@@ -298,7 +369,7 @@ async fn insert(
            AS d (id, platform, external_id, contact_id, status, total, fee, campaign_id, automation_id, link_id,
              placed_at, paid_at, position)
          ORDER BY d.position
-         ON CONFLICT (account_id, platform, external_id) DO NOTHING",
+         ON CONFLICT (account_id, id) DO NOTHING",
     )
     .bind(account)
     .bind(collect_column(created, |(_, order)| Uuid::from(order.id)))
@@ -322,9 +393,6 @@ async fn insert(
     .bind(now)
     .execute(conn)
     .await?;
-    if inserted < created.len() {
-        return Err(concurrent_insert());
-    }
     Ok(())
 }
 

@@ -15,6 +15,8 @@ pub enum Interval {
 pub enum PartitionKey {
     /// The id, whose first 48 bits are a time in milliseconds since 1970.
     Id,
+    /// A column with such an id of another table.
+    IdOf(&'static str),
     /// A column with a time.
     Time(&'static str),
 }
@@ -84,14 +86,14 @@ impl PartitionKey {
     pub fn column(self) -> &'static str {
         match self {
             Self::Id => "id",
-            Self::Time(column) => column,
+            Self::IdOf(column) | Self::Time(column) => column,
         }
     }
 
     /// The bound of an interval that starts on a day, as an SQL literal.
     pub(super) fn bound(self, start: Date) -> String {
         match self {
-            Self::Id => format!("'{}'", first_id(start_time(start))),
+            Self::Id | Self::IdOf(_) => format!("'{}'", first_id(start_time(start))),
             Self::Time(_) => format!("'{start} 00:00:00+00'"),
         }
     }

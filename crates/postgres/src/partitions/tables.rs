@@ -110,4 +110,22 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         fillfactor: Some(85),
         kept_for: KeptFor::Configured(|terms| terms.messages),
     },
+    PartitionedTable {
+        name: "orders",
+        key: PartitionKey::Id,
+        interval: Interval::Month,
+        storage: LARGE,
+        // Shops report an order again when it is paid or refunded.
+        fillfactor: Some(85),
+        kept_for: KeptFor::Configured(|terms| terms.orders),
+    },
+    // After `orders`: an order that is still stored has its items.
+    PartitionedTable {
+        name: "order_items",
+        key: PartitionKey::IdOf("order_id"),
+        interval: Interval::Month,
+        storage: LARGE,
+        fillfactor: None,
+        kept_for: KeptFor::Configured(|terms| terms.orders),
+    },
 ];

@@ -200,18 +200,32 @@ async fn account_deletion_of_a_large_account_runs_in_batches() {
 }
 
 /// The largest tables, and the contacts that they reference.
-const LARGE: [&str; 5] = ["orders", "carts", "metric_events", "metric_contacts", "contacts"];
+const LARGE: [&str; 7] = [
+    "orders",
+    "order_keys",
+    "carts",
+    "metric_events",
+    "metric_event_keys",
+    "metric_contacts",
+    "contacts",
+];
 
 /// Inserts `rows` rows into each large table, with autovacuum disabled.
 async fn large_account(fixture: &DbFixture, rows: usize) {
     let mut statements = String::from("SET session_replication_role = replica;");
-    for table in LARGE {
-        statements.push_str(&format!("ALTER TABLE {table} SET (autovacuum_enabled = false);"));
-    }
+    // A partitioned table has no storage parameters: its partitions have.
+    let heaps = format!(
+        "SELECT string_agg(format('ALTER TABLE %s SET (autovacuum_enabled = false);', relid), '')
+         FROM unnest(ARRAY['{}']) t CROSS JOIN pg_partition_tree(t::regclass) WHERE isleaf",
+        LARGE.join("','")
+    );
+    statements.push_str(&fixture.text(&format!("({heaps})")).await.unwrap());
     statements.push_str(
         &"INSERT INTO contacts (account_id, id, name) SELECT 'A', md5('c' || i)::uuid, 'Ana' FROM i;
           INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at)
-            SELECT 'A', md5('o' || i)::uuid, 'loja', i::text, md5('c' || i)::uuid, 'pending', 1, now() FROM i;
+            SELECT 'A', ('00000000' || substr(md5('o' || i), 9))::uuid, 'loja', i::text, md5('c' || i)::uuid,
+              'pending', 1, now() FROM i;
+          INSERT INTO order_keys SELECT account_id, platform, external_id, id FROM orders;
           INSERT INTO carts (account_id, id, platform, external_id, contact_id, total, status, created_at)
             SELECT 'A', md5('k' || i)::uuid, 'loja', i::text, md5('c' || i)::uuid, 1, 'abandoned', now() FROM i;
           INSERT INTO metrics (account_id, metric_name) VALUES ('A', 'm');

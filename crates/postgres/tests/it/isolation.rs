@@ -36,6 +36,7 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO orders (account_id, id, platform, external_id, status, total, placed_at)
            VALUES ('{account}', '{tag}', 'p', 'x', 'pending', 1, now());
          INSERT INTO order_items VALUES ('{account}', '{tag}', 0, 'p', 'n', 1, 1);
+         INSERT INTO order_keys VALUES ('{account}', 'p', 'x', '{tag}');
          INSERT INTO carts (account_id, id, platform, external_id, total, status, created_at)
            VALUES ('{account}', '{tag}', 'p', 'x', 1, 'open', now());
          INSERT INTO ad_spend VALUES ('{account}', '2026-03-01', 's', 1);

@@ -25,11 +25,11 @@ async fn customer(fixture: &DbFixture, account: AccountId, purchases: &Purchases
         .sql(&format!(
             "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
              INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)
-             SELECT '{account}', gen_random_uuid(), 'p', '{contact} ' || n, '{contact}', 'paid',
+             SELECT '{account}', ('00000000' || substr(md5('{contact}' || n), 9))::uuid, 'p', '{contact} ' || n, '{contact}', 'paid',
                CASE n WHEN 1 THEN {spend} ELSE 0 END, '2020-01-01', '{last_at}'::timestamptz - (n - 1) * interval '1 h'
              FROM generate_series(1, {orders}) n;
              INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)
-             VALUES ('{account}', gen_random_uuid(), 'p', '{contact} r', '{contact}', 'refunded', 999, now(), now());
+             VALUES ('{account}', ('00000000' || substr(md5('{contact}r'), 9))::uuid, 'p', '{contact} r', '{contact}', 'refunded', 999, now(), now());
              INSERT INTO order_rollups (account_id, bucket_minutes, bucket_start, platform, paid)
              VALUES ('{account}', 1440, '2020-01-01', 'p', {orders})
              ON CONFLICT (account_id, bucket_minutes, bucket_start, platform)

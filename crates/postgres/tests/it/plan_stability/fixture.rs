@@ -56,6 +56,8 @@ fn rows_of(accounts: &str, rows: usize) -> String {
        SELECT a, key(a, i), key(a, i), 'outbound', 'text', 'sent', 'm' || i, now() FROM i;
      INSERT INTO orders (account_id, id, platform, external_id, status, total, placed_at)
        SELECT a, key(a, i), 'loja', i::text, 'pending', 1, now() FROM i;
+     INSERT INTO order_keys (account_id, platform, external_id, order_id)
+       SELECT a, 'loja', i::text, key(a, i) FROM i;
      INSERT INTO order_items (account_id, order_id, position, product_id, name, quantity, price)
        SELECT a, key(a, i), 0, 'p', 'Bolo', 1, 1 FROM i;
      INSERT INTO carts (account_id, id, platform, external_id, total, status, created_at)

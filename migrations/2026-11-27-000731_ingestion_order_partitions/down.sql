@@ -1,0 +1,1 @@
+DROP TABLE order_items, orders, order_keys;
