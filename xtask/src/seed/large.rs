@@ -162,6 +162,15 @@ impl Large<'_> {
         for table in &tables {
             table.copy(&mut client, &mut progress)?;
         }
+        client
+            .batch_execute(&format!(
+                "INSERT INTO order_keys (account_id, platform, external_id, order_id)
+                   SELECT account_id, platform, external_id, id FROM orders WHERE account_id = '{0}';
+                 INSERT INTO metric_event_keys (account_id, id, occurred_at)
+                   SELECT account_id, id, occurred_at FROM metric_events WHERE account_id = '{0}'",
+                self.account
+            ))
+            .context(|| "cannot fill the keys".to_owned())?;
         progress.step("statistics");
         client
             .batch_execute("VACUUM ANALYZE")

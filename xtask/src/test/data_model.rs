@@ -151,6 +151,7 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
             "metric_sources",
             "metric_contacts",
             "metric_events",
+            "metric_event_keys",
             "metric_rollups",
         ],
     ),

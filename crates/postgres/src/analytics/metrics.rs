@@ -57,12 +57,17 @@ pub(super) const TOP_CONTACTS: &str = "
     FROM metrics m WHERE m.account_id = $1 AND m.metric_name = $2 AND m.total_events > 0";
 
 /// `$2`: the metric; `$3`: the maximum number of events; `$4`: the cursor. An index finds the first event after it.
+/// The month of the cursor is read, and earlier months if the page is not full.
 pub(super) fn activity(cursor: bool) -> String {
     let (cursor_exists, after) = if cursor {
         (
-            "EXISTS (SELECT 1 FROM metric_events k WHERE k.account_id = $1 AND k.id = $4 AND k.metric_name = $2)",
+            "EXISTS (SELECT 1 FROM metric_events k WHERE k.account_id = $1 AND k.metric_name = $2 AND k.id = $4
+               AND k.occurred_at = (SELECT d.occurred_at FROM metric_event_keys d
+                 WHERE d.account_id = $1 AND d.id = $4))",
             "AND (e.occurred_at, e.id)
-               < ((SELECT k.occurred_at FROM metric_events k WHERE k.account_id = $1 AND k.id = $4), $4)",
+               < ((SELECT d.occurred_at FROM metric_event_keys d WHERE d.account_id = $1 AND d.id = $4), $4)
+             AND e.occurred_at <= (SELECT d.occurred_at FROM metric_event_keys d
+               WHERE d.account_id = $1 AND d.id = $4)",
         )
     } else {
         ("true", "")

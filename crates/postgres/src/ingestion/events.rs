@@ -1,5 +1,8 @@
 //! Metric events: inserts those with new ids and adds them to the sums. Their metrics are locked first, in name
 //! order, so that one writer at a time moves a metric's contacts from their previous latest event to the new one.
+//!
+//! `metric_event_keys` holds every id. Its row stays after the event's month was dropped, so that the rollups never
+//! count an event twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -32,16 +35,21 @@ pub(super) async fn record(
     let incoming = drafts.iter().zip(contacts).filter(|(draft, _)| seen.insert(draft.id));
     let incoming: Vec<(&EventDraft, Option<ContactId>)> = incoming.collect();
     lock(conn, account, drafts).await?;
-    let inserted = insert(conn, account, &incoming, now).await?;
+    let inserted = insert_keys(conn, account, &incoming).await?;
+    let is_new = |(draft, _): &&(&EventDraft, Option<ContactId>)| inserted.contains(&draft.id.into());
+    let new: Vec<(&EventDraft, Option<ContactId>)> = incoming.iter().filter(is_new).copied().collect();
+    insert(conn, account, &new, now).await?;
     let mut delta = MetricRollupDelta::default();
-    for (draft, contact) in incoming.iter().filter(|(draft, _)| inserted.contains(&draft.id.into())) {
+    for (draft, contact) in &new {
         delta.count(draft, *contact);
     }
     let before = last_events(conn, account, &delta).await?;
     delta.move_contacts(&before);
     write(conn, account, &delta).await?;
-    let new = incoming.iter().filter(|(draft, _)| inserted.contains(&draft.id.into()));
-    let items = new.map(|(draft, contact)| recorded_item(draft, *contact)).collect();
+    let items = new
+        .iter()
+        .map(|(draft, contact)| recorded_item(draft, *contact))
+        .collect();
     outbox::append(conn, account, &[Event::webhook(WebhookKind::MetricRecorded, items)]).await?;
     Ok(IngestionOutcome::Done(IngestionResult::of(
         drafts.len(),
@@ -69,21 +77,41 @@ async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventD
     Ok(())
 }
 
-/// Inserts in id order, like all writers.
+/// Inserts the ids of events in their order, like all writers, and returns those that are new.
+async fn insert_keys(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    incoming: &[(&EventDraft, Option<ContactId>)],
+) -> DbResult<HashSet<Uuid>> {
+    let rows: Vec<IdRow> = sql("INSERT INTO metric_event_keys (account_id, id, occurred_at)
+         SELECT $1, d.id, d.occurred_at FROM unnest($2, $3) AS d (id, occurred_at)
+         ORDER BY d.id
+         ON CONFLICT (account_id, id) DO NOTHING
+         RETURNING id")
+    .bind(account)
+    .bind(collect_column(incoming, |(draft, _)| Uuid::from(draft.id)))
+    .bind(collect_column(incoming, |(draft, _)| draft.occurred_at))
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     incoming: &[(&EventDraft, Option<ContactId>)],
     now: OffsetDateTime,
-) -> DbResult<HashSet<Uuid>> {
-    let rows: Vec<IdRow> = sql("INSERT INTO metric_events
+) -> DbResult<()> {
+    if incoming.is_empty() {
+        return Ok(());
+    }
+    sql("INSERT INTO metric_events
            (account_id, id, metric_name, contact_id, value, currency, source, properties, occurred_at, created_at)
          SELECT $1, d.id, d.name, d.contact_id, d.value::numeric, d.currency, d.source, d.properties, d.occurred_at, $10
          FROM unnest($2, $3, $4, $5, $6, $7, $8, $9)
            AS d (id, name, contact_id, value, currency, source, properties, occurred_at)
          ORDER BY d.id
-         ON CONFLICT (account_id, id) DO NOTHING
-         RETURNING id")
+         ON CONFLICT (account_id, metric_name, occurred_at, id) DO NOTHING")
     .bind(account)
     .bind(collect_column(incoming, |(draft, _)| Uuid::from(draft.id)))
     .bind(collect_column(incoming, |(draft, _)| draft.metric_name.clone()))
@@ -96,9 +124,9 @@ async fn insert(
     }))
     .bind(collect_column(incoming, |(draft, _)| draft.occurred_at))
     .bind(now)
-    .load(conn)
+    .execute(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+    Ok(())
 }
 
 #[derive(QueryableByName)]

@@ -128,4 +128,12 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         fillfactor: None,
         kept_for: KeptFor::Configured(|terms| terms.orders),
     },
+    PartitionedTable {
+        name: "metric_events",
+        key: PartitionKey::Time("occurred_at"),
+        interval: Interval::Month,
+        storage: LARGE,
+        fillfactor: None,
+        kept_for: KeptFor::Configured(|terms| terms.metric_events),
+    },
 ];

@@ -232,6 +232,7 @@ async fn large_account(fixture: &DbFixture, rows: usize) {
           INSERT INTO metric_contacts (account_id, metric_name, contact_id) SELECT 'A', 'm', md5('c' || i)::uuid FROM i;
           INSERT INTO metric_events (account_id, id, metric_name, contact_id, source, occurred_at)
             SELECT 'A', md5('e' || i)::uuid, 'm', md5('c' || i)::uuid, 'site', now() FROM i;
+          INSERT INTO metric_event_keys SELECT account_id, id, occurred_at FROM metric_events;
           SET session_replication_role = DEFAULT; ANALYZE"
             .replace("FROM i", &format!("FROM generate_series(1, {rows}) i"))
             .replace("'A'", &format!("'{}'", fixture.account)),

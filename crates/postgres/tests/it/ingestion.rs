@@ -67,7 +67,7 @@ async fn upsert_orders(store: &PgIngestion, fixture: &DbFixture, drafts: &[Order
     }
 }
 
-async fn contact(fixture: &DbFixture) -> Uuid {
+pub(crate) async fn contact(fixture: &DbFixture) -> Uuid {
     let contact = id();
     fixture
         .sql(&format!(

@@ -43,6 +43,7 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO metrics (account_id, metric_name) VALUES ('{account}', 'm');
          INSERT INTO metric_events (account_id, id, metric_name, source, occurred_at)
            VALUES ('{account}', '{tag}', 'm', 's', now());
+         INSERT INTO metric_event_keys VALUES ('{account}', '{tag}', now());
          INSERT INTO metric_sources VALUES ('{account}', 'm', 's');
          INSERT INTO metric_contacts (account_id, metric_name, contact_id)
            VALUES ('{account}', 'm', '{contact}');

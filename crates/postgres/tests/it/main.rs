@@ -31,6 +31,7 @@ mod held_messages;
 mod histories;
 mod idempotency;
 mod ingestion;
+mod ingestion_partitions;
 mod insights;
 mod invites;
 mod isolation;

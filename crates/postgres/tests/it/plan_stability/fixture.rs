@@ -67,6 +67,7 @@ fn rows_of(accounts: &str, rows: usize) -> String {
        SELECT a, 'metric ' || i, key(a, i) FROM i;
      INSERT INTO metric_events (account_id, id, metric_name, contact_id, source, occurred_at)
        SELECT a, key(a, i), 'metric ' || i, key(a, i), 'site', now() FROM i;
+     INSERT INTO metric_event_keys (account_id, id, occurred_at) SELECT a, key(a, i), now() FROM i;
      INSERT INTO notifications (account_id, id, type, title, message, seq)
        SELECT a, key(a, i), 'info', 'x', 'y', i FROM i;
      INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, seq)
