@@ -9,6 +9,7 @@ use recado_domain::shared::{AccountId, StoreError};
 
 use super::Rollup;
 use super::definitions::ALL;
+use super::retention::{Retention, retention};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
 use crate::sql::{IdRow, sql};
@@ -72,10 +73,15 @@ impl Rollup {
         names.iter().map(|name| form(name)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Rows whose stored sums differ from the recomputed ones. A missing row counts as zero.
+    /// Rows whose stored sums differ from the recomputed ones, as far as the retention of the source rows allows to
+    /// compare them. A missing row counts as zero.
     fn differences(&self) -> String {
         let keys = self.keys.join(", ");
         let part = if self.part.is_empty() { "true" } else { self.part };
+        let retention = retention(self.table);
+        let always = || "true".to_owned();
+        let compared = retention.map_or_else(always, Retention::compared_rows);
+        let is_wrong = retention.map_or_else(always, Retention::is_wrong);
         let columns = self
             .keys
             .iter()
@@ -89,9 +95,9 @@ impl Rollup {
             format!("{sums}{}", last.unwrap_or_default())
         };
         format!(
-            "FROM (SELECT {columns} FROM {table} WHERE account_id = $1 AND {part}) AS k
-             FULL JOIN ({recomputed}) AS c USING ({keys})
-             WHERE ({stored}) IS DISTINCT FROM ({recomputed_sums}) AND {kept}",
+            "FROM (SELECT {columns} FROM {table} WHERE account_id = $1 AND {part} AND {compared}) AS k
+             FULL JOIN (SELECT * FROM ({recomputed}) AS r WHERE {compared}) AS c USING ({keys})
+             WHERE ({stored}) IS DISTINCT FROM ({recomputed_sums}) AND {is_wrong} AND {kept}",
             kept = self.kept(),
             columns = columns.join(", "),
             table = self.table,
@@ -122,13 +128,18 @@ impl Rollup {
     /// the two, so they are preserved.
     fn repair(&self, makes_rows: bool) -> String {
         let keys = self.keys.join(", ");
+        let retention = retention(self.table);
         let sums = Self::join_names(self.sums, |sum| {
-            format!("coalesce(c.{sum}, 0) - coalesce(k.{sum}, 0) AS {sum}")
+            let difference = format!("coalesce(c.{sum}, 0) - coalesce(k.{sum}, 0)");
+            let addition =
+                retention.map_or_else(|| difference.clone(), |retention| retention.addition(sum, &difference));
+            format!("{addition} AS {sum}")
         });
-        let last = self
-            .last
-            .map(|last| format!(", c.{last} AS {last}"))
-            .unwrap_or_default();
+        let last = self.last.map(|last| {
+            let time = retention.map_or_else(|| format!("c.{last}"), |retention| retention.last(last));
+            format!(", {time} AS {last}")
+        });
+        let last = last.unwrap_or_default();
         let differences = format!("SELECT {keys}, {sums}{last} {} ORDER BY {keys}", self.differences());
         let sets = |from: &str| {
             let sums = Self::join_names(self.sums, |sum| format!("{sum} = r.{sum} + {from}.{sum}"));
