@@ -150,6 +150,8 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "growth",
         run: growth::run,
+    },
+    Bench {
         name: "snapshot-queues",
         run: queues::run,
     },

@@ -142,8 +142,9 @@ impl PartitionedTable {
         let fillfactor = fillfactor.map_or_else(String::new, |percent| format!(" WITH (fillfactor = {percent})"));
         format!(
             "CREATE TABLE {name} (LIKE {parent} INCLUDING ALL EXCLUDING IDENTITY){fillfactor};
-             SELECT set_storage('{name}', 'ledger');
+             SELECT set_storage('{name}', '{class}');
              ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to});",
+            class = self.class,
             to = self.key.bound(to),
         )
     }
