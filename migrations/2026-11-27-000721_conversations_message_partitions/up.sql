@@ -31,7 +31,6 @@ CREATE TABLE messages (
 ) PARTITION BY RANGE (created_at);
 CREATE INDEX messages_created_at_idx ON messages (account_id, conversation_id, created_at DESC, id DESC);
 CREATE INDEX messages_written_idx ON messages (account_id, created_at DESC, id DESC);
-CREATE INDEX messages_outbound_idx ON messages (account_id, created_at) WHERE direction = 'outbound';
 CREATE INDEX messages_pending_idx ON messages (recorded_at) WHERE status = 'pending';
 SELECT make_tenant_table('messages');
 GRANT SELECT, INSERT, UPDATE ON messages TO recado_tenant;

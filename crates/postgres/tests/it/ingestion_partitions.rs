@@ -185,8 +185,10 @@ async fn ingestion_reads_few_partitions() {
     events.push(event("visit", ana, now));
     record(&fixture, &events).await;
     fixture.count_reads().await;
-    let reports = PgAnalytics::new(fixture.tenants.clone());
-    let read = reports.activity(fixture.account, "visit", None, 0).await.unwrap();
+    let read = PgAnalytics::new(fixture.tenants.clone())
+        .activity(fixture.account, "visit", None, 0)
+        .await
+        .unwrap();
     let ActivityRead::Events(page) = read else {
         panic!("the metric exists")
     };
