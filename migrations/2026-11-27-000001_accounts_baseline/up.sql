@@ -61,7 +61,7 @@ SELECT make_tenant_table('accounts', 'id');
 SELECT set_storage('accounts', 'entity');
 GRANT SELECT ON accounts TO recado_tenant;
 -- A change of the subscription also changes the plan; a tenant may update no other column.
-GRANT UPDATE (plan, updated_at, granted_plan) ON accounts TO recado_tenant;
+GRANT UPDATE (plan, granted_plan, updated_at) ON accounts TO recado_tenant;
 
 -- Directory: slugs are unique across accounts, which a table distributed by account cannot enforce.
 CREATE TABLE account_slugs (

@@ -7,3 +7,4 @@ DROP TABLE platform_audit;
 DROP TABLE audit_counts;
 DROP TABLE audit_logs;
 DROP TABLE outbox_events;
+DROP TABLE partition_horizons;

@@ -1,27 +1,41 @@
 -- What all contexts share: the transactional outbox, audit logs, notifications, idempotency keys and mail.
 
+-- Internal: how far each partitioned table was removed by its retention. Rows before `kept_from` are gone, so a sum
+-- that counted them is no longer compared with its rows.
+CREATE TABLE partition_horizons (
+  table_name text CONSTRAINT partition_horizons_pkey PRIMARY KEY,
+  kept_from timestamptz NOT NULL
+);
+SELECT set_storage('partition_horizons', 'entity');
+
 -- Internal: a tenant transaction may insert an event, but cannot read any.
 CREATE TABLE outbox_events (
-  seq bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT outbox_events_pkey PRIMARY KEY,
+  seq bigint GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
   payload jsonb NOT NULL,
-  -- Each kind of event is relayed separately.
-  kind text GENERATED ALWAYS AS (payload ->> 'kind') STORED,
   -- Set when the event could not be written: it is retried on its own from then on.
   retry_at timestamptz,
-  created_at timestamptz NOT NULL DEFAULT now()
+  -- Each kind of event is relayed separately.
+  kind text GENERATED ALWAYS AS (coalesce((payload ->> 'kind'), '')) STORED,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT outbox_events_pkey PRIMARY KEY (kind, seq)
 );
-CREATE INDEX outbox_events_account_id_idx ON outbox_events (account_id, kind, seq) WHERE retry_at IS NULL;
+-- For readers of one account. The second condition is always true, but only a statement that names an account implies
+-- it: otherwise the planner may prefer this index to the primary key and pass all events of the kind.
+CREATE INDEX outbox_events_account_id_idx
+  ON outbox_events (kind, account_id, seq) WHERE retry_at IS NULL AND account_id IS NOT NULL;
+-- For relays, which pass no retried events.
 CREATE INDEX outbox_events_kind_idx ON outbox_events (kind, seq) WHERE retry_at IS NULL;
--- Without this index, deleting an account scans the retried events of all accounts.
-CREATE INDEX outbox_events_retried_account_id_idx ON outbox_events (account_id) WHERE retry_at IS NOT NULL;
+CREATE INDEX outbox_events_other_account_id_idx
+  ON outbox_events (account_id) WHERE retry_at IS NOT NULL OR (kind NOT IN ('audit', 'notification', 'webhook'));
 CREATE INDEX outbox_events_retry_at_idx ON outbox_events (kind, retry_at) WHERE retry_at IS NOT NULL;
 SELECT make_tenant_table('outbox_events');
 SELECT set_storage('outbox_events', 'queue');
 GRANT INSERT ON outbox_events TO recado_tenant;
 
+-- No foreign key to accounts: it would lock that table while a month is dropped. The relay locks the account.
 CREATE TABLE audit_logs (
-  account_id uuid NOT NULL CONSTRAINT audit_logs_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  account_id uuid NOT NULL,
   id uuid NOT NULL,
   user_id uuid,
   action text NOT NULL,
@@ -30,26 +44,26 @@ CREATE TABLE audit_logs (
   changes jsonb,
   ip_address text,
   created_at timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT audit_logs_pkey PRIMARY KEY (account_id, id)
-);
+  CONSTRAINT audit_logs_pkey PRIMARY KEY (account_id, created_at, id)
+) PARTITION BY RANGE (created_at);
 CREATE INDEX audit_logs_action_idx ON audit_logs (account_id, action, created_at DESC, id DESC) INCLUDE (entity_type);
-CREATE INDEX audit_logs_created_at_idx ON audit_logs (account_id, created_at DESC, id DESC);
 CREATE INDEX audit_logs_entity_type_idx
   ON audit_logs (account_id, entity_type, created_at DESC, id DESC) INCLUDE (action);
 SELECT make_tenant_table('audit_logs');
-SELECT set_storage('audit_logs', 'ledger');
 GRANT SELECT ON audit_logs TO recado_tenant;
 
--- Audit entries of an account by entity type and action. Written in the transaction of the entries.
+-- Audit entries of an account by month, entity type and action. Written in the transaction of the entries, and
+-- dropped with them.
 CREATE TABLE audit_counts (
-  account_id uuid NOT NULL CONSTRAINT audit_counts_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  account_id uuid NOT NULL,
+  -- The first day of the month of `audit_logs.created_at`, in UTC.
+  month date NOT NULL,
   entity_type text NOT NULL,
   action text NOT NULL,
   n bigint NOT NULL CONSTRAINT audit_counts_n_check CHECK (n >= 0),
-  CONSTRAINT audit_counts_pkey PRIMARY KEY (account_id, entity_type, action)
-);
+  CONSTRAINT audit_counts_pkey PRIMARY KEY (account_id, month, entity_type, action)
+) PARTITION BY RANGE (month);
 SELECT make_tenant_table('audit_counts');
-SELECT set_storage('audit_counts', 'counter');
 GRANT SELECT ON audit_counts TO recado_tenant;
 
 -- The platform audit log: what administrators changed. It belongs to no account and survives the accounts that it

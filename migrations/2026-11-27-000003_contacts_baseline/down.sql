@@ -1,8 +1,10 @@
 DROP TABLE folders;
 DROP TABLE contact_counts;
+DROP TABLE rfm_changes;
 DROP TABLE rfm_counts;
 DROP TABLE rfm_calculations;
 DROP TABLE contact_rfm;
+DROP TABLE segment_counts;
 DROP TABLE segment_members;
 DROP TABLE segments;
 DROP TABLE contact_tags;

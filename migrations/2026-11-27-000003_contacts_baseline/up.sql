@@ -24,6 +24,8 @@ CREATE TABLE contacts (
   version bigint NOT NULL DEFAULT 1,
   CONSTRAINT contacts_pkey PRIMARY KEY (account_id, id)
 );
+-- Contacts of a period: an audience or a segment with `created_after` or `created_before` reads no other contacts.
+CREATE INDEX contacts_created_at_idx ON contacts (account_id, created_at) WHERE deleted_at IS NULL;
 -- Every page of a campaign's sends also counts its deleted recipients.
 CREATE INDEX contacts_deleted_idx ON contacts (account_id, id) WHERE deleted_at IS NOT NULL;
 CREATE UNIQUE INDEX contacts_phone_unique ON contacts (account_id, phone) WHERE deleted_at IS NULL;
@@ -93,6 +95,23 @@ SELECT make_tenant_table('segment_members');
 SELECT set_storage('segment_members', 'entity');
 GRANT SELECT, INSERT, DELETE ON segment_members TO recado_tenant;
 
+-- The number of contacts of each segment of a large account, as of `counted_at`. Small accounts are counted when they
+-- are read.
+CREATE TABLE segment_counts (
+  account_id uuid NOT NULL,
+  segment_id uuid NOT NULL,
+  contacts bigint NOT NULL,
+  counted_at timestamptz NOT NULL,
+  -- Increased by every change of members or filters: a count that began before the change is not stored.
+  changes bigint NOT NULL DEFAULT 0,
+  CONSTRAINT segment_counts_pkey PRIMARY KEY (account_id, segment_id),
+  CONSTRAINT segment_counts_segment_id_fkey FOREIGN KEY (account_id, segment_id)
+    REFERENCES segments (account_id, id) ON DELETE CASCADE
+);
+SELECT make_tenant_table('segment_counts');
+SELECT set_storage('segment_counts', 'counter');
+GRANT SELECT, INSERT, UPDATE ON segment_counts TO recado_tenant;
+
 CREATE TABLE contact_rfm (
   account_id uuid NOT NULL,
   contact_id uuid NOT NULL,
@@ -100,12 +119,11 @@ CREATE TABLE contact_rfm (
   frequency_score smallint NOT NULL,
   monetary_score smallint NOT NULL,
   segment text NOT NULL,
-  calculated_at timestamptz NOT NULL,
   CONSTRAINT contact_rfm_pkey PRIMARY KEY (account_id, contact_id),
   CONSTRAINT contact_rfm_contact_id_fkey FOREIGN KEY (account_id, contact_id)
     REFERENCES contacts (account_id, id) ON DELETE CASCADE
 );
-CREATE INDEX contact_rfm_segment_idx ON contact_rfm (account_id, segment);
+CREATE INDEX contact_rfm_segment_idx ON contact_rfm (account_id, segment, contact_id);
 SELECT make_tenant_table('contact_rfm');
 SELECT set_storage('contact_rfm', 'entity');
 GRANT SELECT, INSERT, UPDATE, DELETE ON contact_rfm TO recado_tenant;
@@ -133,7 +151,24 @@ CREATE TABLE rfm_counts (
 );
 SELECT make_tenant_table('rfm_counts');
 SELECT set_storage('rfm_counts', 'entity');
-GRANT SELECT, INSERT, DELETE ON rfm_counts TO recado_tenant;
+GRANT SELECT, INSERT, UPDATE, DELETE ON rfm_counts TO recado_tenant;
+
+-- The scores that a running calculation has yet to write, per claim (`worker`), so that a worker that lost its claim
+-- writes none of another worker's. No foreign key: the rows live for minutes, and a score that is written has one.
+CREATE TABLE rfm_changes (
+  account_id uuid NOT NULL,
+  worker uuid NOT NULL,
+  contact_id uuid NOT NULL,
+  -- Null, like the scores: the contact has no scores any more.
+  segment text,
+  recency_score smallint,
+  frequency_score smallint,
+  monetary_score smallint,
+  CONSTRAINT rfm_changes_pkey PRIMARY KEY (account_id, worker, contact_id)
+);
+SELECT make_tenant_table('rfm_changes');
+SELECT set_storage('rfm_changes', 'queue');
+GRANT SELECT, INSERT, DELETE ON rfm_changes TO recado_tenant;
 
 -- Contacts that are not deleted, by the UTC day of their creation.
 CREATE TABLE contact_counts (

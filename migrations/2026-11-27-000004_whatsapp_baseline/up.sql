@@ -86,7 +86,7 @@ CREATE TABLE whatsapp_callbacks (
   -- infinity.
   claims integer NOT NULL DEFAULT 0
 );
-CREATE INDEX whatsapp_callbacks_due_at_idx ON whatsapp_callbacks (due_at);
+CREATE INDEX whatsapp_callbacks_due_at_idx ON whatsapp_callbacks (due_at, id);
 SELECT set_storage('whatsapp_callbacks', 'queue');
 
 -- Inbound events of numbers that some profile has without being verified. They belong to no account until a verified

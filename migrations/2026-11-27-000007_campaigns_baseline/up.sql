@@ -29,6 +29,8 @@ CREATE TABLE campaigns (
   scheduled_support_admin text,
   -- The time of the scheduled retry, whose request is in `campaign_retries`.
   retry_scheduled_at timestamptz,
+  -- The time of the freeze, in whole milliseconds. Null: the audience is not frozen.
+  frozen_at timestamptz,
   created_by uuid,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
@@ -52,6 +54,8 @@ CREATE INDEX campaigns_due_idx ON campaigns (scheduled_at) WHERE status = 'sched
 CREATE INDEX campaigns_executed_at_idx
   ON campaigns (account_id, executed_at DESC, id DESC) WHERE deleted_at IS NULL AND executed_at IS NOT NULL;
 CREATE INDEX campaigns_folder_id_idx ON campaigns (account_id, folder_id) WHERE folder_id IS NOT NULL;
+-- Attribution finds the campaigns whose run may have sent in a time window.
+CREATE INDEX campaigns_frozen_updated_at_idx ON campaigns (account_id, updated_at) WHERE frozen_at IS NOT NULL;
 -- Without this index, deleting a row that `profile_id` references scans the account's rows (foreign key check).
 CREATE INDEX campaigns_profile_id_idx ON campaigns (account_id, profile_id) WHERE profile_id IS NOT NULL;
 -- A review status from WhatsApp can pause the campaigns that are sending the template.
@@ -126,8 +130,11 @@ GRANT SELECT, INSERT, DELETE ON campaign_recipient_batches TO recado_tenant;
 -- FOR UPDATE requires the right to update a column.
 GRANT UPDATE (batch_no) ON campaign_recipient_batches TO recado_tenant;
 
--- One row per recipient. The id is derived from campaign and contact, so creating the sends twice gives the same
--- rows.
+-- One row per recipient. The id is derived from campaign and contact, and all sends of a campaign share the time in
+-- it: creating the sends twice gives the same rows, so the primary key also keeps a contact from being in a campaign
+-- twice.  No foreign keys: each would cost a look-up and a row lock per send, and a lock on the other table for every
+-- new partition. Campaigns and contacts are only marked as deleted; the removal of an account finds its tables in the
+-- catalogue.
 CREATE TABLE campaign_sends (
   account_id uuid NOT NULL,
   id uuid NOT NULL,
@@ -164,15 +171,15 @@ CREATE TABLE campaign_sends (
   -- The price from WhatsApp's status updates, without nulls, and the status that reported it. Not indexed, so that
   -- a status update stays a HOT update.
   pricing jsonb,
+  -- The time of the freeze: all sends of a campaign get this time, whenever their rows are created.
   created_at timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT campaign_sends_pkey PRIMARY KEY (account_id, id),
-  CONSTRAINT campaign_sends_contact_id_unique UNIQUE (account_id, campaign_id, contact_id),
-  CONSTRAINT campaign_sends_campaign_id_fkey FOREIGN KEY (account_id, campaign_id)
-    REFERENCES campaigns (account_id, id) ON DELETE CASCADE,
-  CONSTRAINT campaign_sends_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES contacts (account_id, id)
-) WITH (fillfactor = 35);
--- Attribution of an order looks up sends by contact. The indexed columns never change, so sends keep their HOT
--- updates.
+  CONSTRAINT campaign_sends_pkey PRIMARY KEY (account_id, id)
+) PARTITION BY RANGE (id);
+-- The order in which a run sends. Not unique: a unique index needs the partition key, and `id` already is unique per
+-- campaign and contact.
+CREATE INDEX campaign_sends_campaign_id_idx ON campaign_sends (account_id, campaign_id, contact_id);
+-- Attribution of an order looks up sends by contact. No indexed column changes when a message is sent, delivered or
+-- read, so these updates are HOT updates.
 CREATE INDEX campaign_sends_contact_id_idx ON campaign_sends (account_id, contact_id);
 -- Finds a campaign's failed sends without reading all of its sends. Only failures and their retries write this index.
 CREATE INDEX campaign_sends_failed_at_idx
@@ -185,13 +192,13 @@ GRANT SELECT, INSERT, UPDATE ON campaign_sends TO recado_tenant;
 
 -- WhatsApp's message ids, for status updates that do not name the send.
 CREATE TABLE sent_messages (
-  account_id uuid NOT NULL CONSTRAINT sent_messages_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  account_id uuid NOT NULL,
   wa_message_id text NOT NULL,
   send_id uuid NOT NULL,
-  CONSTRAINT sent_messages_pkey PRIMARY KEY (account_id, wa_message_id)
-);
+  recorded_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT sent_messages_pkey PRIMARY KEY (account_id, wa_message_id, recorded_at)
+) PARTITION BY RANGE (recorded_at);
 SELECT make_tenant_table('sent_messages');
-SELECT set_storage('sent_messages', 'ledger');
 GRANT SELECT, INSERT ON sent_messages TO recado_tenant;
 
 -- Sends of a campaign by status. Written in the transaction of the sends that it counts. `counter_slot()` spreads the

@@ -26,7 +26,8 @@ SELECT make_tenant_table('conversations');
 SELECT set_storage('conversations', 'entity');
 GRANT SELECT, INSERT, UPDATE ON conversations TO recado_tenant;
 
--- Inbound messages and replies. Messages of campaigns are rows of campaign_sends.
+-- Inbound messages and replies. Messages of campaigns are rows of campaign_sends. No foreign key to conversations: it
+-- would lock that table while a month is dropped. Every writer of a message has locked or inserted its conversation.
 CREATE TABLE messages (
   account_id uuid NOT NULL,
   id uuid NOT NULL,
@@ -48,17 +49,13 @@ CREATE TABLE messages (
   pricing jsonb,
   -- When the message was written, by its sender's clock.
   created_at timestamptz NOT NULL,
-  CONSTRAINT messages_pkey PRIMARY KEY (account_id, id),
-  CONSTRAINT messages_wa_message_id_unique UNIQUE (account_id, wa_message_id),
-  CONSTRAINT messages_conversation_id_fkey FOREIGN KEY (account_id, conversation_id)
-    REFERENCES conversations (account_id, id) ON DELETE CASCADE
-);
+  CONSTRAINT messages_pkey PRIMARY KEY (account_id, id, created_at),
+  CONSTRAINT messages_wa_message_id_unique UNIQUE (account_id, wa_message_id, created_at)
+) PARTITION BY RANGE (created_at);
 CREATE INDEX messages_created_at_idx ON messages (account_id, conversation_id, created_at DESC, id DESC);
-CREATE INDEX messages_outbound_idx ON messages (account_id, created_at) WHERE direction = 'outbound';
 CREATE INDEX messages_pending_idx ON messages (recorded_at) WHERE status = 'pending';
 CREATE INDEX messages_written_idx ON messages (account_id, created_at DESC, id DESC);
 SELECT make_tenant_table('messages');
-SELECT set_storage('messages', 'ledger');
 GRANT SELECT, INSERT, UPDATE ON messages TO recado_tenant;
 
 -- Conversations with contacts that are not deleted.

@@ -1,3 +1,4 @@
+DROP TABLE webhook_inbox;
 DROP TABLE webhook_logs;
 DROP TABLE webhook_deliveries;
 DROP TABLE webhook_events;

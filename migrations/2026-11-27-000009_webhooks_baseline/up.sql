@@ -51,25 +51,21 @@ GRANT SELECT, INSERT ON webhook_endpoint_ids TO recado_tenant;
 
 -- The feed. A test event has no sequence number and is not part of the feed.
 CREATE TABLE webhook_events (
-  account_id uuid NOT NULL CONSTRAINT webhook_events_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  account_id uuid NOT NULL,
   -- The receiver's idempotency key: the same for every delivery of the event.
   id uuid NOT NULL,
   type text NOT NULL,
   payload jsonb NOT NULL,
   occurred_at timestamptz NOT NULL,
   -- Sequence number: the order in which events became visible. The writer of an event holds a lock until it
-  -- commits, so a reader that has read a sequence number has read every smaller one.
+  -- commits, so a reader that has read a sequence number has read every smaller one. The sequence makes it unique.
   seq bigint,
   CONSTRAINT webhook_events_pkey PRIMARY KEY (account_id, id)
-);
+) PARTITION BY RANGE (id);
 CREATE SEQUENCE webhook_events_seq_seq OWNED BY webhook_events.seq;
-CREATE INDEX webhook_events_occurred_at_idx ON webhook_events (occurred_at);
-CREATE UNIQUE INDEX webhook_events_seq_unique ON webhook_events (account_id, seq);
+CREATE INDEX webhook_events_seq_idx ON webhook_events (account_id, seq);
 SELECT make_tenant_table('webhook_events');
-SELECT set_storage('webhook_events', 'ledger');
 GRANT SELECT, INSERT ON webhook_events TO recado_tenant;
--- A row lock (FOR KEY SHARE) requires the right to update a column.
-GRANT UPDATE (seq) ON webhook_events TO recado_tenant;
 
 -- Open and abandoned deliveries. A delivery that succeeded has no row here, only its log entry.
 CREATE TABLE webhook_deliveries (
@@ -89,20 +85,25 @@ CREATE TABLE webhook_deliveries (
   failed_at timestamptz,
   CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (account_id, event_id, endpoint_id),
   CONSTRAINT webhook_deliveries_endpoint_id_fkey FOREIGN KEY (account_id, endpoint_id)
-    REFERENCES webhook_endpoints (account_id, id) ON DELETE CASCADE,
-  CONSTRAINT webhook_deliveries_event_id_fkey FOREIGN KEY (account_id, event_id)
-    REFERENCES webhook_events (account_id, id) ON DELETE CASCADE
+    REFERENCES webhook_endpoints (account_id, id) ON DELETE CASCADE
 );
+-- Abandoned deliveries by event: they are removed when their event's term ends. A waiting delivery whose event was
+-- dropped is removed when it is claimed.
+CREATE INDEX webhook_deliveries_abandoned_idx ON webhook_deliveries (event_id) WHERE state <> 'waiting';
 -- Each endpoint has its own queue, so that a long queue does not delay other endpoints.
-CREATE INDEX webhook_deliveries_claim_idx ON webhook_deliveries (endpoint_id, next_attempt_at) WHERE state = 'waiting';
+CREATE INDEX webhook_deliveries_claim_idx
+  ON webhook_deliveries (endpoint_id, next_attempt_at, event_id) WHERE state = 'waiting';
 CREATE INDEX webhook_deliveries_failed_at_idx ON webhook_deliveries (account_id, endpoint_id, failed_at);
+-- Finds the endpoints of deliveries that became due since a time.
+CREATE INDEX webhook_deliveries_next_attempt_at_idx ON webhook_deliveries (next_attempt_at) WHERE state = 'waiting';
 SELECT make_tenant_table('webhook_deliveries');
 SELECT set_storage('webhook_deliveries', 'queue');
 GRANT SELECT, INSERT, UPDATE ON webhook_deliveries TO recado_tenant;
 
 -- One row per delivery attempt and per call of an inbound endpoint. Rows outlive their endpoint.
 CREATE TABLE webhook_logs (
-  account_id uuid NOT NULL CONSTRAINT webhook_logs_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  account_id uuid NOT NULL,
+  -- Begins with the time of the log, so its order is that of `created_at`.
   id uuid NOT NULL,
   endpoint_id uuid NOT NULL,
   direction text NOT NULL CONSTRAINT webhook_logs_direction_check CHECK (direction IN ('outbound', 'inbound')),
@@ -123,18 +124,23 @@ CREATE TABLE webhook_logs (
   created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT webhook_logs_pkey PRIMARY KEY (account_id, id),
   CONSTRAINT webhook_logs_payload_check CHECK ((direction = 'outbound') = (event_id IS NOT NULL))
-);
-CREATE INDEX webhook_logs_created_at_idx ON webhook_logs (account_id, created_at DESC, id DESC);
-CREATE INDEX webhook_logs_endpoint_id_idx ON webhook_logs (account_id, endpoint_id, created_at DESC, id DESC);
+) PARTITION BY RANGE (id);
+CREATE INDEX webhook_logs_endpoint_id_idx ON webhook_logs (account_id, endpoint_id, id);
+-- Partial: an attempt that succeeded, which most do, writes neither.
 CREATE INDEX webhook_logs_failed_idx
-  ON webhook_logs (account_id, created_at DESC, id DESC) WHERE response_status IS NULL OR response_status >= 400;
-CREATE INDEX webhook_logs_inbound_idx
-  ON webhook_logs (account_id, created_at DESC, id DESC) WHERE direction = 'inbound';
--- Inbox: a message that was received and applied is not applied again.
-CREATE UNIQUE INDEX webhook_logs_received_unique
-  ON webhook_logs (account_id, endpoint_id, message_id)
-  WHERE direction = 'inbound' AND (response_status BETWEEN 200 AND 299);
-CREATE INDEX webhook_logs_sweep_idx ON webhook_logs (created_at);
+  ON webhook_logs (account_id, id) WHERE response_status IS NULL OR response_status >= 400;
+CREATE INDEX webhook_logs_inbound_idx ON webhook_logs (account_id, id) WHERE direction = 'inbound';
 SELECT make_tenant_table('webhook_logs');
-SELECT set_storage('webhook_logs', 'ledger');
 GRANT SELECT, INSERT ON webhook_logs TO recado_tenant;
+
+-- Inbox: a message that an inbound endpoint received and applied is not applied again. By month, so that a lookup
+-- reads two or three partitions. The key cannot be unique over months, so the writer holds an advisory lock on it.
+CREATE TABLE webhook_inbox (
+  account_id uuid NOT NULL,
+  endpoint_id uuid NOT NULL,
+  message_id text NOT NULL,
+  received_at timestamptz NOT NULL,
+  CONSTRAINT webhook_inbox_pkey PRIMARY KEY (account_id, endpoint_id, message_id, received_at)
+) PARTITION BY RANGE (received_at);
+SELECT make_tenant_table('webhook_inbox');
+GRANT SELECT, INSERT ON webhook_inbox TO recado_tenant;

@@ -74,9 +74,22 @@ SELECT make_tenant_table('automation_executions');
 SELECT set_storage('automation_executions', 'ledger');
 GRANT SELECT, INSERT ON automation_executions TO recado_tenant;
 
+-- Directory: an order is identified by platform and external id, over all months. It stays when the order is dropped,
+-- so that an order which is reported once more is not counted again.
+CREATE TABLE order_keys (
+  account_id uuid NOT NULL CONSTRAINT order_keys_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  platform text NOT NULL,
+  external_id text NOT NULL,
+  order_id uuid NOT NULL,
+  CONSTRAINT order_keys_pkey PRIMARY KEY (account_id, platform, external_id)
+);
+SELECT make_tenant_table('order_keys');
+SELECT set_storage('order_keys', 'ledger');
+GRANT SELECT, INSERT ON order_keys TO recado_tenant;
+
 -- Orders. The attribution is decided when an order is first recorded, and only a report that names one changes it.
 CREATE TABLE orders (
-  account_id uuid NOT NULL CONSTRAINT orders_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  account_id uuid NOT NULL,
   id uuid NOT NULL,
   platform text NOT NULL,
   external_id text NOT NULL,
@@ -93,25 +106,12 @@ CREATE TABLE orders (
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT orders_pkey PRIMARY KEY (account_id, id),
-  CONSTRAINT orders_external_id_unique UNIQUE (account_id, platform, external_id),
-  CONSTRAINT orders_paid_at_check CHECK (status <> 'paid' OR paid_at IS NOT NULL),
-  CONSTRAINT orders_automation_id_fkey FOREIGN KEY (account_id, automation_id) REFERENCES automations (account_id, id),
-  CONSTRAINT orders_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES campaigns (account_id, id),
-  CONSTRAINT orders_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES contacts (account_id, id),
-  CONSTRAINT orders_link_id_fkey FOREIGN KEY (account_id, link_id) REFERENCES links (account_id, id)
-);
--- Without this index, deleting a row that `automation_id` references scans the account's rows (foreign key check).
-CREATE INDEX orders_automation_id_idx ON orders (account_id, automation_id) WHERE automation_id IS NOT NULL;
--- Without this index, deleting a row that `campaign_id` references scans the account's rows (foreign key check).
-CREATE INDEX orders_campaign_id_idx ON orders (account_id, campaign_id) WHERE campaign_id IS NOT NULL;
--- Without this index, deleting a row that `contact_id` references scans the account's rows (foreign key check).
-CREATE INDEX orders_contact_id_idx ON orders (account_id, contact_id) WHERE contact_id IS NOT NULL;
--- Without this index, deleting a row that `link_id` references scans the account's rows (foreign key check).
-CREATE INDEX orders_link_id_idx ON orders (account_id, link_id) WHERE link_id IS NOT NULL;
+  CONSTRAINT orders_paid_at_check CHECK (status <> 'paid' OR paid_at IS NOT NULL)
+) PARTITION BY RANGE (id);
 SELECT make_tenant_table('orders');
-SELECT set_storage('orders', 'ledger');
 GRANT SELECT, INSERT, UPDATE ON orders TO recado_tenant;
 
+-- The items of an order, in the month of the order.
 CREATE TABLE order_items (
   account_id uuid NOT NULL,
   order_id uuid NOT NULL,
@@ -121,12 +121,9 @@ CREATE TABLE order_items (
   quantity numeric NOT NULL,
   price numeric NOT NULL,
   cost numeric,
-  CONSTRAINT order_items_pkey PRIMARY KEY (account_id, order_id, "position"),
-  CONSTRAINT order_items_order_id_fkey FOREIGN KEY (account_id, order_id)
-    REFERENCES orders (account_id, id) ON DELETE CASCADE
-);
+  CONSTRAINT order_items_pkey PRIMARY KEY (account_id, order_id, "position")
+) PARTITION BY RANGE (order_id);
 SELECT make_tenant_table('order_items');
-SELECT set_storage('order_items', 'ledger');
 GRANT SELECT, INSERT, DELETE ON order_items TO recado_tenant;
 
 CREATE TABLE carts (
@@ -178,6 +175,18 @@ SELECT make_tenant_table('metrics');
 SELECT set_storage('metrics', 'counter');
 GRANT SELECT, INSERT, UPDATE ON metrics TO recado_tenant;
 
+-- Directory: an event is identified by an id that its sender chose, over all months. It stays when the event is
+-- dropped, so that an event which is reported once more is not counted again.
+CREATE TABLE metric_event_keys (
+  account_id uuid NOT NULL,
+  id uuid NOT NULL,
+  occurred_at timestamptz NOT NULL,
+  CONSTRAINT metric_event_keys_pkey PRIMARY KEY (account_id, id)
+);
+SELECT make_tenant_table('metric_event_keys');
+SELECT set_storage('metric_event_keys', 'ledger');
+GRANT SELECT, INSERT ON metric_event_keys TO recado_tenant;
+
 CREATE TABLE metric_events (
   account_id uuid NOT NULL,
   id uuid NOT NULL,
@@ -189,16 +198,9 @@ CREATE TABLE metric_events (
   properties jsonb NOT NULL DEFAULT '{}',
   occurred_at timestamptz NOT NULL,
   created_at timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT metric_events_pkey PRIMARY KEY (account_id, id),
-  CONSTRAINT metric_events_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES contacts (account_id, id),
-  CONSTRAINT metric_events_metric_name_fkey FOREIGN KEY (account_id, metric_name)
-    REFERENCES metrics (account_id, metric_name) ON DELETE CASCADE
-);
--- Without this index, deleting a row that `contact_id` references scans the account's rows (foreign key check).
-CREATE INDEX metric_events_contact_id_idx ON metric_events (account_id, contact_id) WHERE contact_id IS NOT NULL;
-CREATE INDEX metric_events_occurred_at_idx ON metric_events (account_id, metric_name, occurred_at DESC, id DESC);
+  CONSTRAINT metric_events_pkey PRIMARY KEY (account_id, metric_name, occurred_at, id)
+) PARTITION BY RANGE (occurred_at);
 SELECT make_tenant_table('metric_events');
-SELECT set_storage('metric_events', 'ledger');
 GRANT SELECT, INSERT ON metric_events TO recado_tenant;
 
 CREATE TABLE metric_sources (

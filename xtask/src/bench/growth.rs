@@ -78,7 +78,7 @@ const REQUESTS: [(&str, Method, &str); 13] = [
 /// their time.
 const FILL: &str = "
     CREATE FUNCTION pg_temp.id_at(at timestamptz, kind text, n bigint) RETURNS uuid LANGUAGE sql AS $$
-      SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '8' || substr(md5(kind || n), 1, 3)
+      SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') || '8' || substr(md5(kind || n), 1, 3)
         || 'a' || substr(md5(kind || n), 4, 15))::uuid
     $$;
     CREATE FUNCTION pg_temp.id_of(kind text, n bigint) RETURNS uuid LANGUAGE sql AS $$
@@ -104,11 +104,11 @@ const FILL: &str = "
     INSERT INTO message_templates (account_id, id, name, category, language, template_type, body_text, meta_status)
       VALUES ('{account}', '{account}', 'oferta', 'MARKETING', 'pt_BR', 'standard', 'Oi!', 'approved');
     INSERT INTO campaigns (account_id, id, name, template_id, segment_config, created_by, created_at, status,
-        total_recipients, executed_at, completed_at) VALUES
+        total_recipients, executed_at, completed_at, frozen_at) VALUES
       ('{account}', '0193a6e0-0000-7000-8000-0000000000c1', 'Cinco', '{account}',
-        '{\"tag_ids\": [\"0193a6e0-0000-7000-8000-0000000000a1\"]}', '{user}', now(), 'draft', 0, NULL, NULL),
+        '{\"tag_ids\": [\"0193a6e0-0000-7000-8000-0000000000a1\"]}', '{user}', now(), 'draft', 0, NULL, NULL, NULL),
       ('{account}', '0193a6e0-0000-7000-8000-0000000000c2', 'Todos', '{account}', NULL, '{user}', now(), 'completed',
-        {n}, now(), now());
+        {n}, now(), now(), date_trunc('milliseconds', now()));
     INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, started_at, sent_at, created_at)
       SELECT '{account}', pg_temp.id_at(now(), 'send', c), '0193a6e0-0000-7000-8000-0000000000c2',
         pg_temp.id_of('contact', c), 'sent', now(), now() - c * interval '1 millisecond', now()
@@ -129,7 +129,9 @@ const FILL: &str = "
     INSERT INTO audit_logs (account_id, id, user_id, action, entity_type, created_at)
       SELECT '{account}', pg_temp.id_at(now() - a * interval '1 second', 'audit', a), '{user}', 'create', 'campaign',
         now() - a * interval '1 second' FROM generate_series(1, {n}) a;
-    INSERT INTO audit_counts (account_id, entity_type, action, n) VALUES ('{account}', 'campaign', 'create', {n});
+    INSERT INTO audit_counts (account_id, month, entity_type, action, n)
+      SELECT account_id, date_trunc('month', created_at AT TIME ZONE 'UTC')::date, entity_type, action, count(*)
+      FROM audit_logs GROUP BY 1, 2, 3, 4;
     INSERT INTO notifications (account_id, id, type, title, message, created_at)
       SELECT '{account}', pg_temp.id_at(now() - a * interval '1 second', 'notification', a), 'info', 't', 'm',
         now() - a * interval '1 second' FROM generate_series(1, {n} / 10) a;

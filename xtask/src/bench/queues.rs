@@ -70,13 +70,13 @@ const QUEUES: [Queue; 4] = [
         name: "deliveries",
         table: "webhook_deliveries",
         insert: "WITH v AS (INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
-                   SELECT '{account}', gen_random_uuid(), 'message.sent', '{}', now()
+                   SELECT '{account}', overlay(gen_random_uuid()::text PLACING left(first_id(now())::text, 13) FROM 1)::uuid, 'message.sent', '{}', now()
                    FROM generate_series(1, {rows}) RETURNING account_id, id)
                  INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
                  SELECT v.account_id, v.id, e.id, clock_timestamp() FROM v
                  JOIN webhook_endpoints e ON e.account_id = v.account_id AND e.name = 'Queues'",
         dead: "WITH v AS (INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
-                   SELECT '{account}', gen_random_uuid(), 'message.sent', '{}', now()
+                   SELECT '{account}', overlay(gen_random_uuid()::text PLACING left(first_id(now())::text, 13) FROM 1)::uuid, 'message.sent', '{}', now()
                    FROM generate_series(1, {rows}) RETURNING account_id, id)
                  INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
                  SELECT v.account_id, v.id, e.id, clock_timestamp() FROM v

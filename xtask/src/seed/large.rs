@@ -2,21 +2,17 @@
 //!
 //! Every row is a function of its number, so that each run creates the same data.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use postgres::Client;
-
+use super::table::Table;
 use crate::error::{Context, Result, fail};
 use crate::process;
 use crate::progress::Progress;
 use crate::services::postgres::connect;
 
-/// Default number of messages, and rows per COPY. PostgreSQL keeps the pending foreign-key checks in memory until the
-/// end of a COPY.
+/// Default number of messages.
 pub(crate) const MESSAGES: u64 = 10_000_000;
-const ROWS_PER_COPY: u64 = 100_000;
 
 /// Of ten messages, this many belong to campaigns, the others to conversations.
 const OF_CAMPAIGNS: u64 = 6;
@@ -414,50 +410,6 @@ impl Large<'_> {
                 },
             ),
         ]
-    }
-}
-
-/// A table and the function that generates its rows.
-struct Table<'y> {
-    columns: &'static str,
-    rows: u64,
-    row: Box<dyn Fn(u64) -> String + 'y>,
-}
-
-impl<'y> Table<'y> {
-    fn new(columns: &'static str, rows: u64, row: impl Fn(u64) -> String + 'y) -> Self {
-        let row = Box::new(row);
-        Self { columns, rows, row }
-    }
-
-    fn copy(&self, client: &mut Client, progress: &mut Progress) -> Result<()> {
-        let name = self.columns.split(' ').next().unwrap_or_default();
-        let mut first = 0;
-        while first < self.rows {
-            let end = self.rows.min(first + ROWS_PER_COPY);
-            progress.step(&format!("{name} {end}/{}", self.rows));
-            self.copy_part(client, first, end)
-                .context(|| format!("cannot fill {name}"))?;
-            first = end;
-        }
-        Ok(())
-    }
-
-    fn copy_part(&self, client: &mut Client, first: u64, end: u64) -> std::io::Result<()> {
-        let copy = format!("COPY {} FROM STDIN", self.columns);
-        let mut writer = client.copy_in(&copy).map_err(std::io::Error::other)?;
-        let mut text = String::new();
-        for number in first..end {
-            text.push_str(&(self.row)(number));
-            text.push('\n');
-            if text.len() > 1 << 16 {
-                writer.write_all(text.as_bytes())?;
-                text.clear();
-            }
-        }
-        writer.write_all(text.as_bytes())?;
-        writer.finish().map_err(std::io::Error::other)?;
-        Ok(())
     }
 }
 

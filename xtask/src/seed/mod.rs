@@ -4,6 +4,7 @@
 //! rest goes through the public API, so that it is validated, encrypted and counted as usual.
 
 pub(crate) mod large;
+mod table;
 
 use large::{Large, MESSAGES};
 use postgres::types::ToSql;

@@ -73,9 +73,8 @@ fn created_table(line: &str) -> Option<&str> {
 /// Partitions get their storage parameters when they are created, and their parent cannot have any.
 fn is_partitioned(text: &str, table: &str) -> bool {
     let definition = text.split(&format!("TABLE {table} (")).nth(1);
-    definition
-        .and_then(|rest| rest.split(';').next())
-        .is_some_and(|rest| rest.contains("PARTITION BY"))
+    let end = definition.and_then(|rest| rest.split("\n)").nth(1));
+    end.is_some_and(|rest| rest.starts_with(" PARTITION BY"))
 }
 
 #[cfg(test)]
@@ -96,7 +95,7 @@ mod tests {
         let table = "CREATE TABLE fresh (\n  a int\n);\n";
         assert_eq!(lines(table), [1]);
         assert!(lines(&format!("{table}SELECT set_storage('fresh', 'entity');\n")).is_empty());
-        assert!(lines("CREATE TABLE fresh (\n  a int\n) PARTITION BY RANGE (a);\n").is_empty());
+        assert!(lines("CREATE TABLE fresh (\n  -- Docs; more.\n  a int\n) PARTITION BY RANGE (a);\n").is_empty());
     }
 
     #[test]

@@ -18,8 +18,15 @@ use crate::transactions::in_transaction;
 /// `lock_timeout` of each change. Removing a partition locks its table, and other users wait behind that request.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// One process changes partitions at a time. The lock ends with the transaction.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('recado partitions'))";
+/// One process changes partitions at a time, and the others wait for it: nobody else waits behind them. The lock ends
+/// with the transaction.
+fn lock() -> String {
+    format!(
+        "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(hashtext('recado partitions'));
+         SET LOCAL lock_timeout = {}",
+        LOCK_TIMEOUT.as_millis()
+    )
+}
 
 /// The partitions of a table; none if the table does not exist or is not partitioned.
 const PARTITIONS: &str = "SELECT c.relname::text AS name, coalesce(c.reloptions, '{}') AS options
@@ -151,7 +158,7 @@ impl PartitionedTable {
 }
 
 async fn partitions(conn: &mut AsyncPgConnection, table: &PartitionedTable) -> DbResult<Option<Vec<PartitionRow>>> {
-    sql(LOCK).execute(&mut *conn).await?;
+    conn.batch_execute(&lock()).await?;
     let partitioned = sql(IS_PARTITIONED).bind(table.name);
     if !partitioned.get_result::<FlagRow>(&mut *conn).await?.yes {
         return Ok(None);

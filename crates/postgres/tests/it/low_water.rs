@@ -258,7 +258,7 @@ async fn delivery_claims_ignore_dead_rows_behind_a_snapshot() {
     let insert = |endpoint: &str, rows: usize| {
         format!(
             "WITH v AS (INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
-               SELECT '{account}', gen_random_uuid(), 'x', '{{}}', now() FROM generate_series(1, {rows}) RETURNING id)
+               SELECT '{account}', overlay(gen_random_uuid()::text PLACING left(first_id(now())::text, 13) FROM 1)::uuid, 'x', '{{}}', now() FROM generate_series(1, {rows}) RETURNING id)
              INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
              SELECT '{account}', id, {endpoint}, clock_timestamp() FROM v"
         )

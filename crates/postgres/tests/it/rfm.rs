@@ -210,7 +210,7 @@ async fn rfm_scores_of_many_customers_are_written_in_batches() {
             "INSERT INTO contacts (account_id, id, name) SELECT '{account}', md5('c' || n)::uuid, 'c'
                FROM generate_series(1, 4500) n;
              INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)
-             SELECT '{account}', gen_random_uuid(), 'p', n::text, md5('c' || n)::uuid, 'paid', n, now(),
+             SELECT '{account}', overlay(gen_random_uuid()::text PLACING left(first_id(now())::text, 13) FROM 1)::uuid, 'p', n::text, md5('c' || n)::uuid, 'paid', n, now(),
                now() - n * interval '1 h' FROM generate_series(1, 4500) n;
              INSERT INTO order_rollups (account_id, bucket_minutes, bucket_start, platform, paid)
              VALUES ('{account}', 1440, '2020-01-01', 'p', 4500);

@@ -1,1 +1,0 @@
-DROP INDEX contacts_created_at_idx;

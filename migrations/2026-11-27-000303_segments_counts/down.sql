@@ -1,1 +1,0 @@
-DROP TABLE segment_counts;

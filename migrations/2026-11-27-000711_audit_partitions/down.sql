@@ -1,2 +1,0 @@
-DROP TABLE audit_counts;
-DROP TABLE audit_logs;

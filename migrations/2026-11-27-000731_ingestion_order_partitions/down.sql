@@ -1,1 +1,0 @@
-DROP TABLE order_items, orders, order_keys;

@@ -1,1 +1,0 @@
-DROP TABLE metric_events, metric_event_keys;
