@@ -15,6 +15,13 @@ CREATE FUNCTION public.counter_slot(messages bigint) RETURNS smallint
     ELSE 1 + extract(epoch FROM now())::bigint % least(messages / 10000, 1000) END)::smallint
 $$;
 
+CREATE FUNCTION public.first_id(at timestamp with time zone) RETURNS uuid
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT overlay(repeat('0', 32) PLACING coalesce(
+    lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('0', 12)) FROM 1)::uuid
+$$;
+
 CREATE FUNCTION public.has_subscribers(account uuid, kind text) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
@@ -23,6 +30,13 @@ BEGIN
     SELECT 1 FROM webhook_endpoints e
     WHERE e.account_id = account AND e.direction = 'outbound' AND e.events && ARRAY[kind, '*']);
 END
+$$;
+
+CREATE FUNCTION public.last_id(at timestamp with time zone) RETURNS uuid
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT overlay(repeat('f', 32) PLACING coalesce(
+    lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('f', 12)) FROM 1)::uuid
 $$;
 
 CREATE FUNCTION public.make_tenant_table(name regclass, account_column text DEFAULT 'account_id'::text) RETURNS void
@@ -34,6 +48,14 @@ BEGIN
   EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', name);
   EXECUTE format('CREATE POLICY tenant_isolation ON %s USING (%s) WITH CHECK (%s)', name, own, own);
 END
+$$;
+
+CREATE FUNCTION public.send_id(frozen_at timestamp with time zone, campaign_id uuid, contact_id uuid) RETURNS uuid
+    LANGUAGE sql STABLE
+    AS $$
+  SELECT overlay(overlay(md5(campaign_id::text || contact_id::text)
+    PLACING lpad(to_hex(floor(extract(epoch FROM frozen_at) * 1000)::bigint), 12, '0') || '8' FROM 1)
+    PLACING 'a' FROM 17)::uuid
 $$;
 
 CREATE FUNCTION public.set_storage(name regclass, class text) RETURNS void
@@ -171,12 +193,13 @@ WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_analyze
 
 CREATE TABLE public.audit_counts (
     account_id uuid NOT NULL,
+    month date NOT NULL,
     entity_type text NOT NULL,
     action text NOT NULL,
     n bigint NOT NULL,
     CONSTRAINT audit_counts_n_check CHECK ((n >= 0))
 )
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+PARTITION BY RANGE (month);
 
 CREATE TABLE public.audit_logs (
     account_id uuid NOT NULL,
@@ -189,7 +212,7 @@ CREATE TABLE public.audit_logs (
     ip_address text,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 )
-WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+PARTITION BY RANGE (created_at);
 
 CREATE TABLE public.automation_executions (
     account_id uuid NOT NULL,
@@ -365,7 +388,7 @@ CREATE TABLE public.campaign_sends (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT campaign_sends_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
-WITH (fillfactor='35');
+PARTITION BY RANGE (id);
 
 CREATE TABLE public.campaigns (
     account_id uuid NOT NULL,
@@ -390,6 +413,7 @@ CREATE TABLE public.campaigns (
     scheduled_by uuid,
     scheduled_support_admin text,
     retry_scheduled_at timestamp with time zone,
+    frozen_at timestamp with time zone,
     created_by uuid,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -436,8 +460,7 @@ CREATE TABLE public.contact_rfm (
     recency_score smallint NOT NULL,
     frequency_score smallint NOT NULL,
     monetary_score smallint NOT NULL,
-    segment text NOT NULL,
-    calculated_at timestamp with time zone NOT NULL
+    segment text NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -692,7 +715,7 @@ CREATE TABLE public.messages (
     CONSTRAINT messages_direction_check CHECK ((direction = ANY (ARRAY['inbound'::text, 'outbound'::text]))),
     CONSTRAINT messages_status_check CHECK ((status = ANY (ARRAY['received'::text, 'pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
-WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+PARTITION BY RANGE (created_at);
 
 CREATE TABLE public.metric_contacts (
     account_id uuid NOT NULL,
@@ -703,6 +726,13 @@ CREATE TABLE public.metric_contacts (
     last_event_at timestamp with time zone
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.metric_event_keys (
+    account_id uuid NOT NULL,
+    id uuid NOT NULL,
+    occurred_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
 
 CREATE TABLE public.metric_events (
     account_id uuid NOT NULL,
@@ -716,7 +746,7 @@ CREATE TABLE public.metric_events (
     occurred_at timestamp with time zone NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 )
-WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+PARTITION BY RANGE (occurred_at);
 
 CREATE TABLE public.metric_rollups (
     account_id uuid NOT NULL,
@@ -781,6 +811,14 @@ CREATE TABLE public.order_items (
     price numeric NOT NULL,
     cost numeric
 )
+PARTITION BY RANGE (order_id);
+
+CREATE TABLE public.order_keys (
+    account_id uuid NOT NULL,
+    platform text NOT NULL,
+    external_id text NOT NULL,
+    order_id uuid NOT NULL
+)
 WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
 
 CREATE TABLE public.order_rollups (
@@ -821,14 +859,14 @@ CREATE TABLE public.orders (
     CONSTRAINT orders_paid_at_check CHECK (((status <> 'paid'::text) OR (paid_at IS NOT NULL))),
     CONSTRAINT orders_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'paid'::text, 'cancelled'::text, 'refunded'::text])))
 )
-WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+PARTITION BY RANGE (id);
 
 CREATE TABLE public.outbox_events (
     seq bigint NOT NULL,
     account_id uuid NOT NULL,
     payload jsonb NOT NULL,
-    kind text GENERATED ALWAYS AS ((payload ->> 'kind'::text)) STORED,
     retry_at timestamp with time zone,
+    kind text GENERATED ALWAYS AS (COALESCE((payload ->> 'kind'::text), ''::text)) STORED NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
@@ -851,6 +889,12 @@ CREATE TABLE public.outgoing_mail (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE public.partition_horizons (
+    table_name text NOT NULL,
+    kept_from timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
 CREATE UNLOGGED TABLE public.phone_number_send_slots (
     phone_number_id text NOT NULL,
@@ -902,12 +946,32 @@ CREATE TABLE public.rfm_calculations (
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.rfm_changes (
+    account_id uuid NOT NULL,
+    worker uuid NOT NULL,
+    contact_id uuid NOT NULL,
+    segment text,
+    recency_score smallint,
+    frequency_score smallint,
+    monetary_score smallint
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE public.rfm_counts (
     account_id uuid NOT NULL,
     segment text NOT NULL,
     contacts bigint NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.segment_counts (
+    account_id uuid NOT NULL,
+    segment_id uuid NOT NULL,
+    contacts bigint NOT NULL,
+    counted_at timestamp with time zone NOT NULL,
+    changes bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
 CREATE TABLE public.segment_members (
     account_id uuid NOT NULL,
@@ -931,9 +995,10 @@ WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.
 CREATE TABLE public.sent_messages (
     account_id uuid NOT NULL,
     wa_message_id text NOT NULL,
-    send_id uuid NOT NULL
+    send_id uuid NOT NULL,
+    recorded_at timestamp with time zone DEFAULT now() NOT NULL
 )
-WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+PARTITION BY RANGE (recorded_at);
 
 CREATE TABLE public.subscriptions (
     account_id uuid NOT NULL,
@@ -1062,7 +1127,7 @@ CREATE TABLE public.webhook_events (
     occurred_at timestamp with time zone NOT NULL,
     seq bigint
 )
-WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+PARTITION BY RANGE (id);
 
 CREATE SEQUENCE public.webhook_events_seq_seq
     START WITH 1
@@ -1072,6 +1137,14 @@ CREATE SEQUENCE public.webhook_events_seq_seq
     CACHE 1;
 
 ALTER SEQUENCE public.webhook_events_seq_seq OWNED BY public.webhook_events.seq;
+
+CREATE TABLE public.webhook_inbox (
+    account_id uuid NOT NULL,
+    endpoint_id uuid NOT NULL,
+    message_id text NOT NULL,
+    received_at timestamp with time zone NOT NULL
+)
+PARTITION BY RANGE (received_at);
 
 CREATE TABLE public.webhook_logs (
     account_id uuid NOT NULL,
@@ -1091,7 +1164,7 @@ CREATE TABLE public.webhook_logs (
     CONSTRAINT webhook_logs_direction_check CHECK ((direction = ANY (ARRAY['outbound'::text, 'inbound'::text]))),
     CONSTRAINT webhook_logs_payload_check CHECK (((direction = 'outbound'::text) = (event_id IS NOT NULL)))
 )
-WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+PARTITION BY RANGE (id);
 
 CREATE TABLE public.whatsapp_callbacks (
     id uuid NOT NULL,
@@ -1202,10 +1275,10 @@ ALTER TABLE ONLY public.attribution_rollups
     ADD CONSTRAINT attribution_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, kind, attributed_to_id);
 
 ALTER TABLE ONLY public.audit_counts
-    ADD CONSTRAINT audit_counts_pkey PRIMARY KEY (account_id, entity_type, action);
+    ADD CONSTRAINT audit_counts_pkey PRIMARY KEY (account_id, month, entity_type, action);
 
 ALTER TABLE ONLY public.audit_logs
-    ADD CONSTRAINT audit_logs_pkey PRIMARY KEY (account_id, id);
+    ADD CONSTRAINT audit_logs_pkey PRIMARY KEY (account_id, created_at, id);
 
 ALTER TABLE ONLY public.automation_executions
     ADD CONSTRAINT automation_executions_pkey PRIMARY KEY (account_id, id);
@@ -1239,9 +1312,6 @@ ALTER TABLE ONLY public.campaign_retries
 
 ALTER TABLE ONLY public.campaign_run_contents
     ADD CONSTRAINT campaign_run_contents_pkey PRIMARY KEY (account_id, campaign_id);
-
-ALTER TABLE ONLY public.campaign_sends
-    ADD CONSTRAINT campaign_sends_contact_id_unique UNIQUE (account_id, campaign_id, contact_id);
 
 ALTER TABLE ONLY public.campaign_sends
     ADD CONSTRAINT campaign_sends_pkey PRIMARY KEY (account_id, id);
@@ -1331,16 +1401,19 @@ ALTER TABLE ONLY public.message_usage_slots
     ADD CONSTRAINT message_usage_slots_pkey PRIMARY KEY (account_id, month, slot);
 
 ALTER TABLE ONLY public.messages
-    ADD CONSTRAINT messages_pkey PRIMARY KEY (account_id, id);
+    ADD CONSTRAINT messages_pkey PRIMARY KEY (account_id, id, created_at);
 
 ALTER TABLE ONLY public.messages
-    ADD CONSTRAINT messages_wa_message_id_unique UNIQUE (account_id, wa_message_id);
+    ADD CONSTRAINT messages_wa_message_id_unique UNIQUE (account_id, wa_message_id, created_at);
 
 ALTER TABLE ONLY public.metric_contacts
     ADD CONSTRAINT metric_contacts_pkey PRIMARY KEY (account_id, metric_name, contact_id);
 
+ALTER TABLE ONLY public.metric_event_keys
+    ADD CONSTRAINT metric_event_keys_pkey PRIMARY KEY (account_id, id);
+
 ALTER TABLE ONLY public.metric_events
-    ADD CONSTRAINT metric_events_pkey PRIMARY KEY (account_id, id);
+    ADD CONSTRAINT metric_events_pkey PRIMARY KEY (account_id, metric_name, occurred_at, id);
 
 ALTER TABLE ONLY public.metric_rollups
     ADD CONSTRAINT metric_rollups_pkey PRIMARY KEY (account_id, metric_name, bucket_minutes, bucket_start);
@@ -1357,20 +1430,23 @@ ALTER TABLE ONLY public.notifications
 ALTER TABLE ONLY public.order_items
     ADD CONSTRAINT order_items_pkey PRIMARY KEY (account_id, order_id, "position");
 
+ALTER TABLE ONLY public.order_keys
+    ADD CONSTRAINT order_keys_pkey PRIMARY KEY (account_id, platform, external_id);
+
 ALTER TABLE ONLY public.order_rollups
     ADD CONSTRAINT order_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, platform);
-
-ALTER TABLE ONLY public.orders
-    ADD CONSTRAINT orders_external_id_unique UNIQUE (account_id, platform, external_id);
 
 ALTER TABLE ONLY public.orders
     ADD CONSTRAINT orders_pkey PRIMARY KEY (account_id, id);
 
 ALTER TABLE ONLY public.outbox_events
-    ADD CONSTRAINT outbox_events_pkey PRIMARY KEY (seq);
+    ADD CONSTRAINT outbox_events_pkey PRIMARY KEY (kind, seq);
 
 ALTER TABLE ONLY public.outgoing_mail
     ADD CONSTRAINT outgoing_mail_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.partition_horizons
+    ADD CONSTRAINT partition_horizons_pkey PRIMARY KEY (table_name);
 
 ALTER TABLE ONLY public.phone_number_send_slots
     ADD CONSTRAINT phone_number_send_slots_pkey PRIMARY KEY (phone_number_id);
@@ -1387,8 +1463,14 @@ ALTER TABLE ONLY public.product_rollups
 ALTER TABLE ONLY public.rfm_calculations
     ADD CONSTRAINT rfm_calculations_pkey PRIMARY KEY (account_id);
 
+ALTER TABLE ONLY public.rfm_changes
+    ADD CONSTRAINT rfm_changes_pkey PRIMARY KEY (account_id, worker, contact_id);
+
 ALTER TABLE ONLY public.rfm_counts
     ADD CONSTRAINT rfm_counts_pkey PRIMARY KEY (account_id, segment);
+
+ALTER TABLE ONLY public.segment_counts
+    ADD CONSTRAINT segment_counts_pkey PRIMARY KEY (account_id, segment_id);
 
 ALTER TABLE ONLY public.segment_members
     ADD CONSTRAINT segment_members_pkey PRIMARY KEY (account_id, segment_id, contact_id);
@@ -1397,7 +1479,7 @@ ALTER TABLE ONLY public.segments
     ADD CONSTRAINT segments_pkey PRIMARY KEY (account_id, id);
 
 ALTER TABLE ONLY public.sent_messages
-    ADD CONSTRAINT sent_messages_pkey PRIMARY KEY (account_id, wa_message_id);
+    ADD CONSTRAINT sent_messages_pkey PRIMARY KEY (account_id, wa_message_id, recorded_at);
 
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (account_id, id);
@@ -1422,6 +1504,9 @@ ALTER TABLE ONLY public.webhook_endpoints
 
 ALTER TABLE ONLY public.webhook_events
     ADD CONSTRAINT webhook_events_pkey PRIMARY KEY (account_id, id);
+
+ALTER TABLE ONLY public.webhook_inbox
+    ADD CONSTRAINT webhook_inbox_pkey PRIMARY KEY (account_id, endpoint_id, message_id, received_at);
 
 ALTER TABLE ONLY public.webhook_logs
     ADD CONSTRAINT webhook_logs_pkey PRIMARY KEY (account_id, id);
@@ -1462,11 +1547,9 @@ CREATE INDEX api_keys_unused_since_idx ON public.api_keys USING btree (GREATEST(
 
 CREATE INDEX applied_gateway_events_event_id_idx ON public.applied_gateway_events USING btree (event_id);
 
-CREATE INDEX audit_logs_action_idx ON public.audit_logs USING btree (account_id, action, created_at DESC, id DESC) INCLUDE (entity_type);
+CREATE INDEX audit_logs_action_idx ON ONLY public.audit_logs USING btree (account_id, action, created_at DESC, id DESC) INCLUDE (entity_type);
 
-CREATE INDEX audit_logs_created_at_idx ON public.audit_logs USING btree (account_id, created_at DESC, id DESC);
-
-CREATE INDEX audit_logs_entity_type_idx ON public.audit_logs USING btree (account_id, entity_type, created_at DESC, id DESC) INCLUDE (action);
+CREATE INDEX audit_logs_entity_type_idx ON ONLY public.audit_logs USING btree (account_id, entity_type, created_at DESC, id DESC) INCLUDE (action);
 
 CREATE INDEX automation_executions_automation_id_idx ON public.automation_executions USING btree (account_id, automation_id);
 
@@ -1478,13 +1561,15 @@ CREATE INDEX campaign_counters_created_at_idx ON public.campaign_counter_slots U
 
 CREATE INDEX campaign_retries_due_at_idx ON public.campaign_retries USING btree (due_at);
 
-CREATE INDEX campaign_sends_contact_id_idx ON public.campaign_sends USING btree (account_id, contact_id);
+CREATE INDEX campaign_sends_campaign_id_idx ON ONLY public.campaign_sends USING btree (account_id, campaign_id, contact_id);
 
-CREATE INDEX campaign_sends_failed_at_idx ON public.campaign_sends USING btree (account_id, campaign_id, failed_at) WHERE (failed_at IS NOT NULL);
+CREATE INDEX campaign_sends_contact_id_idx ON ONLY public.campaign_sends USING btree (account_id, contact_id);
 
-CREATE INDEX campaign_sends_retry_at_idx ON public.campaign_sends USING btree (account_id, campaign_id, retry_at) WHERE (retry_at IS NOT NULL);
+CREATE INDEX campaign_sends_failed_at_idx ON ONLY public.campaign_sends USING btree (account_id, campaign_id, failed_at) WHERE (failed_at IS NOT NULL);
 
-CREATE INDEX campaign_sends_unknown_at_idx ON public.campaign_sends USING btree (unknown_at) WHERE (unknown_at IS NOT NULL);
+CREATE INDEX campaign_sends_retry_at_idx ON ONLY public.campaign_sends USING btree (account_id, campaign_id, retry_at) WHERE (retry_at IS NOT NULL);
+
+CREATE INDEX campaign_sends_unknown_at_idx ON ONLY public.campaign_sends USING btree (unknown_at) WHERE (unknown_at IS NOT NULL);
 
 CREATE INDEX campaigns_created_at_idx ON public.campaigns USING btree (account_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
 
@@ -1494,15 +1579,19 @@ CREATE INDEX campaigns_executed_at_idx ON public.campaigns USING btree (account_
 
 CREATE INDEX campaigns_folder_id_idx ON public.campaigns USING btree (account_id, folder_id) WHERE (folder_id IS NOT NULL);
 
+CREATE INDEX campaigns_frozen_updated_at_idx ON public.campaigns USING btree (account_id, updated_at) WHERE (frozen_at IS NOT NULL);
+
 CREATE INDEX campaigns_profile_id_idx ON public.campaigns USING btree (account_id, profile_id) WHERE (profile_id IS NOT NULL);
 
 CREATE INDEX campaigns_template_id_idx ON public.campaigns USING btree (account_id, template_id) WHERE (status = 'sending'::text);
 
 CREATE INDEX carts_contact_id_idx ON public.carts USING btree (account_id, contact_id) WHERE (contact_id IS NOT NULL);
 
-CREATE INDEX contact_rfm_segment_idx ON public.contact_rfm USING btree (account_id, segment);
+CREATE INDEX contact_rfm_segment_idx ON public.contact_rfm USING btree (account_id, segment, contact_id);
 
 CREATE INDEX contact_tags_tag_id_idx ON public.contact_tags USING btree (account_id, tag_id, contact_id);
+
+CREATE INDEX contacts_created_at_idx ON public.contacts USING btree (account_id, created_at) WHERE (deleted_at IS NULL);
 
 CREATE INDEX contacts_deleted_idx ON public.contacts USING btree (account_id, id) WHERE (deleted_at IS NOT NULL);
 
@@ -1550,21 +1639,15 @@ CREATE UNIQUE INDEX message_templates_name_unique ON public.message_templates US
 
 CREATE INDEX message_templates_profile_id_idx ON public.message_templates USING btree (account_id, profile_id) WHERE (profile_id IS NOT NULL);
 
-CREATE INDEX messages_created_at_idx ON public.messages USING btree (account_id, conversation_id, created_at DESC, id DESC);
+CREATE INDEX messages_created_at_idx ON ONLY public.messages USING btree (account_id, conversation_id, created_at DESC, id DESC);
 
-CREATE INDEX messages_outbound_idx ON public.messages USING btree (account_id, created_at) WHERE (direction = 'outbound'::text);
+CREATE INDEX messages_pending_idx ON ONLY public.messages USING btree (recorded_at) WHERE (status = 'pending'::text);
 
-CREATE INDEX messages_pending_idx ON public.messages USING btree (recorded_at) WHERE (status = 'pending'::text);
-
-CREATE INDEX messages_written_idx ON public.messages USING btree (account_id, created_at DESC, id DESC);
+CREATE INDEX messages_written_idx ON ONLY public.messages USING btree (account_id, created_at DESC, id DESC);
 
 CREATE INDEX metric_contacts_contact_id_idx ON public.metric_contacts USING btree (account_id, contact_id);
 
 CREATE INDEX metric_contacts_total_value_idx ON public.metric_contacts USING btree (account_id, metric_name, total_value DESC, contact_id);
-
-CREATE INDEX metric_events_contact_id_idx ON public.metric_events USING btree (account_id, contact_id) WHERE (contact_id IS NOT NULL);
-
-CREATE INDEX metric_events_occurred_at_idx ON public.metric_events USING btree (account_id, metric_name, occurred_at DESC, id DESC);
 
 CREATE INDEX notifications_seq_idx ON public.notifications USING btree (seq);
 
@@ -1572,19 +1655,11 @@ CREATE UNIQUE INDEX notifications_seq_unique ON public.notifications USING btree
 
 CREATE INDEX notifications_unread_idx ON public.notifications USING btree (account_id, id) WHERE (read_at IS NULL);
 
-CREATE INDEX orders_automation_id_idx ON public.orders USING btree (account_id, automation_id) WHERE (automation_id IS NOT NULL);
-
-CREATE INDEX orders_campaign_id_idx ON public.orders USING btree (account_id, campaign_id) WHERE (campaign_id IS NOT NULL);
-
-CREATE INDEX orders_contact_id_idx ON public.orders USING btree (account_id, contact_id) WHERE (contact_id IS NOT NULL);
-
-CREATE INDEX orders_link_id_idx ON public.orders USING btree (account_id, link_id) WHERE (link_id IS NOT NULL);
-
-CREATE INDEX outbox_events_account_id_idx ON public.outbox_events USING btree (account_id, kind, seq) WHERE (retry_at IS NULL);
+CREATE INDEX outbox_events_account_id_idx ON public.outbox_events USING btree (kind, account_id, seq) WHERE ((retry_at IS NULL) AND (account_id IS NOT NULL));
 
 CREATE INDEX outbox_events_kind_idx ON public.outbox_events USING btree (kind, seq) WHERE (retry_at IS NULL);
 
-CREATE INDEX outbox_events_retried_account_id_idx ON public.outbox_events USING btree (account_id) WHERE (retry_at IS NOT NULL);
+CREATE INDEX outbox_events_other_account_id_idx ON public.outbox_events USING btree (account_id) WHERE ((retry_at IS NOT NULL) OR (kind <> ALL (ARRAY['audit'::text, 'notification'::text, 'webhook'::text])));
 
 CREATE INDEX outbox_events_retry_at_idx ON public.outbox_events USING btree (kind, retry_at) WHERE (retry_at IS NOT NULL);
 
@@ -1616,29 +1691,25 @@ CREATE UNIQUE INDEX tags_name_unique ON public.tags USING btree (account_id, low
 
 CREATE UNIQUE INDEX team_invites_pending_unique ON public.team_invites USING btree (account_id, lower(email)) WHERE (status = 'pending'::text);
 
-CREATE INDEX webhook_deliveries_claim_idx ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at) WHERE (state = 'waiting'::text);
+CREATE INDEX webhook_deliveries_abandoned_idx ON public.webhook_deliveries USING btree (event_id) WHERE (state <> 'waiting'::text);
+
+CREATE INDEX webhook_deliveries_claim_idx ON public.webhook_deliveries USING btree (endpoint_id, next_attempt_at, event_id) WHERE (state = 'waiting'::text);
 
 CREATE INDEX webhook_deliveries_failed_at_idx ON public.webhook_deliveries USING btree (account_id, endpoint_id, failed_at);
 
+CREATE INDEX webhook_deliveries_next_attempt_at_idx ON public.webhook_deliveries USING btree (next_attempt_at) WHERE (state = 'waiting'::text);
+
 CREATE INDEX webhook_endpoint_ids_endpoint_idx ON public.webhook_endpoint_ids USING btree (account_id, id);
 
-CREATE INDEX webhook_events_occurred_at_idx ON public.webhook_events USING btree (occurred_at);
+CREATE INDEX webhook_events_seq_idx ON ONLY public.webhook_events USING btree (account_id, seq);
 
-CREATE UNIQUE INDEX webhook_events_seq_unique ON public.webhook_events USING btree (account_id, seq);
+CREATE INDEX webhook_logs_endpoint_id_idx ON ONLY public.webhook_logs USING btree (account_id, endpoint_id, id);
 
-CREATE INDEX webhook_logs_created_at_idx ON public.webhook_logs USING btree (account_id, created_at DESC, id DESC);
+CREATE INDEX webhook_logs_failed_idx ON ONLY public.webhook_logs USING btree (account_id, id) WHERE ((response_status IS NULL) OR (response_status >= 400));
 
-CREATE INDEX webhook_logs_endpoint_id_idx ON public.webhook_logs USING btree (account_id, endpoint_id, created_at DESC, id DESC);
+CREATE INDEX webhook_logs_inbound_idx ON ONLY public.webhook_logs USING btree (account_id, id) WHERE (direction = 'inbound'::text);
 
-CREATE INDEX webhook_logs_failed_idx ON public.webhook_logs USING btree (account_id, created_at DESC, id DESC) WHERE ((response_status IS NULL) OR (response_status >= 400));
-
-CREATE INDEX webhook_logs_inbound_idx ON public.webhook_logs USING btree (account_id, created_at DESC, id DESC) WHERE (direction = 'inbound'::text);
-
-CREATE UNIQUE INDEX webhook_logs_received_unique ON public.webhook_logs USING btree (account_id, endpoint_id, message_id) WHERE ((direction = 'inbound'::text) AND ((response_status >= 200) AND (response_status <= 299)));
-
-CREATE INDEX webhook_logs_sweep_idx ON public.webhook_logs USING btree (created_at);
-
-CREATE INDEX whatsapp_callbacks_due_at_idx ON public.whatsapp_callbacks USING btree (due_at);
+CREATE INDEX whatsapp_callbacks_due_at_idx ON public.whatsapp_callbacks USING btree (due_at, id);
 
 CREATE INDEX whatsapp_held_messages_received_at_idx ON public.whatsapp_held_messages USING btree (received_at);
 
@@ -1670,12 +1741,6 @@ ALTER TABLE ONLY public.applied_gateway_events
 ALTER TABLE ONLY public.attribution_rollups
     ADD CONSTRAINT attribution_rollups_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.audit_counts
-    ADD CONSTRAINT audit_counts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.audit_logs
-    ADD CONSTRAINT audit_logs_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.automation_executions
     ADD CONSTRAINT automation_executions_automation_id_fkey FOREIGN KEY (account_id, automation_id) REFERENCES public.automations(account_id, id) ON DELETE CASCADE;
 
@@ -1705,12 +1770,6 @@ ALTER TABLE ONLY public.campaign_retries
 
 ALTER TABLE ONLY public.campaign_run_contents
     ADD CONSTRAINT campaign_run_contents_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.campaign_sends
-    ADD CONSTRAINT campaign_sends_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.campaign_sends
-    ADD CONSTRAINT campaign_sends_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id);
 
 ALTER TABLE ONLY public.campaigns
     ADD CONSTRAINT campaigns_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -1790,20 +1849,11 @@ ALTER TABLE ONLY public.message_templates
 ALTER TABLE ONLY public.message_usage_slots
     ADD CONSTRAINT message_usage_slots_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.messages
-    ADD CONSTRAINT messages_conversation_id_fkey FOREIGN KEY (account_id, conversation_id) REFERENCES public.conversations(account_id, id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.metric_contacts
     ADD CONSTRAINT metric_contacts_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.metric_contacts
     ADD CONSTRAINT metric_contacts_metric_name_fkey FOREIGN KEY (account_id, metric_name) REFERENCES public.metrics(account_id, metric_name) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.metric_events
-    ADD CONSTRAINT metric_events_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id);
-
-ALTER TABLE ONLY public.metric_events
-    ADD CONSTRAINT metric_events_metric_name_fkey FOREIGN KEY (account_id, metric_name) REFERENCES public.metrics(account_id, metric_name) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.metric_rollups
     ADD CONSTRAINT metric_rollups_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -1817,26 +1867,11 @@ ALTER TABLE ONLY public.metrics
 ALTER TABLE ONLY public.notifications
     ADD CONSTRAINT notifications_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.order_items
-    ADD CONSTRAINT order_items_order_id_fkey FOREIGN KEY (account_id, order_id) REFERENCES public.orders(account_id, id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.order_keys
+    ADD CONSTRAINT order_keys_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.order_rollups
     ADD CONSTRAINT order_rollups_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.orders
-    ADD CONSTRAINT orders_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.orders
-    ADD CONSTRAINT orders_automation_id_fkey FOREIGN KEY (account_id, automation_id) REFERENCES public.automations(account_id, id);
-
-ALTER TABLE ONLY public.orders
-    ADD CONSTRAINT orders_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id);
-
-ALTER TABLE ONLY public.orders
-    ADD CONSTRAINT orders_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id);
-
-ALTER TABLE ONLY public.orders
-    ADD CONSTRAINT orders_link_id_fkey FOREIGN KEY (account_id, link_id) REFERENCES public.links(account_id, id);
 
 ALTER TABLE ONLY public.product_names
     ADD CONSTRAINT product_names_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -1850,6 +1885,9 @@ ALTER TABLE ONLY public.rfm_calculations
 ALTER TABLE ONLY public.rfm_counts
     ADD CONSTRAINT rfm_counts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.segment_counts
+    ADD CONSTRAINT segment_counts_segment_id_fkey FOREIGN KEY (account_id, segment_id) REFERENCES public.segments(account_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.segment_members
     ADD CONSTRAINT segment_members_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id) ON DELETE CASCADE;
 
@@ -1858,9 +1896,6 @@ ALTER TABLE ONLY public.segment_members
 
 ALTER TABLE ONLY public.segments
     ADD CONSTRAINT segments_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.sent_messages
-    ADD CONSTRAINT sent_messages_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -1874,20 +1909,11 @@ ALTER TABLE ONLY public.team_invites
 ALTER TABLE ONLY public.webhook_deliveries
     ADD CONSTRAINT webhook_deliveries_endpoint_id_fkey FOREIGN KEY (account_id, endpoint_id) REFERENCES public.webhook_endpoints(account_id, id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.webhook_deliveries
-    ADD CONSTRAINT webhook_deliveries_event_id_fkey FOREIGN KEY (account_id, event_id) REFERENCES public.webhook_events(account_id, id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.webhook_endpoint_ids
     ADD CONSTRAINT webhook_endpoint_ids_endpoint_fkey FOREIGN KEY (account_id, id) REFERENCES public.webhook_endpoints(account_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.webhook_endpoints
     ADD CONSTRAINT webhook_endpoints_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.webhook_events
-    ADD CONSTRAINT webhook_events_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.webhook_logs
-    ADD CONSTRAINT webhook_logs_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.whatsapp_files
     ADD CONSTRAINT whatsapp_files_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -1971,6 +1997,8 @@ ALTER TABLE public.messages ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.metric_contacts ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.metric_event_keys ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.metric_events ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.metric_rollups ENABLE ROW LEVEL SECURITY;
@@ -1982,6 +2010,8 @@ ALTER TABLE public.metrics ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.notifications ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.order_items ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.order_keys ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.order_rollups ENABLE ROW LEVEL SECURITY;
 
@@ -1995,7 +2025,11 @@ ALTER TABLE public.product_rollups ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.rfm_calculations ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.rfm_changes ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.rfm_counts ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.segment_counts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.segment_members ENABLE ROW LEVEL SECURITY;
 
@@ -2085,6 +2119,8 @@ CREATE POLICY tenant_isolation ON public.messages USING ((account_id = (NULLIF(c
 
 CREATE POLICY tenant_isolation ON public.metric_contacts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY tenant_isolation ON public.metric_event_keys USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.metric_events USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.metric_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
@@ -2096,6 +2132,8 @@ CREATE POLICY tenant_isolation ON public.metrics USING ((account_id = (NULLIF(cu
 CREATE POLICY tenant_isolation ON public.notifications USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.order_items USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.order_keys USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.order_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2109,7 +2147,11 @@ CREATE POLICY tenant_isolation ON public.product_rollups USING ((account_id = (N
 
 CREATE POLICY tenant_isolation ON public.rfm_calculations USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY tenant_isolation ON public.rfm_changes USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.rfm_counts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.segment_counts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.segment_members USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2131,6 +2173,8 @@ CREATE POLICY tenant_isolation ON public.webhook_endpoints USING ((account_id = 
 
 CREATE POLICY tenant_isolation ON public.webhook_events USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY tenant_isolation ON public.webhook_inbox USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.webhook_logs USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.whatsapp_files USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
@@ -2146,6 +2190,8 @@ ALTER TABLE public.webhook_endpoint_ids ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.webhook_endpoints ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.webhook_events ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.webhook_inbox ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.webhook_logs ENABLE ROW LEVEL SECURITY;
 
@@ -2247,6 +2293,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.messages TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.metric_contacts TO recado_tenant;
 
+GRANT SELECT,INSERT ON TABLE public.metric_event_keys TO recado_tenant;
+
 GRANT SELECT,INSERT ON TABLE public.metric_events TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.metric_rollups TO recado_tenant;
@@ -2260,6 +2308,8 @@ GRANT SELECT ON TABLE public.notifications TO recado_tenant;
 GRANT UPDATE(read_at) ON TABLE public.notifications TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.order_items TO recado_tenant;
+
+GRANT SELECT,INSERT ON TABLE public.order_keys TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.order_rollups TO recado_tenant;
 
@@ -2276,7 +2326,11 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.product_rollups TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.rfm_calculations TO recado_tenant;
 
-GRANT SELECT,INSERT,DELETE ON TABLE public.rfm_counts TO recado_tenant;
+GRANT SELECT,INSERT,DELETE ON TABLE public.rfm_changes TO recado_tenant;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.rfm_counts TO recado_tenant;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.segment_counts TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.segment_members TO recado_tenant;
 
@@ -2298,7 +2352,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.webhook_endpoints TO recado_te
 
 GRANT SELECT,INSERT ON TABLE public.webhook_events TO recado_tenant;
 
-GRANT UPDATE(seq) ON TABLE public.webhook_events TO recado_tenant;
+GRANT SELECT,INSERT ON TABLE public.webhook_inbox TO recado_tenant;
 
 GRANT SELECT,INSERT ON TABLE public.webhook_logs TO recado_tenant;
 

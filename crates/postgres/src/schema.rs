@@ -1,10 +1,6 @@
 //! The tables for diesel's query language. `cargo xtask schema` writes this file; the gate fails when it differs from the
 //! migrations.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "many tables are used in statements as text only"
-)]
+#![allow(dead_code, unused_imports, reason = "many tables are used in statements as text only")]
 
 diesel::table! {
     account_deletions (account_id) {
@@ -116,8 +112,9 @@ diesel::table! {
 }
 
 diesel::table! {
-    audit_counts (account_id, entity_type, action) {
+    audit_counts (account_id, month, entity_type, action) {
         account_id -> Uuid,
+        month -> Date,
         entity_type -> Text,
         action -> Text,
         n -> BigInt,
@@ -125,7 +122,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    audit_logs (account_id, id) {
+    audit_logs (account_id, id, created_at) {
         account_id -> Uuid,
         id -> Uuid,
         user_id -> Nullable<Uuid>,
@@ -329,6 +326,7 @@ diesel::table! {
         scheduled_by -> Nullable<Uuid>,
         scheduled_support_admin -> Nullable<Text>,
         retry_scheduled_at -> Nullable<Timestamptz>,
+        frozen_at -> Nullable<Timestamptz>,
         created_by -> Nullable<Uuid>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
@@ -377,7 +375,6 @@ diesel::table! {
         frequency_score -> SmallInt,
         monetary_score -> SmallInt,
         segment -> Text,
-        calculated_at -> Timestamptz,
     }
 }
 
@@ -608,7 +605,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    messages (account_id, id) {
+    messages (account_id, id, created_at) {
         account_id -> Uuid,
         id -> Uuid,
         conversation_id -> Uuid,
@@ -639,7 +636,15 @@ diesel::table! {
 }
 
 diesel::table! {
-    metric_events (account_id, id) {
+    metric_event_keys (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        occurred_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    metric_events (account_id, id, metric_name, occurred_at) {
         account_id -> Uuid,
         id -> Uuid,
         metric_name -> Text,
@@ -714,6 +719,15 @@ diesel::table! {
 }
 
 diesel::table! {
+    order_keys (account_id, platform, external_id) {
+        account_id -> Uuid,
+        platform -> Text,
+        external_id -> Text,
+        order_id -> Uuid,
+    }
+}
+
+diesel::table! {
     order_rollups (account_id, bucket_minutes, bucket_start, platform) {
         account_id -> Uuid,
         bucket_minutes -> SmallInt,
@@ -753,12 +767,12 @@ diesel::table! {
 }
 
 diesel::table! {
-    outbox_events (seq) {
+    outbox_events (seq, kind) {
         seq -> BigInt,
         account_id -> Uuid,
         payload -> Jsonb,
-        kind -> Nullable<Text>,
         retry_at -> Nullable<Timestamptz>,
+        kind -> Text,
         created_at -> Timestamptz,
     }
 }
@@ -771,6 +785,13 @@ diesel::table! {
         attempts -> Integer,
         due_at -> Timestamptz,
         created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    partition_horizons (table_name) {
+        table_name -> Text,
+        kept_from -> Timestamptz,
     }
 }
 
@@ -829,10 +850,32 @@ diesel::table! {
 }
 
 diesel::table! {
+    rfm_changes (account_id, worker, contact_id) {
+        account_id -> Uuid,
+        worker -> Uuid,
+        contact_id -> Uuid,
+        segment -> Nullable<Text>,
+        recency_score -> Nullable<SmallInt>,
+        frequency_score -> Nullable<SmallInt>,
+        monetary_score -> Nullable<SmallInt>,
+    }
+}
+
+diesel::table! {
     rfm_counts (account_id, segment) {
         account_id -> Uuid,
         segment -> Text,
         contacts -> BigInt,
+    }
+}
+
+diesel::table! {
+    segment_counts (account_id, segment_id) {
+        account_id -> Uuid,
+        segment_id -> Uuid,
+        contacts -> BigInt,
+        counted_at -> Timestamptz,
+        changes -> BigInt,
     }
 }
 
@@ -858,10 +901,11 @@ diesel::table! {
 }
 
 diesel::table! {
-    sent_messages (account_id, wa_message_id) {
+    sent_messages (account_id, wa_message_id, recorded_at) {
         account_id -> Uuid,
         wa_message_id -> Text,
         send_id -> Uuid,
+        recorded_at -> Timestamptz,
     }
 }
 
@@ -985,6 +1029,15 @@ diesel::table! {
         payload -> Jsonb,
         occurred_at -> Timestamptz,
         seq -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    webhook_inbox (account_id, endpoint_id, message_id, received_at) {
+        account_id -> Uuid,
+        endpoint_id -> Uuid,
+        message_id -> Text,
+        received_at -> Timestamptz,
     }
 }
 

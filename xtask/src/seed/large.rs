@@ -153,7 +153,7 @@ impl Large<'_> {
             now: u64::try_from(now).unwrap_or_default(),
         };
         let tables = self.tables(&year);
-        let parts: u64 = tables.iter().map(|table| table.rows.div_ceil(ROWS_PER_COPY)).sum();
+        let parts: u64 = tables.iter().map(Table::parts).sum();
         let mut progress = Progress::new(usize::try_from(parts + 3).unwrap_or(usize::MAX));
         for table in &tables {
             table.copy(&mut client, &mut progress)?;

@@ -23,6 +23,11 @@ impl<'y> Table<'y> {
         Self { columns, rows, row }
     }
 
+    /// The number of COPY statements.
+    pub(super) fn parts(&self) -> u64 {
+        self.rows.div_ceil(ROWS_PER_COPY)
+    }
+
     pub(super) fn copy(&self, client: &mut Client, progress: &mut Progress) -> Result<()> {
         let name = self.columns.split(' ').next().unwrap_or_default();
         let mut first = 0;
