@@ -22,7 +22,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(800);
 /// with the transaction.
 fn lock() -> String {
     format!(
-        "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(hashtext('recado partitions'));
+        "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(hashtext('recado partitions'));
          SET LOCAL lock_timeout = {}",
         LOCK_TIMEOUT.as_millis()
     )

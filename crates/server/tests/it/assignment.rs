@@ -71,7 +71,8 @@ fn server_owned_fields(foreign: &User<'_>) -> Map<String, Value> {
 fn tables_with_text(server: &Server, needle: &str) -> Vec<String> {
     let tables = "SELECT quote_ident(table_name) FROM information_schema.tables
       WHERE table_schema = 'public' AND table_type = 'BASE TABLE'
-        AND table_name NOT IN (SELECT relname FROM pg_class WHERE relispartition)";
+        AND table_name NOT IN (SELECT relname FROM pg_class WHERE relispartition)
+        AND table_name <> '__diesel_schema_migrations'";
     let names = server.db.rows(tables).into_iter().map(|mut row| row.remove(0).unwrap());
     names
         .filter(|name| {
