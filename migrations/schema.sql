@@ -286,6 +286,16 @@ CREATE TABLE public.brand_contexts (
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.campaign_claims (
+    account_id uuid NOT NULL,
+    campaign_id uuid NOT NULL,
+    send_ids uuid[] NOT NULL,
+    earlier_send_ids uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    retried_until timestamp with time zone
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY public.campaign_claims ALTER COLUMN send_ids SET STORAGE EXTERNAL;
+
 CREATE TABLE public.campaign_counter_slots (
     account_id uuid NOT NULL,
     campaign_id uuid NOT NULL,
@@ -353,6 +363,18 @@ CREATE TABLE public.campaign_retries (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
+CREATE TABLE public.campaign_retry_batches (
+    account_id uuid NOT NULL,
+    campaign_id uuid NOT NULL,
+    batch_no integer NOT NULL,
+    send_ids uuid[] NOT NULL,
+    searched_until uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT campaign_retry_batches_search_check CHECK (((batch_no = 0) = (searched_until IS NOT NULL)))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY public.campaign_retry_batches ALTER COLUMN send_ids SET STORAGE EXTERNAL;
+
 CREATE TABLE public.campaign_run_contents (
     account_id uuid NOT NULL,
     campaign_id uuid NOT NULL,
@@ -419,6 +441,7 @@ CREATE TABLE public.campaigns (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
+    run_quota_month date,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -1298,6 +1321,9 @@ ALTER TABLE ONLY public.billing_history
 ALTER TABLE ONLY public.brand_contexts
     ADD CONSTRAINT brand_contexts_pkey PRIMARY KEY (account_id);
 
+ALTER TABLE ONLY public.campaign_claims
+    ADD CONSTRAINT campaign_claims_pkey PRIMARY KEY (account_id, campaign_id);
+
 ALTER TABLE ONLY public.campaign_counter_slots
     ADD CONSTRAINT campaign_counter_slots_pkey PRIMARY KEY (account_id, campaign_id, slot);
 
@@ -1309,6 +1335,9 @@ ALTER TABLE ONLY public.campaign_recipient_batches
 
 ALTER TABLE ONLY public.campaign_retries
     ADD CONSTRAINT campaign_retries_pkey PRIMARY KEY (account_id, campaign_id);
+
+ALTER TABLE ONLY public.campaign_retry_batches
+    ADD CONSTRAINT campaign_retry_batches_pkey PRIMARY KEY (account_id, campaign_id, batch_no);
 
 ALTER TABLE ONLY public.campaign_run_contents
     ADD CONSTRAINT campaign_run_contents_pkey PRIMARY KEY (account_id, campaign_id);
@@ -1557,6 +1586,8 @@ CREATE INDEX billing_history_created_at_idx ON public.billing_history USING btre
 
 CREATE INDEX billing_history_paid_at_idx ON public.billing_history USING btree (paid_at) WHERE (paid_at IS NOT NULL);
 
+CREATE INDEX campaign_counter_slots_unfolded_idx ON public.campaign_counter_slots USING btree (account_id, campaign_id) WHERE (slot > 0);
+
 CREATE INDEX campaign_counters_created_at_idx ON public.campaign_counter_slots USING btree (account_id, created_at DESC, campaign_id DESC);
 
 CREATE INDEX campaign_retries_due_at_idx ON public.campaign_retries USING btree (due_at);
@@ -1570,6 +1601,8 @@ CREATE INDEX campaign_sends_failed_at_idx ON ONLY public.campaign_sends USING bt
 CREATE INDEX campaign_sends_retry_at_idx ON ONLY public.campaign_sends USING btree (account_id, campaign_id, retry_at) WHERE (retry_at IS NOT NULL);
 
 CREATE INDEX campaign_sends_unknown_at_idx ON ONLY public.campaign_sends USING btree (unknown_at) WHERE (unknown_at IS NOT NULL);
+
+CREATE INDEX campaign_sends_unknown_idx ON ONLY public.campaign_sends USING btree (account_id, campaign_id) WHERE (unknown_at IS NOT NULL);
 
 CREATE INDEX campaigns_created_at_idx ON public.campaigns USING btree (account_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
 
@@ -1593,7 +1626,7 @@ CREATE INDEX contact_tags_tag_id_idx ON public.contact_tags USING btree (account
 
 CREATE INDEX contacts_created_at_idx ON public.contacts USING btree (account_id, created_at) WHERE (deleted_at IS NULL);
 
-CREATE INDEX contacts_deleted_idx ON public.contacts USING btree (account_id, id) WHERE (deleted_at IS NOT NULL);
+CREATE INDEX contacts_deleted_idx ON public.contacts USING btree (account_id, deleted_at) INCLUDE (id) WHERE (deleted_at IS NOT NULL);
 
 CREATE UNIQUE INDEX contacts_phone_unique ON public.contacts USING btree (account_id, phone) WHERE (deleted_at IS NULL);
 
@@ -1767,6 +1800,9 @@ ALTER TABLE ONLY public.campaign_recipient_batches
 
 ALTER TABLE ONLY public.campaign_retries
     ADD CONSTRAINT campaign_retries_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.campaign_retry_batches
+    ADD CONSTRAINT campaign_retry_batches_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.campaign_run_contents
     ADD CONSTRAINT campaign_run_contents_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id) ON DELETE CASCADE;
@@ -1947,6 +1983,8 @@ ALTER TABLE public.billing_history ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.brand_contexts ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.campaign_claims ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.campaign_counter_slots ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.campaign_queue ENABLE ROW LEVEL SECURITY;
@@ -1954,6 +1992,8 @@ ALTER TABLE public.campaign_queue ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.campaign_recipient_batches ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.campaign_retries ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.campaign_retry_batches ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.campaign_run_contents ENABLE ROW LEVEL SECURITY;
 
@@ -2069,6 +2109,8 @@ CREATE POLICY tenant_isolation ON public.billing_history USING ((account_id = (N
 
 CREATE POLICY tenant_isolation ON public.brand_contexts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY tenant_isolation ON public.campaign_claims USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.campaign_counter_slots USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.campaign_queue USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
@@ -2076,6 +2118,8 @@ CREATE POLICY tenant_isolation ON public.campaign_queue USING ((account_id = (NU
 CREATE POLICY tenant_isolation ON public.campaign_recipient_batches USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.campaign_retries USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.campaign_retry_batches USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.campaign_run_contents USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2235,7 +2279,9 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.billing_history TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.brand_contexts TO recado_tenant;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.campaign_counter_slots TO recado_tenant;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_claims TO recado_tenant;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_counter_slots TO recado_tenant;
 
 GRANT SELECT ON TABLE public.campaign_counters TO recado_tenant;
 
@@ -2246,6 +2292,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE public.campaign_recipient_batches TO recado_
 GRANT UPDATE(batch_no) ON TABLE public.campaign_recipient_batches TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_retries TO recado_tenant;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_retry_batches TO recado_tenant;
 
 GRANT SELECT,INSERT ON TABLE public.campaign_run_contents TO recado_tenant;
 

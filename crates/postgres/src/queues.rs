@@ -39,8 +39,9 @@ const WAITING: &str = "WITH RECURSIVE endpoints AS (
          WHERE c.status = 'scheduled' AND c.deleted_at IS NULL AND c.scheduled_at <= now()
          ORDER BY c.scheduled_at LIMIT $1) q
        UNION ALL
-       SELECT 'recipient_batches', count(*), min(created_at) FROM (SELECT created_at
-         FROM campaign_recipient_batches LIMIT $1) q
+       SELECT 'recipient_batches', count(*), min(created_at) FROM (
+         SELECT created_at FROM campaign_recipient_batches UNION ALL SELECT created_at FROM campaign_retry_batches
+         LIMIT $1) q
        UNION ALL
        SELECT 'sends_unknown', count(*), min(unknown_at) FROM (
          SELECT unknown_at FROM campaign_sends WHERE unknown_at IS NOT NULL ORDER BY unknown_at LIMIT $1) q

@@ -209,6 +209,16 @@ diesel::table! {
 }
 
 diesel::table! {
+    campaign_claims (account_id, campaign_id) {
+        account_id -> Uuid,
+        campaign_id -> Uuid,
+        send_ids -> Array<Uuid>,
+        earlier_send_ids -> Array<Uuid>,
+        retried_until -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
     campaign_counter_slots (account_id, campaign_id, slot) {
         account_id -> Uuid,
         campaign_id -> Uuid,
@@ -260,6 +270,17 @@ diesel::table! {
         force -> Bool,
         user_id -> Uuid,
         support_admin -> Nullable<Text>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    campaign_retry_batches (account_id, campaign_id, batch_no) {
+        account_id -> Uuid,
+        campaign_id -> Uuid,
+        batch_no -> Integer,
+        send_ids -> Array<Uuid>,
+        searched_until -> Nullable<Uuid>,
         created_at -> Timestamptz,
     }
 }
@@ -332,6 +353,7 @@ diesel::table! {
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
+        run_quota_month -> Nullable<Date>,
     }
 }
 

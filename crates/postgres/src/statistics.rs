@@ -14,9 +14,11 @@ use crate::transactions::in_owner;
 /// `ANALYZE` there cancels the autovacuum that they depend on, and discards cached plans of frequent statements.
 pub const QUEUE_TABLES: &[&str] = &[
     "account_deletions",
+    "campaign_claims",
     "campaign_recipient_batches",
     "campaign_queue",
     "campaign_retries",
+    "campaign_retry_batches",
     "gateway_cancellations",
     "gateway_events",
     "idempotency_key_counts",

@@ -239,10 +239,11 @@ pub(super) fn create_contacts(fixture: &Fixture, account: &str, contacts: u32) -
 pub(super) fn create_frozen_run(fixture: &Fixture, account: &str, claimed: bool) -> Result<String> {
     let mut client = connect(&fixture.database())?;
     let row = client.query_one(
-        "INSERT INTO campaigns (account_id, id, name, template_id, status, profile_id, executed_at, frozen_at, quota_month)
+        "INSERT INTO campaigns (account_id, id, name, template_id, status, profile_id, executed_at, frozen_at, quota_month,
+           run_quota_month)
          SELECT account_id, gen_random_uuid(), 'Bench', account_id, 'sending', id, now(),
            date_trunc('milliseconds', now()),
-           date_trunc('month', now() AT TIME ZONE 'UTC')::date
+           date_trunc('month', now() AT TIME ZONE 'UTC')::date, date_trunc('month', now() AT TIME ZONE 'UTC')::date
          FROM whatsapp_profiles WHERE account_id::text = $1 RETURNING id::text",
         &[&account],
     );

@@ -82,8 +82,10 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
         &[
             "campaigns",
             "campaign_queue",
+            "campaign_claims",
             "campaign_run_contents",
             "campaign_recipient_batches",
+            "campaign_retry_batches",
             "campaign_sends",
             "campaign_retries",
             "campaign_counter_slots",

@@ -175,8 +175,8 @@ impl Dispatcher {
             return Ok(None);
         }
         let size = self.send_rate(context).burst().claim_size(CLAIM_INTERVAL, MAX_CLAIM);
-        let after = in_flight.last_claimed_contact();
-        let claim = self.runs.claim(run, self.worker, after, size, self.lease);
+        let position = in_flight.claim_position();
+        let claim = self.runs.claim(run, self.worker, position, size, self.lease);
         match in_flight.drive_during(claim).await? {
             ClaimOutcome::Sends(sends) => in_flight.enqueue(sends),
             // Record first, whatever the claim returned: a result can make a send due again.
@@ -332,7 +332,7 @@ impl Dispatcher {
         let started_sends = sends.into_iter().filter(|send| started.sends.contains(&send.id));
         let calls = started_sends.map(|mut send| {
             send.recipient.take_if(|_| started.unreachable.contains(&send.id));
-            self.send_one(context, send).boxed()
+            (send.id, self.send_one(context, send).boxed())
         });
         in_flight.start_calls(calls).await;
         Ok(())

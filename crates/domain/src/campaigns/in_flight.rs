@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, Either, poll_immediate, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::refusals::Refusals;
-use super::{ClaimedSend, RunBlock, SendResult};
+use super::{ClaimPosition, ClaimedSend, RunBlock, SendResult};
 use crate::shared::{ContactId, SendId};
 
 /// The most sends that are started and not recorded. It bounds the unknown outcomes after a crash and the messages that
@@ -28,6 +28,8 @@ pub(super) struct InFlightSends<'a> {
     waiting: VecDeque<ClaimedSend>,
     last_claimed_contact: Option<ContactId>,
     calls: FuturesUnordered<BoxFuture<'a, CompletedCall>>,
+    /// The sends of `calls`.
+    called: Vec<SendId>,
     /// Results that are not recorded.
     results: Vec<(SendId, SendResult)>,
     /// The first reason to pause the run that a call returned.
@@ -38,9 +40,13 @@ pub(super) struct InFlightSends<'a> {
 }
 
 impl<'a> InFlightSends<'a> {
-    /// The contact after which the next claim begins: the largest contact id of all claimed sends.
-    pub(super) fn last_claimed_contact(&self) -> Option<ContactId> {
-        self.last_claimed_contact
+    /// The position of the next claim. None before the first claim.
+    pub(super) fn claim_position(&self) -> Option<ClaimPosition> {
+        let unrecorded = self.results.iter().map(|(send, _)| *send);
+        Some(ClaimPosition {
+            after: self.last_claimed_contact?,
+            in_flight: self.called.iter().copied().chain(unrecorded).collect(),
+        })
     }
 
     /// Queues claimed sends in the order of their ids, which is unrelated to the order of contacts. The rows that one
@@ -86,8 +92,14 @@ impl<'a> InFlightSends<'a> {
     }
 
     /// Adds calls and polls them once, so that their requests leave now.
-    pub(super) async fn start_calls(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, CompletedCall>>) {
-        self.calls.extend(calls);
+    pub(super) async fn start_calls(
+        &mut self,
+        calls: impl IntoIterator<Item = (SendId, BoxFuture<'a, CompletedCall>)>,
+    ) {
+        for (send, call) in calls {
+            self.called.push(send);
+            self.calls.push(call);
+        }
         // The first poll sends the request. A call that completes at once gives its result here.
         while let Some(Some(completed)) = poll_immediate(self.calls.next()).await {
             self.add_completed(Some(completed));
@@ -141,6 +153,7 @@ impl<'a> InFlightSends<'a> {
 
     fn add_completed(&mut self, completed: Option<CompletedCall>) {
         if let Some((send, result, block)) = completed {
+            self.called.retain(|called| *called != send);
             self.refusals.add(&result);
             self.throttled |= matches!(result, SendResult::Throttled { .. });
             self.results.push((send, result));

@@ -90,6 +90,15 @@ pub struct ClaimedSend {
 
 redacted_debug!(ClaimedSend {});
 
+/// Where a worker goes on with its claims of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimPosition {
+    /// The contact after which the next claim begins: the largest contact id of the claimed sends.
+    pub after: ContactId,
+    /// The sends that the worker started and whose results it has not recorded.
+    pub in_flight: Vec<SendId>,
+}
+
 /// The result of a claim: what a worker does next in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClaimOutcome {
@@ -185,6 +194,10 @@ pub trait RunStore: Send + Sync {
     /// NOT delete the row of a campaign that starts concurrently.
     async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError>;
 
+    /// Adds the counter slots of up to `limit` campaigns that ended some time ago to one row each, across tenants.
+    /// Returns the number of campaigns.
+    async fn fold_counters(&self, limit: i64) -> Result<u64, StoreError>;
+
     /// Whether a run waits for a worker.
     async fn waiting(&self) -> Result<bool, StoreError>;
 
@@ -193,13 +206,16 @@ pub trait RunStore: Send + Sync {
     async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError>;
 
     /// Renews the lease once a tenth of it has passed, and claims up to `size` due sends. A send is due if it is
-    /// pending and not started. Sends whose retry time has come are first, then sends of contacts after `after`. If
-    /// none is left after that contact, the search wraps around, so that `Wait` and `Exhausted` hold for the whole run.
+    /// pending and not started. Sends whose retry time has come are first, then sends of contacts after `position`. If
+    /// none is left there, the search wraps around, so that `Wait` and `Exhausted` hold for the whole run.
+    ///
+    /// A worker MUST claim without a position first, also after an error. It MUST NOT start any send that it did not
+    /// claim: the claim is the record from which the end of the run finds the sends in flight.
     async fn claim(
         &self,
         run: QueuedRun,
         worker: Uuid,
-        after: Option<ContactId>,
+        position: Option<ClaimPosition>,
         size: i64,
         lease: Duration,
     ) -> Result<ClaimOutcome, StoreError>;
@@ -234,7 +250,7 @@ pub trait RunStore: Send + Sync {
     async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError>;
 
     /// Ends the run by `finish`, in one transaction with its events, if the campaign still is sending and not paused.
-    /// Deletes the queue entry, and releases the reservations of messages that never left. Returns the report after
+    /// The cost MUST NOT depend on the number of sends. Deletes the queue entry, and releases the reservations of messages that never left. Returns the report after
     /// that.
     async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
 
@@ -256,8 +272,8 @@ pub trait RunStore: Send + Sync {
     /// Releases the lease after an error. Sends that were started and not recorded become unknown.
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
 
-    /// Creates some of the sends of recipient batches, across tenants, whatever the status of their campaigns. False:
-    /// no batch is left. A claim does the same for its own run.
+    /// Creates some of the sends of recipient batches, or resets some of the sends that a retry chose, across tenants,
+    /// whatever the status of their campaigns. False: no batch is left. A claim does the same for its own run.
     async fn materialize_sends(&self) -> Result<bool, StoreError>;
 
     /// Fails up to `limit` sends whose outcome has been unknown for longer than `ttl`, with the message

@@ -100,17 +100,6 @@ pub(super) async fn run_with_recipient_batches(conn: &mut AsyncPgConnection) -> 
     Ok(row.map(QueuedRun::from))
 }
 
-/// [`materialize_sends`] for a caller without the run's lease. The key-share lock on the queue entry keeps the run from
-/// ending at the same time: its end would count both the batch and the batch's sends.
-pub(super) async fn materialize_sends_without_lease(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<bool> {
-    sql("SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR KEY SHARE")
-        .bind(run.account_id)
-        .bind(run.campaign_id)
-        .execute(&mut *conn)
-        .await?;
-    materialize_sends(conn, run.account_id, run.campaign_id).await
-}
-
 /// Returns the first `limit` recipients that a freeze would select, in the order of their ids.
 pub(super) async fn first_recipients(
     conn: &mut AsyncPgConnection,

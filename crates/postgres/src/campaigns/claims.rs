@@ -2,24 +2,24 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::campaigns::{ClaimOutcome, ClaimedSend, QueuedRun, Recipient};
+use recado_domain::campaigns::{ClaimOutcome, ClaimPosition, ClaimedSend, QueuedRun, Recipient};
 use recado_domain::shared::{AccountId, CampaignId, ContactId, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::send_ids::{SendIdRange, id_of_campaign};
-use super::{audience, rows};
+use super::send_ids::SendIdRange;
+use super::{audience, in_flight, retry_batches, rows};
 use crate::errors::{DbResult, corrupt};
-use crate::sql::{FlagRow, NumberRow, sql};
+use crate::sql::{FlagRow, NumberRow, sql, uuids};
 
 /// Minimum wait before a run looks for due sends again, so that it does not poll in a busy loop.
 const MIN_WAIT: Duration = Duration::milliseconds(50);
 
-/// Raises the statement timeout for statements that read every send of a run. A very large run needs longer than the
-/// default allows.
+/// Raises the statement timeout for statements that may read every send of a run, or every failed one. A very large
+/// run needs longer than the default allows.
 pub(super) const WHOLE_RUN_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
 
 #[derive(QueryableByName)]
@@ -137,29 +137,8 @@ pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker
     .execute(&mut *conn)
     .await?;
     if abandoned > 0 {
-        mark_unknown(conn, run.account_id, run.campaign_id).await?;
+        in_flight::mark_unknown(conn, run.account_id, run.campaign_id).await?;
     }
-    Ok(())
-}
-
-/// Marks sends that were started and have no recorded result as unknown. No index covers them, so this reads every send
-/// of the run. It runs only when a worker loses or abandons a run, and when a run ends with pending sends.
-pub(super) async fn mark_unknown(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    campaign: CampaignId,
-) -> DbResult<()> {
-    conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-    sql(concat!(
-        "UPDATE campaign_sends SET unknown_at = now()
-         WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NOT NULL
-           AND unknown_at IS NULL AND ",
-        id_of_campaign!("campaign_sends")
-    ))
-    .bind(account)
-    .bind(campaign)
-    .execute(conn)
-    .await?;
     Ok(())
 }
 
@@ -214,40 +193,52 @@ pub(super) async fn claim_sends(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     worker: Uuid,
-    after: Option<ContactId>,
+    position: Option<&ClaimPosition>,
     size: i64,
     lease: Duration,
 ) -> DbResult<ClaimOutcome> {
-    let ids = match renew_lease(conn, run, worker, lease).await? {
-        Some(held) if held.may_continue => SendIdRange::of_campaign(held.frozen_at),
-        Some(_) => return Ok(ClaimOutcome::Stopped),
+    let (account, campaign) = (run.account_id, run.campaign_id);
+    let Some(held) = renew_lease(conn, run, worker, lease).await? else {
+        let queued: FlagRow =
+            sql("SELECT EXISTS (SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2) AS yes")
+                .bind(account)
+                .bind(campaign)
+                .get_result(conn)
+                .await?;
+        return Ok(if queued.yes {
+            ClaimOutcome::Lost
+        } else {
+            ClaimOutcome::Stopped
+        });
+    };
+    if !held.may_continue {
+        return Ok(ClaimOutcome::Stopped);
+    }
+    // A retry sends nothing before it has moved the untried sends of the earlier run to its own month.
+    if held.is_retry && retry_batches::search_untried(conn, account, campaign).await? {
+        return Ok(ClaimOutcome::Wait(MIN_WAIT));
+    }
+    let ids = held.ids();
+    let (search, in_flight) = match position {
+        Some(ClaimPosition { after, in_flight }) => {
+            let own = uuids(in_flight);
+            (DueSearch::next(*after, held.is_retry), InFlight { own, earlier: None })
+        }
         None => {
-            let queued: FlagRow =
-                sql("SELECT EXISTS (SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2) AS yes")
-                    .bind(run.account_id)
-                    .bind(run.campaign_id)
-                    .get_result(conn)
-                    .await?;
-            return Ok(if queued.yes {
-                ClaimOutcome::Lost
-            } else {
-                ClaimOutcome::Stopped
-            });
+            let earlier = Some(in_flight::unresolved(conn, run, ids).await?);
+            (DueSearch::first(held.is_retry), InFlight { own: vec![], earlier })
         }
     };
-    let mut rows = due_sends(conn, run, ids, after, size).await?;
-    // Recipient batches come after the materialized sends. Another worker mostly materializes them in time.
-    while rows.is_empty() && audience::materialize_sends(conn, run.account_id, run.campaign_id).await? {
-        rows = due_sends(conn, run, ids, after, size).await?;
+    let mut rows = claim_due(conn, run, ids, &search, &in_flight, size).await?;
+    // Batches come after the sends that are ready. Another worker mostly prepares them in time.
+    while rows.is_empty() && prepare_batch(conn, run, held.is_retry).await? {
+        rows = claim_due(conn, run, ids, &search, &in_flight, size).await?;
     }
     if rows.is_empty() {
-        // Search the whole run again: an earlier worker may have skipped sends, sends may have been released, or
-        // another worker may have materialized the last batch while this one waited.
-        conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-        rows = due_sends(conn, run, ids, None, size).await?;
-    }
-    if rows.is_empty() {
-        return exhausted_or_wait(conn, run).await;
+        rows = match search_whole_run(conn, run, &held, &in_flight, size).await? {
+            Ok(rows) => rows,
+            Err(outcome) => return Ok(outcome),
+        };
     }
     let sends = rows
         .into_iter()
@@ -256,37 +247,136 @@ pub(super) async fn claim_sends(
     Ok(ClaimOutcome::Sends(sends))
 }
 
-/// Reads the next due sends: first the retries by time, then the untried sends after contact `after` (keyset
-/// pagination). Each contact is looked up by its key, as in a list of sends. Nothing is written: a run has one holder,
-/// and the start of a send requires that it is still unstarted.
+/// Creates or resets the sends of the run's next batch. False: no batch is left.
+async fn prepare_batch(conn: &mut AsyncPgConnection, run: QueuedRun, is_retry: bool) -> DbResult<bool> {
+    if is_retry {
+        retry_batches::reset_next_batch(conn, run.account_id, run.campaign_id).await
+    } else {
+        audience::materialize_sends(conn, run.account_id, run.campaign_id).await
+    }
+}
+
+/// Searches the whole run if sends are left that are due: an earlier worker may have skipped sends, sends may have been
+/// released, or another worker may have prepared the last batch while this one waited. The counters show that none is
+/// left, so a run mostly ends without the search.
+async fn search_whole_run(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    held: &HeldRow,
+    in_flight: &InFlight,
+    size: i64,
+) -> DbResult<Result<Vec<ClaimedRow>, ClaimOutcome>> {
+    let remaining = in_flight::remaining(conn, run.account_id, run.campaign_id).await?;
+    if remaining.untried > remaining.waiting {
+        conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
+        for search in DueSearch::whole_run(held.is_retry) {
+            let rows = claim_due(conn, run, held.ids(), search, in_flight, size).await?;
+            if !rows.is_empty() {
+                return Ok(Ok(rows));
+            }
+        }
+    }
+    Ok(Err(match remaining.next {
+        None => ClaimOutcome::Exhausted,
+        Some(microseconds) => ClaimOutcome::Wait(Duration::microseconds(microseconds).max(MIN_WAIT)),
+    }))
+}
+
+/// The sends that were started and have no recorded result.
+struct InFlight {
+    /// Those of the worker since its first claim.
+    own: Vec<Uuid>,
+    /// Those from before its first claim. `None`: as stored by that claim.
+    earlier: Option<Vec<Uuid>>,
+}
+
+/// Where a claim searches due sends.
+struct DueSearch {
+    /// Goes on at the `retry_at` up to which earlier claims came.
+    goes_on: bool,
+    /// Also searches sends without a `retry_at`, in the order of their contacts.
+    fresh: bool,
+    after: ContactId,
+}
+
+impl DueSearch {
+    /// A retry gives each of its sends a `retry_at`. To search its campaign by contact would read all sends that were
+    /// not retried.
+    fn first(is_retry: bool) -> Self {
+        Self {
+            goes_on: false,
+            fresh: !is_retry,
+            after: ContactId(Uuid::nil()),
+        }
+    }
+
+    fn next(after: ContactId, is_retry: bool) -> Self {
+        Self {
+            goes_on: true,
+            after,
+            ..Self::first(is_retry)
+        }
+    }
+
+    fn whole_run(is_retry: bool) -> &'static [Self] {
+        const RETRIED: DueSearch = DueSearch {
+            goes_on: false,
+            fresh: false,
+            after: ContactId(Uuid::nil()),
+        };
+        const ALL: DueSearch = DueSearch { fresh: true, ..RETRIED };
+        if is_retry { &[RETRIED, ALL] } else { &[ALL] }
+    }
+}
+
+/// Reads the next due sends: first the retries by time, then the untried sends by contact (keyset pagination). Each
+/// contact is looked up by its key, as in a list of sends. No send is written: a run has one holder, and the start of a
+/// send requires that it is still unstarted. The run's claim (see [`in_flight`]) becomes these sends and `in_flight`.
+///
+/// A retried send stays in the index of retries after its start, because its removal would end HOT updates. So a claim
+/// begins at the `retry_at` of the claim before it.
 ///
 /// The range of ids skips other partitions. It MUST be executed in index order: without statistics of a new partition
 /// the planner would expect few ids in the range, and read and sort all sends of the campaign.
-async fn due_sends(
+async fn claim_due(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     ids: SendIdRange,
-    after: Option<ContactId>,
+    search: &DueSearch,
+    in_flight: &InFlight,
     size: i64,
 ) -> DbResult<Vec<ClaimedRow>> {
     let rows = sql("WITH due AS MATERIALIZED (
-           (SELECT id, contact_id, attempts FROM campaign_sends
+           (SELECT id, contact_id, attempts, retry_at FROM campaign_sends
             WHERE account_id = $1 AND campaign_id = $2 AND retry_at <= now() AND status = 'pending' AND started_at IS NULL
-              AND id BETWEEN $5 AND $6
+              AND id BETWEEN $9 AND $10
+              AND retry_at >= coalesce((SELECT retried_until FROM campaign_claims
+                WHERE account_id = $1 AND campaign_id = $2 AND $5), '-infinity')
             ORDER BY retry_at LIMIT $4)
            UNION ALL
-           (SELECT id, contact_id, attempts FROM campaign_sends
+           (SELECT id, contact_id, attempts, retry_at FROM campaign_sends
             WHERE account_id = $1 AND campaign_id = $2 AND contact_id > $3 AND retry_at IS NULL AND status = 'pending'
-              AND started_at IS NULL AND id BETWEEN $5 AND $6
+              AND started_at IS NULL AND $6 AND id BETWEEN $9 AND $10
             ORDER BY contact_id LIMIT $4)
-           LIMIT $4)
+           LIMIT $4
+         ), claim AS (
+           INSERT INTO campaign_claims AS k (account_id, campaign_id, send_ids, earlier_send_ids, retried_until)
+           SELECT $1, $2, $7 || array_agg(id), coalesce($8, '{}'), max(retry_at) FROM due HAVING count(*) > 0
+           ON CONFLICT (account_id, campaign_id) DO UPDATE
+             SET send_ids = excluded.send_ids, earlier_send_ids = coalesce($8, k.earlier_send_ids),
+               retried_until = coalesce(excluded.retried_until, k.retried_until)
+         )
          SELECT d.id, d.contact_id, d.attempts, c.name, c.phone, c.email, c.attributes, c.wa_id
          FROM due d LEFT JOIN LATERAL (SELECT * FROM contacts WHERE account_id = $1 AND id = d.contact_id OFFSET 0) c
            ON c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL")
     .bind(run.account_id)
     .bind(run.campaign_id)
-    .bind(after.unwrap_or(ContactId(Uuid::nil())))
+    .bind(search.after)
     .bind(size)
+    .bind(search.goes_on)
+    .bind(search.fresh)
+    .bind(in_flight.own.clone())
+    .bind(in_flight.earlier.clone())
     .bind(ids.first)
     .bind(ids.last)
     .load(conn)
@@ -296,11 +386,18 @@ async fn due_sends(
 
 #[derive(QueryableByName)]
 struct HeldRow {
-    /// Whether the run may continue.
     #[diesel(sql_type = Bool)]
     may_continue: bool,
+    #[diesel(sql_type = Bool)]
+    is_retry: bool,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     frozen_at: Option<OffsetDateTime>,
+}
+
+impl HeldRow {
+    fn ids(&self) -> SendIdRange {
+        SendIdRange::of_campaign(self.frozen_at)
+    }
 }
 
 /// Renews the lease and returns whether the run may continue, or `None` if `worker` does not hold it. The row is always
@@ -316,7 +413,8 @@ async fn renew_lease(
            SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
                AND NOT EXISTS (SELECT FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = c.profile_id
                  AND p.verification_state <> 'verified' AND NOT c.simulated) AS may_continue,
-             c.frozen_at, q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
+             q.trigger = 'retry' AS is_retry, c.frozen_at,
+             q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
            FROM campaign_queue q, campaigns c, accounts a
            WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
              AND c.account_id = $1 AND c.id = $2 AND a.id = $1
@@ -325,7 +423,7 @@ async fn renew_lease(
            UPDATE campaign_queue q SET leased_until = now() + $4 * interval '1 microsecond' FROM held h
            WHERE q.account_id = $1 AND q.campaign_id = $2 AND h.due
          )
-         SELECT may_continue, frozen_at FROM held")
+         SELECT may_continue, is_retry, frozen_at FROM held")
     .bind(run.account_id)
     .bind(run.campaign_id)
     .bind(worker)
@@ -334,31 +432,6 @@ async fn renew_lease(
     .await
     .optional()?;
     Ok(held)
-}
-
-#[derive(QueryableByName)]
-struct WaitRow {
-    #[diesel(sql_type = Nullable<BigInt>)]
-    microseconds: Option<i64>,
-}
-
-/// Called when no send is due: returns the wait until the next retry, or `Exhausted` if no send is left.
-async fn exhausted_or_wait(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<ClaimOutcome> {
-    let row: WaitRow = sql(concat!(
-        "SELECT (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS microseconds
-         FROM campaign_sends
-         WHERE account_id = $1 AND campaign_id = $2 AND retry_at IS NOT NULL AND status = 'pending'
-           AND started_at IS NULL AND ",
-        id_of_campaign!("campaign_sends")
-    ))
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .get_result(conn)
-    .await?;
-    Ok(match row.microseconds {
-        None => ClaimOutcome::Exhausted,
-        Some(microseconds) => ClaimOutcome::Wait(Duration::microseconds(microseconds).max(MIN_WAIT)),
-    })
 }
 
 pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid) -> DbResult<()> {

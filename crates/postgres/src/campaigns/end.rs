@@ -1,20 +1,23 @@
 //! How a run stops: paused, finished, cancelled, or aborted before it was prepared.
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Date as SqlDate, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude, pause_notification,
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, TemplateId};
-use time::{Date, OffsetDateTime};
+use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::send_ids::id_of_campaign;
-use super::{claims, rows, usage};
+use super::claims::RunRow;
+use super::{in_flight, rows, usage};
 use crate::errors::DbResult;
 use crate::outbox;
-use crate::sql::{FlagRow, IdRow, sql};
+use crate::sql::{IdRow, sql};
+
+/// The counter slots of a campaign are added up this long after its last change. Most status updates have come by then.
+const FOLD_AFTER: Duration = Duration::DAY;
 
 pub(super) async fn pause(
     conn: &mut AsyncPgConnection,
@@ -96,7 +99,7 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbRe
     let Some(row) = rows::find_locked(conn, account, id).await? else {
         return Ok(None);
     };
-    let month = row.quota_month;
+    let month = row.run_quota_month;
     let campaign = Campaign::try_from(row)?;
     let entry = rows::queue_entry(conn, rows::queue_entry_query(run, "FOR UPDATE")).await?;
     let (trigger, actor) = entry.map_or((Trigger::Send, None), |entry| (entry.trigger, entry.actor));
@@ -147,16 +150,49 @@ pub(super) async fn abort_start(
     Ok(())
 }
 
-#[derive(QueryableByName)]
-struct UnsentRow {
-    #[diesel(sql_type = SqlDate)]
-    month: Date,
-    #[diesel(sql_type = BigInt)]
-    n: i64,
+/// Finds campaigns that ended [`FOLD_AFTER`] ago and have counter slots besides slot 0, across all accounts.
+pub(super) async fn unfolded(conn: &mut AsyncPgConnection, limit: i64) -> DbResult<Vec<QueuedRun>> {
+    let rows: Vec<RunRow> = sql(
+        "SELECT DISTINCT n.account_id, n.campaign_id FROM campaign_counter_slots n
+           JOIN campaigns c ON c.account_id = n.account_id AND c.id = n.campaign_id
+         WHERE n.slot > 0 AND c.status <> 'sending' AND c.updated_at < now() - $1 * interval '1 microsecond'
+         LIMIT $2",
+    )
+    .bind(FOLD_AFTER)
+    .bind(limit)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(QueuedRun::from).collect())
+}
+
+/// Adds the counter slots of an ended campaign to slot 0 and deletes them. A later status update makes its slot again.
+pub(super) async fn fold_counters(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<usize> {
+    rows::lock(conn, run).await?;
+    let folded = sql("WITH folded AS (
+           DELETE FROM campaign_counter_slots n WHERE n.account_id = $1 AND n.campaign_id = $2 AND n.slot > 0
+             AND EXISTS (SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 AND status <> 'sending')
+             AND EXISTS (SELECT 1 FROM campaign_counter_slots
+               WHERE account_id = $1 AND campaign_id = $2 AND slot = 0)
+           RETURNING total, pending, sent, delivered, read, failed
+         ), sums AS (
+           SELECT sum(total) AS total, sum(pending) AS pending, sum(sent) AS sent, sum(delivered) AS delivered,
+             sum(read) AS read, sum(failed) AS failed
+           FROM folded HAVING count(*) > 0
+         )
+         UPDATE campaign_counter_slots n SET total = n.total + s.total, pending = n.pending + s.pending,
+           sent = n.sent + s.sent, delivered = n.delivered + s.delivered, read = n.read + s.read,
+           failed = n.failed + s.failed
+         FROM sums s WHERE n.account_id = $1 AND n.campaign_id = $2 AND n.slot = 0")
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .execute(conn)
+    .await?;
+    Ok(folded)
 }
 
 /// Removes the run from the queue and releases the reservations of its unstarted sends. A started send keeps its
-/// reservation until its outcome is known.
+/// reservation until its outcome is known. All unstarted sends count in one month, `month`. The cost does not depend on
+/// the size of the campaign.
 pub(super) async fn end_run(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -172,35 +208,12 @@ pub(super) async fn end_run(
     let Some(month) = month else {
         return Ok(());
     };
-    let has_pending: FlagRow = sql("SELECT EXISTS (SELECT 1 FROM campaign_counters
-         WHERE account_id = $1 AND campaign_id = $2 AND pending > 0) AS yes")
-    .bind(account)
-    .bind(id)
-    .get_result(&mut *conn)
-    .await?;
-    if !has_pending.yes {
-        return Ok(());
-    }
-    claims::mark_unknown(conn, account, id).await?;
-    let unsent: Vec<UnsentRow> = sql(concat!(
-        "SELECT month, sum(n)::bigint AS n FROM (
-           SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
-           WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL AND ",
-        id_of_campaign!("campaign_sends"),
-        " GROUP BY 1
-           UNION ALL
-           SELECT $3, sum(cardinality(contact_ids)) FROM campaign_recipient_batches
-           WHERE account_id = $1 AND campaign_id = $2
-         ) AS unsent
-         GROUP BY month HAVING sum(n) > 0 ORDER BY month"
-    ))
-    .bind(account)
-    .bind(id)
-    .bind(month)
-    .load(&mut *conn)
-    .await?;
-    for unsent in unsent {
-        usage::change(conn, account, unsent.month, 0, -unsent.n).await?;
+    // The marked sends stay locked, so all started sends are now counted as unknown.
+    in_flight::mark_unknown(conn, account, id).await?;
+    in_flight::delete_claim(conn, account, id).await?;
+    let remaining = in_flight::remaining(conn, account, id).await?;
+    if remaining.untried > 0 {
+        usage::change(conn, account, month, 0, -remaining.untried).await?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Campaigns, their sends, and the runs that send them.
 //!
-//! Every transaction takes locks in one order: campaign, its template, its queue entry, sends by id, contacts,
+//! Every transaction takes locks in one order: campaign, its template, its queue entry, batches, sends by id, claim, contacts,
 //! counters, the month's usage. Contacts come before counters: an import may lock a contact for long, and a locked
 //! counter blocks every other write of the campaign.
 //!
@@ -14,9 +14,11 @@ mod audience;
 mod claims;
 mod contents;
 mod end;
+mod in_flight;
 mod preview;
 mod record_and_start;
 mod retries;
+mod retry_batches;
 mod rows;
 mod runs;
 mod selection;

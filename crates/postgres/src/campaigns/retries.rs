@@ -9,10 +9,11 @@ use recado_domain::campaigns::{
     RetrySchedule, Scheduler,
 };
 use recado_domain::shared::{AccountId, CampaignId, WriteOutcome};
-use time::{Date, Duration, OffsetDateTime};
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::claims::WHOLE_RUN_TIMEOUT;
+use super::retry_batches::RETRY_BATCH_SIZE;
 use super::send_ids::id_of_campaign;
 use super::store;
 use crate::errors::{DbResult, parse_enum};
@@ -20,29 +21,29 @@ use crate::outbox;
 use crate::sql::{Sql, sql};
 
 /// CTEs that classify every failed send of campaign `$2`: `reason` says why a retry at `$3` leaves the send out and is
-/// null if the retry includes it. [`bind_classification`] binds the parameters. `lock` is the locking clause for the
-/// sends. Each contact is looked up by its key, as in a list of sends.
+/// null if the retry includes it. [`bind_classification`] binds the parameters. Reads the failed sends by their index,
+/// and each contact by its key, as in a list of sends.
 ///
 /// A send that fails with 131050 opts its contact out, and sets `consent_at` to `failed_at`. If the contact is no
 /// longer opted out, it has opted in since: through WhatsApp, or because the account reversed the opt-out.
-fn classification_ctes(lock: &str) -> String {
-    format!(
-        "rules AS MATERIALIZED (
+const CLASSIFICATION_CTES: &str = concat!(
+    "rules AS MATERIALIZED (
            SELECT * FROM unnest($7, $8, $9, $10, $11) AS r (code, kind, first, second, further)
          ), failed AS MATERIALIZED (
            SELECT id, contact_id, coalesce(error_code, $6) AS code, failed_at,
              CASE WHEN error_code IS NOT DISTINCT FROM earlier_error_code THEN earlier_failures ELSE 0 END AS earlier
            FROM campaign_sends
            WHERE account_id = $1 AND campaign_id = $2 AND failed_at IS NOT NULL AND status = 'failed'
-             AND {ids}
-           ORDER BY id {lock}
+             AND ",
+    id_of_campaign!("campaign_sends"),
+    "
          ), timed AS MATERIALIZED (
            SELECT f.id, f.contact_id, f.code, f.failed_at, f.earlier, r.kind,
              f.failed_at + nullif(CASE f.earlier WHEN 0 THEN r.first WHEN 1 THEN r.second ELSE r.further END, 0)
                * interval '1 microsecond' AS due_at
            FROM failed f LEFT JOIN rules r ON r.code = f.code
          ), judged AS MATERIALIZED (
-           SELECT t.id, t.code, t.earlier, t.due_at, CASE
+           SELECT t.id, t.contact_id, t.code, t.due_at, CASE
                WHEN $4 IS NOT NULL AND NOT t.code = ANY ($4) THEN 'not_chosen'
                WHEN t.kind = 'never' THEN 'never'
                WHEN t.kind = 'opt_in' AND (c.opted_out_at IS NULL AND c.consent_at >= t.failed_at) IS NOT TRUE THEN 'never'
@@ -55,12 +56,10 @@ fn classification_ctes(lock: &str) -> String {
            FROM timed t LEFT JOIN LATERAL (
              SELECT id, phone, opted_out_at, consent_at, deleted_at FROM contacts
              WHERE account_id = $1 AND id = t.contact_id OFFSET 0) c ON c.deleted_at IS NULL
-         )",
-        ids = id_of_campaign!("campaign_sends"),
-    )
-}
+         )"
+);
 
-/// Binds the parameters of [`classification_ctes`]. Without `at` the retry is now.
+/// Binds the parameters of [`CLASSIFICATION_CTES`]. Without `at` the retry is now.
 fn bind_classification<'a>(
     text: String,
     account: AccountId,
@@ -135,7 +134,8 @@ fn report(rows: Vec<TotalRow>) -> DbResult<RetryReport> {
     Ok(report)
 }
 
-/// Reports which sends a retry at `at` (without it: now) would include and leave out. Changes nothing.
+/// Reports which sends a retry at `at` (without it: now) would include and leave out. Changes nothing. Reads the failed
+/// sends: the report counts each of them by its reason.
 pub(super) async fn forecast(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -144,73 +144,53 @@ pub(super) async fn forecast(
     request: &RetryRequest,
 ) -> DbResult<RetryReport> {
     conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-    let text = format!("WITH {} {TOTALS}", classification_ctes(""));
+    let text = format!("WITH {CLASSIFICATION_CTES} {TOTALS}");
     report(bind_classification(text, account, id, at, request).load(conn).await?)
 }
 
-/// Resets the failed sends that a retry includes to untried, and moves them in the counters. Each send keeps its number
-/// of failures and the id of its earlier message.
-pub(super) async fn reset_failed_sends(
+/// Chooses the failed sends that a retry includes, and stores them in retry batches. No send changes here:
+/// [`super::retry_batches`] resets them. A failed send keeps its status until then, so the choice holds
+/// without a lock.
+pub(super) async fn choose_failed_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-    month: Date,
     request: &RetryRequest,
 ) -> DbResult<RetryReport> {
     let text = format!(
-        "WITH {classification}, renewed AS (
-           UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
-             retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
-             superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
-             never_confirmed = false, quota_month = $12,
-             earlier_error_code = s.error_code, earlier_failures = j.earlier + 1
-           FROM judged j WHERE j.reason IS NULL AND s.account_id = $1 AND s.id = j.id
-         ) {TOTALS}",
-        classification = classification_ctes("FOR UPDATE"),
+        "WITH {CLASSIFICATION_CTES}, chosen AS MATERIALIZED (
+           SELECT coalesce(array_agg(id ORDER BY contact_id), '{{}}') AS ids FROM judged WHERE reason IS NULL
+         ), batches AS (
+           INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
+           SELECT $1, $2, batch_no, ids[(batch_no - 1) * $12 + 1 : batch_no * $12]
+           FROM chosen CROSS JOIN generate_series(1, (cardinality(ids) + $12 - 1) / $12) AS batch_no
+           ON CONFLICT (account_id, campaign_id, batch_no) DO UPDATE SET send_ids = excluded.send_ids
+         ) {TOTALS}"
     );
     let rows = bind_classification(text, account, id, None, request)
-        .bind(month)
+        .bind(RETRY_BATCH_SIZE)
         .load(&mut *conn)
         .await?;
-    let report = report(rows)?;
+    report(rows)
+}
+
+/// Moves the chosen sends in the counters, after their locks.
+pub(super) async fn count_chosen_sends(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    chosen: i64,
+) -> DbResult<()> {
     sql(
         "UPDATE campaign_counter_slots SET pending = pending + $3, failed = failed - $3
          WHERE account_id = $1 AND campaign_id = $2 AND slot = 0",
     )
     .bind(account)
     .bind(id)
-    .bind(report.tried)
+    .bind(chosen)
     .execute(conn)
     .await?;
-    Ok(report)
-}
-
-/// Makes the sends that an early end left untried due again, and returns how many. The run sends them too, so they need
-/// reservations of the month's quota. Reads no send of a campaign without pending sends.
-pub(super) async fn reset_untried_sends(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: CampaignId,
-    month: Date,
-) -> DbResult<i64> {
-    let renewed = sql(concat!(
-        "WITH untried AS (
-           SELECT id FROM campaign_sends
-           WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL
-             AND coalesce((SELECT pending > 0 FROM campaign_counters WHERE account_id = $1 AND campaign_id = $2), true)
-             AND ",
-        id_of_campaign!("campaign_sends"),
-        " ORDER BY id FOR UPDATE
-         )
-         UPDATE campaign_sends s SET attempts = 0, retry_at = now(), quota_month = $3
-         FROM untried u WHERE s.account_id = $1 AND s.id = u.id"
-    ))
-    .bind(account)
-    .bind(id)
-    .bind(month)
-    .execute(conn)
-    .await?;
-    Ok(i64::try_from(renewed).unwrap_or(i64::MAX))
+    Ok(())
 }
 
 /// Schedules a retry. It replaces an earlier scheduled retry of the campaign.

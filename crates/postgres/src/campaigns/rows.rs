@@ -42,7 +42,7 @@ pub(super) struct CampaignRow {
     pause_reason: Option<String>,
     retry_scheduled_at: Option<OffsetDateTime>,
     pub(super) profile_id: Option<Uuid>,
-    pub(super) quota_month: Option<Date>,
+    pub(super) run_quota_month: Option<Date>,
     created_by: Option<Uuid>,
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,

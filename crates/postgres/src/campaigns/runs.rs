@@ -8,22 +8,19 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, ClaimOutcome, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun, QueuedStart,
-    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport, RunRetry,
-    RunStart, RunStore, SendResult, StartOutcome, StartedSends,
+    Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun,
+    QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport,
+    RunRetry, RunStart, RunStore, SendResult, StartOutcome, StartedSends,
 };
-use recado_domain::shared::{
-    AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome,
-};
+use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome};
 use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::contents::Contents;
 use super::record_and_start::is_plain;
-use super::send_ids::id_of_campaign;
 use super::sends::{SendChanges, lock_sends};
-use super::{audience, claims, contents, end, record_and_start, retries, rows, start, usage};
+use super::{audience, claims, contents, end, record_and_start, retries, retry_batches, rows, start, usage};
 use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
@@ -140,6 +137,14 @@ impl RunStore for PgRuns {
         Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
     }
 
+    async fn fold_counters(&self, limit: i64) -> Result<u64, StoreError> {
+        let mut folded = 0;
+        for run in on_owner!(self.owner, |conn| end::unfolded(conn, limit))? {
+            folded += in_tenant!(self.tenants, run.account_id, |conn| end::fold_counters(conn, run))?;
+        }
+        Ok(u64::try_from(folded).unwrap_or(u64::MAX))
+    }
+
     async fn waiting(&self) -> Result<bool, StoreError> {
         on_owner!(self.owner, |conn| claims::has_waiting_run(conn))
     }
@@ -152,12 +157,13 @@ impl RunStore for PgRuns {
         &self,
         run: QueuedRun,
         worker: Uuid,
-        after: Option<ContactId>,
+        position: Option<ClaimPosition>,
         size: i64,
         lease: Duration,
     ) -> Result<ClaimOutcome, StoreError> {
+        let position = position.as_ref();
         in_tenant!(self.claims, run.account_id, |conn| claims::claim_sends(
-            conn, run, worker, after, size, lease
+            conn, run, worker, position, size, lease
         ))
     }
 
@@ -226,10 +232,14 @@ impl RunStore for PgRuns {
     }
 
     async fn materialize_sends(&self) -> Result<bool, StoreError> {
-        match on_owner!(self.owner, |conn| audience::run_with_recipient_batches(conn))? {
-            Some(run) => in_tenant!(self.tenants, run.account_id, |conn| {
-                audience::materialize_sends_without_lease(conn, run)
-            }),
+        if let Some(run) = on_owner!(self.owner, |conn| audience::run_with_recipient_batches(conn))? {
+            let (account, campaign) = (run.account_id, run.campaign_id);
+            return in_tenant!(self.tenants, account, |conn| audience::materialize_sends(
+                conn, account, campaign
+            ));
+        }
+        match on_owner!(self.owner, |conn| retry_batches::run_with_retry_batches(conn))? {
+            Some(run) => in_tenant!(self.tenants, run.account_id, |conn| retry_batches::next_step(conn, run)),
             None => Ok(false),
         }
     }
@@ -402,8 +412,7 @@ struct QuotaRow {
     month: Option<Date>,
 }
 
-/// Reads the facts of a resume. Sends that a retry reset have a `retry_at` and a quota month of their own, which may
-/// differ from the campaign's.
+/// Reads the facts of a resume.
 async fn resume_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -412,17 +421,12 @@ async fn resume_facts(
     let Some(run) = facts(conn, account, id).await? else {
         return Ok(None);
     };
-    let row: QuotaRow = sql(concat!(
+    let row: QuotaRow = sql(
         "SELECT c.profile_id IS NULL AND NOT c.simulated AND c.executed_at IS NOT NULL AS number_lost,
-           coalesce(n.pending, 0) AS pending,
-           coalesce((SELECT s.quota_month FROM campaign_sends s
-             WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.retry_at IS NOT NULL AND s.status = 'pending'
-               AND s.started_at IS NULL AND ",
-        id_of_campaign!("s"),
-        " LIMIT 1), c.quota_month) AS month
+           coalesce(n.pending, 0) AS pending, c.run_quota_month AS month
          FROM campaigns c LEFT JOIN campaign_counters n ON n.account_id = $1 AND n.campaign_id = $2
-         WHERE c.account_id = $1 AND c.id = $2"
-    ))
+         WHERE c.account_id = $1 AND c.id = $2",
+    )
     .bind(account)
     .bind(id)
     .get_result(&mut *conn)

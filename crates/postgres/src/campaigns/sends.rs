@@ -63,7 +63,7 @@ struct SendRow {
     /// Whether the campaign is sending.
     #[diesel(sql_type = Bool)]
     sending: bool,
-    /// Whether the campaign's run has finished.
+    /// Whether the run that this send belongs to has finished. A retry may run since, whose sends count in its month.
     #[diesel(sql_type = Bool)]
     finished: bool,
     #[diesel(sql_type = Nullable<SqlDate>)]
@@ -246,7 +246,8 @@ pub(crate) async fn lock_sends(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
            s.error_message, s.wa_message_id, s.pricing, s.never_confirmed, c.status = 'sending' AS sending,
-           c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
+           c.status IN ('sent', 'completed', 'partial')
+             OR coalesce(s.quota_month, c.quota_month) IS DISTINCT FROM c.run_quota_month AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
            CASE WHEN s.superseded_wa_message_id IS NULL THEN '{{}}' ELSE ARRAY (
              SELECT m.wa_message_id FROM {message_keys} k
              JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id

@@ -12,7 +12,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::usage::MonthRow;
-use super::{audience, contents, retries, rows, runs, store, usage};
+use super::{audience, contents, in_flight, retries, retry_batches, rows, runs, store, usage};
 use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
 use crate::{outbox, templates};
@@ -164,9 +164,9 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let month: MonthRow = sql(
         "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, profile_id = $6, retry_scheduled_at = NULL,
-           version = version + 1
+           version = version + 1, run_quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
          WHERE account_id = $1 AND id = $2
-         RETURNING date_trunc('month', now() AT TIME ZONE 'UTC')::date AS month",
+         RETURNING run_quota_month AS month",
     )
     .bind(account)
     .bind(id)
@@ -177,15 +177,21 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     .get_result(&mut *conn)
     .await?;
     retries::unschedule(conn, account, id).await?;
-    while audience::materialize_sends(conn, account, id).await? {}
-    // Untried sends first: the reset of the failed sends makes those pending too.
-    let untried = retries::reset_untried_sends(conn, account, id, month.month).await?;
-    let report = retries::reset_failed_sends(conn, account, id, month.month, &retry.request).await?;
+    // An early end may have left sends untried.
+    let untried = in_flight::remaining(conn, account, id).await?.untried.max(0);
+    let report = retries::choose_failed_sends(conn, account, id, &retry.request).await?;
     let recipients = untried + report.tried;
     if recipients == 0 {
         let left_out = report.left_out;
         return Ok(RetryOutcome::Refused(CampaignRefusal::NothingToRetry { left_out }));
     }
+    // The first step of each is done at once: most retries need no other.
+    if untried > 0 {
+        retry_batches::announce_search(conn, account, id).await?;
+        retry_batches::search_untried(conn, account, id).await?;
+    }
+    retry_batches::reset_next_batch(conn, account, id).await?;
+    retries::count_chosen_sends(conn, account, id, report.tried).await?;
     let entry = QueueEntry {
         trigger: retry.run.trigger,
         actor: retry.run.actor.as_ref(),
@@ -225,7 +231,8 @@ async fn mark_sending(
         "UPDATE campaigns SET status = $3, simulated = $4, executed_at = $5, completed_at = $6,
            updated_at = $7, version = version + 1, profile_id = $8, total_recipients = $9, paused_at = NULL, pause_reason = NULL,
            frozen_at = $10,
-           quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
+           quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date,
+           run_quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
          WHERE account_id = $1 AND id = $2
          RETURNING quota_month AS month",
     )

@@ -238,16 +238,13 @@ async fn resume_facts_count_the_reservations_of_this_month() {
     assert_eq!((found.number_lost, found.run.content_frozen), (true, true));
     fixture.sql("UPDATE campaigns SET simulated = true").await;
     assert!(!facts().await.number_lost);
-    // The month of the start has ended; sends retried in the new month count in it.
+    // The month of the start has ended; the sends of a retry in the new month count in it.
     fixture
-        .sql("UPDATE campaigns SET quota_month = quota_month - interval '1 month'")
+        .sql("UPDATE campaigns SET run_quota_month = run_quota_month - interval '1 month'")
         .await;
     assert_eq!(facts().await.quota, None);
     fixture
-        .sql(
-            "UPDATE campaign_sends SET retry_at = now(), quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')
-             WHERE status = 'pending'",
-        )
+        .sql("UPDATE campaigns SET run_quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')")
         .await;
     assert_eq!(facts().await.quota, Some(RunQuota { used: 5, pending: 3 }));
 }

@@ -101,6 +101,10 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
                  INSERT INTO campaign_recipient_batches VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
+                 INSERT INTO campaign_claims (account_id, campaign_id, send_ids)
+                   VALUES ('{account}', '{campaign}', '{{{tag}}}');
+                 INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
+                   VALUES ('{account}', '{campaign}', 1, '{{{tag}}}');
                  INSERT INTO campaign_run_contents VALUES ('{account}', '{campaign}', '{{}}');
                  INSERT INTO sent_messages VALUES ('{account}', 'wamid', '{tag}');
                  INSERT INTO campaign_counter_slots (account_id, campaign_id) VALUES ('{account}', '{campaign}');

@@ -15,11 +15,13 @@ use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
 
 /// The order that `campaigns/mod.rs` documents.
-const ORDER: [&str; 7] = [
+const ORDER: [&str; 9] = [
     "campaigns",
     "message_templates",
     "campaign_queue",
+    "campaign_retry_batches",
     "campaign_sends",
+    "campaign_claims",
     "contacts",
     "campaign_counter_slots",
     "message_usage_slots",

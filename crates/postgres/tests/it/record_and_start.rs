@@ -1,7 +1,8 @@
 //! The statement that records results and starts sends, and the send rate of a number.
 
 use recado_domain::campaigns::{
-    Burst, ClaimOutcome, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _, SendStatus,
+    Burst, ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _,
+    SendStatus,
 };
 use recado_domain::shared::{ContactId, SendId};
 use recado_domain::whatsapp::{ProfileStore as _, StatusUpdateStore as _};
@@ -27,7 +28,11 @@ async fn claim(
     after: Option<ContactId>,
     size: i64,
 ) -> Vec<ContactId> {
-    match fixture.runs().claim(run, worker, after, size, LEASE).await.unwrap() {
+    let position = after.map(|after| ClaimPosition {
+        after,
+        in_flight: vec![],
+    });
+    match fixture.runs().claim(run, worker, position, size, LEASE).await.unwrap() {
         ClaimOutcome::Sends(sends) => sends.into_iter().map(|send| send.contact_id).collect(),
         unexpected => panic!("{unexpected:?}"),
     }

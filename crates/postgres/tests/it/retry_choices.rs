@@ -160,7 +160,8 @@ async fn retry_by_codes_selects_only_those_sends() {
     assert_eq!(fixture.text(pending).await, Some(chosen.join(" ")));
     fixture.runs().finish(run).await.unwrap();
     let failed_again = "UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = earlier_error_code
-         WHERE status = 'pending'";
+         WHERE status = 'pending';
+         UPDATE campaign_counter_slots SET failed = failed + pending, pending = 0";
     fixture.sql(failed_again).await;
 
     // Code 0 selects the sends without a code. `force` without codes does not skip the wait of any send.

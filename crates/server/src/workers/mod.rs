@@ -43,9 +43,12 @@ const DUE_BATCH: i64 = 100;
 /// The maximum number of sends with an unknown outcome that one iteration fails.
 const UNKNOWN_BATCH: i64 = 1000;
 
-/// The maximum number of recipient batches that one iteration materializes. A run materializes the batches that it
+/// The maximum number of recipient and retry batches that one iteration prepares. A run prepares the batches that it
 /// needs itself, so this worker is not urgent.
 const MATERIALIZE_BATCH: usize = 4;
+
+/// The maximum number of campaigns whose counters one iteration folds.
+const FOLD_BATCH: i64 = 100;
 
 /// The maximum number of expired rows that one statement deletes.
 const SWEEP_BATCH: i64 = 1000;
@@ -137,7 +140,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     Ok(())
 }
 
-/// Materializes the sends of large audiences.
+/// Materializes the sends of large audiences and resets those of large retries.
 fn materialize_sends(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
     let iteration = move || {
         let runs = runs.clone();
@@ -153,11 +156,14 @@ fn materialize_sends(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &
     worker_loop::spawn(tasks, stop, "recipient_batches", MATERIALIZE_INTERVAL, iteration);
 }
 
-/// Deletes queue rows that outlived their run.
+/// Deletes queue rows that outlived their run, and folds the counters of ended campaigns.
 fn sweep_queue(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
     let iteration = move || {
         let runs = runs.clone();
-        async move { runs.sweep_queue(SWEEP_BATCH).await.map(|swept| swept > 0) }
+        async move {
+            let swept = runs.sweep_queue(SWEEP_BATCH).await?;
+            Ok(swept + runs.fold_counters(FOLD_BATCH).await? > 0)
+        }
     };
     worker_loop::spawn(tasks, stop, "run_queue", SWEEP_INTERVAL, iteration);
 }

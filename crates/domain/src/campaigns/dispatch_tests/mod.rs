@@ -1,5 +1,6 @@
 //! Tests of the dispatcher with an in-memory run store.
 
+mod claims;
 mod crashes;
 mod faults;
 mod files;

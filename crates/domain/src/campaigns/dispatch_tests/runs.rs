@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Campaign, CampaignStatus, ClaimOutcome, CounterChange, DueRetry, EnqueueStart, QueuedRun, QueuedStart, Recipient,
-    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry, RunStart,
-    RunStore, SendCounts, SendResult, SendStatus, StartOutcome, StartedSends, Trigger, finish,
+    Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, CounterChange, DueRetry, EnqueueStart, QueuedRun,
+    QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
+    RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, StartedSends, Trigger, finish,
 };
 use super::faults::FaultInjector;
-use super::rows::{Row, add, claimed, make_due};
+use super::rows::{Row, add, make_due};
 use crate::billing::PlanEntitlement;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, WriteOutcome};
 
@@ -40,6 +40,12 @@ pub(super) struct State {
     /// The database's clock, as the time since the start of the run.
     pub(super) now: Duration,
     pub(super) events: Vec<Event>,
+    /// The sends that were in flight at the worker's first claim.
+    pub(super) in_flight_before: Vec<SendId>,
+    /// Every worker id that held the run.
+    holders: Vec<Uuid>,
+    /// Whether a worker took the run with an id that held it before.
+    pub(super) id_reused: bool,
     /// The number of sends in each claim.
     pub(super) claimed: Vec<usize>,
     /// The number of results in each record.
@@ -89,6 +95,9 @@ impl FakeRuns {
             postponed: (0, Duration::ZERO),
             now: Duration::ZERO,
             events: vec![],
+            in_flight_before: vec![],
+            holders: vec![holder],
+            id_reused: false,
             claimed: vec![],
             recorded: vec![],
             usage: (0, row_count),
@@ -139,7 +148,7 @@ impl State {
         &mut self.inputs.as_mut().unwrap().campaign
     }
 
-    fn goes_on(&self) -> bool {
+    pub(super) fn goes_on(&self) -> bool {
         self.campaign().status == CampaignStatus::Sending && self.campaign().paused_at.is_none()
     }
 
@@ -153,6 +162,8 @@ impl State {
             return None;
         }
         self.holder = Some(worker);
+        self.id_reused |= self.holders.contains(&worker);
+        self.holders.push(worker);
         Some(super::fixture::RUN)
     }
 
@@ -196,34 +207,6 @@ impl State {
         let (holds, sends) = (self.holds_reservation(&self.rows[at]), accepted(&self.rows[at]));
         let moved = |n: usize, before: bool, after: bool| (n + usize::from(after)).saturating_sub(usize::from(before));
         self.usage = (moved(self.usage.0, sent, sends), moved(self.usage.1, held, holds));
-    }
-
-    fn claim(&mut self, worker: Uuid, after: Option<ContactId>, size: i64) -> ClaimOutcome {
-        if !self.goes_on() {
-            return ClaimOutcome::Stopped;
-        }
-        if self.holder != Some(worker) {
-            return ClaimOutcome::Lost;
-        }
-        let (now, size) = (self.now, usize::try_from(size).unwrap());
-        let open = |row: &&Row| row.status == SendStatus::Pending && !row.started;
-        let due = |after: Option<ContactId>| {
-            let again = |row: &&Row| row.retry_at.is_positive() && row.retry_at <= now;
-            let next = move |row: &&Row| row.retry_at.is_zero() && Some(row.contact_id) > after;
-            let open = || self.rows.iter().filter(open);
-            let due = open().filter(again).chain(open().filter(next)).take(size);
-            due.map(claimed).collect::<Vec<_>>()
-        };
-        let mut sends = due(after);
-        if sends.is_empty() {
-            sends = due(None);
-        }
-        if !sends.is_empty() {
-            self.claimed.push(sends.len());
-            return ClaimOutcome::Sends(sends);
-        }
-        let next = self.rows.iter().filter(open).map(|row| row.retry_at).min();
-        next.map_or(ClaimOutcome::Exhausted, |next| ClaimOutcome::Wait(next - now))
     }
 
     fn start(&mut self, worker: Uuid, next: &[SendId]) -> StartedSends {
@@ -394,6 +377,10 @@ impl RunStore for FakeRuns {
         Ok(0)
     }
 
+    async fn fold_counters(&self, _: i64) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     async fn waiting(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -402,12 +389,12 @@ impl RunStore for FakeRuns {
         &self,
         _: QueuedRun,
         worker: Uuid,
-        after: Option<ContactId>,
+        position: Option<ClaimPosition>,
         size: i64,
         _: Duration,
     ) -> Result<ClaimOutcome, StoreError> {
         self.injector
-            .store_step(|| self.state().claim(worker, after, size))
+            .store_step(|| self.state().claim(worker, position, size))
             .await
     }
 

@@ -95,6 +95,15 @@ impl System {
         let (run, send_results) = (self.model.run(campaign), self.send_results(campaign, results));
         let ids: Vec<SendId> = next.iter().map(|key| self.id(*key)).collect();
         let (worker, fixture) = (number(worker), &self.model.fixture);
+        // The model starts sends at any time. A worker starts only sends of its latest claim: here it claimed all.
+        let claim = format!(
+            "INSERT INTO campaign_claims (account_id, campaign_id, send_ids)
+               SELECT account_id, campaign_id, array_agg(id) FROM campaign_sends
+               WHERE campaign_id = '{}' GROUP BY account_id, campaign_id
+             ON CONFLICT (account_id, campaign_id) DO UPDATE SET send_ids = excluded.send_ids",
+            run.campaign_id
+        );
+        fixture.sql(&claim).await;
         let record_and_start = match &self.model.record_and_start {
             None => fixture
                 .runs()
@@ -198,9 +207,21 @@ pub(super) fn claimed(state: &State, campaign: usize, claim: ClaimOutcome) -> St
         ClaimOutcome::Lost => return StepOutcome::Lost,
     };
     let contacts: Vec<usize> = sends.iter().map(|send| contact_of(state, campaign, send)).collect();
-    let StepOutcome::Claimed { due, fresh, size } = state.outcome.clone() else {
+    let StepOutcome::Claimed {
+        due,
+        fresh,
+        size,
+        goes_on,
+    } = state.outcome.clone()
+    else {
         panic!("claimed {contacts:?}, expected {:?}", state.outcome)
     };
+    if goes_on && !due.is_empty() {
+        let waits = |contact: &usize| state.sends[&(campaign, *contact)].waits();
+        assert!((1..=size).contains(&contacts.len()), "{contacts:?}");
+        assert!(contacts.iter().all(waits), "{contacts:?}");
+        return state.outcome.clone();
+    }
     assert_eq!(contacts.len(), size.min(due.len() + fresh.len()), "{contacts:?}");
     let (due_claimed, fresh_claimed) = contacts.split_at(due.len().min(size));
     assert!(

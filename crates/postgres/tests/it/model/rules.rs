@@ -125,6 +125,7 @@ impl State {
             expired: false,
             prepared: true,
             order,
+            retry: false,
         });
         let recipients = i64::try_from(contacts.len()).unwrap();
         self.sends
@@ -138,17 +139,18 @@ impl State {
             return StepOutcome::Write(WriteOutcome::Stale(status));
         }
         self.campaigns[campaign].status = CampaignStatus::Sending;
-        self.enqueue(campaign, false);
+        self.enqueue(campaign, false, false);
         StepOutcome::Write(WriteOutcome::Done)
     }
 
-    fn enqueue(&mut self, campaign: usize, prepared: bool) {
+    fn enqueue(&mut self, campaign: usize, prepared: bool, retry: bool) {
         let order = self.tick();
         self.campaigns[campaign].queue_entry = Some(QueueEntry {
             worker: None,
             expired: false,
             prepared,
             order,
+            retry,
         });
     }
 
@@ -199,12 +201,22 @@ impl State {
                 .filter(move |contact| Some(*contact) > after)
         };
         let due: BTreeSet<usize> = waiting(Retry::Due, None).collect();
-        let mut fresh: Vec<usize> = waiting(Retry::Never, after).collect();
+        // A retry searches sends without a retry time only if nothing else is due.
+        let is_retry = self.campaigns[campaign]
+            .queue_entry
+            .as_ref()
+            .is_some_and(|entry| entry.retry);
+        let mut fresh: Vec<usize> = waiting(Retry::Never, after).filter(|_| !is_retry).collect();
         if due.is_empty() && fresh.is_empty() {
             fresh = waiting(Retry::Never, None).collect();
         }
         match (due.is_empty() && fresh.is_empty(), waiting(Retry::Later, None).next()) {
-            (false, _) => StepOutcome::Claimed { due, fresh, size },
+            (false, _) => StepOutcome::Claimed {
+                due,
+                fresh,
+                size,
+                goes_on: after.is_some(),
+            },
             (true, Some(_)) => StepOutcome::Wait,
             (true, None) => StepOutcome::Exhausted,
         }
@@ -247,23 +259,6 @@ impl State {
             started,
             unreachable,
         }
-    }
-
-    /// Whether another run of the same number recently sent to this contact.
-    fn has_concurrent_run(&self, (campaign, contact): Key) -> bool {
-        let of_same_number = |at: &usize| {
-            let (own, other) = (&self.campaigns[campaign], &self.campaigns[*at]);
-            *at != campaign
-                && CAMPAIGNS[*at] == CAMPAIGNS[campaign]
-                && own.has_number
-                && other.has_number
-                && other.queue_entry.is_some()
-        };
-        let mut concurrent_runs = (0..CAMPAIGNS.len()).filter(of_same_number);
-        concurrent_runs.any(|at| {
-            let send = self.sends.get(&(at, contact));
-            send.is_some_and(|send| send.started && send.recently)
-        })
     }
 
     fn send(&mut self, key: Key) -> &mut Send {
@@ -417,7 +412,7 @@ impl State {
             (send.retry, send.reported, send.never_confirmed) = (Retry::Due, None, false);
         }
         self.campaigns[campaign].status = CampaignStatus::Sending;
-        self.enqueue(campaign, true);
+        self.enqueue(campaign, true, true);
         let recipients = i64::try_from(retried.len()).unwrap();
         StepOutcome::Start(StartOutcome::Started { recipients })
     }

@@ -151,6 +151,8 @@ pub(super) struct QueueEntry {
     pub(super) prepared: bool,
     /// The time of `State::clock` since which it waits.
     pub(super) order: usize,
+    /// Whether the run is a retry.
+    pub(super) retry: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -191,6 +193,8 @@ pub(super) enum StepOutcome {
         due: BTreeSet<usize>,
         fresh: Vec<usize>,
         size: usize,
+        /// Sends that became due before the claim's position may be left to a later claim.
+        goes_on: bool,
     },
     Wait,
     Exhausted,
@@ -340,6 +344,23 @@ impl State {
     pub(super) fn holds_reservation(&self, key: Key) -> bool {
         let sending = self.campaigns[key.0].status == CampaignStatus::Sending;
         self.sends[&key].is_open() || sending && self.sends[&key].waits()
+    }
+
+    /// Whether another run of the same number recently sent to this contact.
+    pub(super) fn has_concurrent_run(&self, (campaign, contact): Key) -> bool {
+        let of_same_number = |at: &usize| {
+            let (own, other) = (&self.campaigns[campaign], &self.campaigns[*at]);
+            *at != campaign
+                && CAMPAIGNS[*at] == CAMPAIGNS[campaign]
+                && own.has_number
+                && other.has_number
+                && other.queue_entry.is_some()
+        };
+        let mut concurrent_runs = (0..CAMPAIGNS.len()).filter(of_same_number);
+        concurrent_runs.any(|at| {
+            let send = self.sends.get(&(at, contact));
+            send.is_some_and(|send| send.started && send.recently)
+        })
     }
 
     pub(super) fn used(&self, account: usize) -> i64 {

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, QueuedRun, RunStore as _, StartOutcome, TestSendStore as _,
+    Campaign, CampaignStatus, CampaignStore as _, ClaimPosition, QueuedRun, RunStore as _, StartOutcome,
+    TestSendStore as _,
 };
 use recado_domain::shared::{AccountId, CampaignId, ProfileId, SendId, TemplateId};
 use recado_domain::templates::{Template, TemplateStore as _};
@@ -137,7 +138,7 @@ impl ModelFixture {
         }
         self.fixture
             .sql(&format!(
-                "DELETE FROM campaign_queue; DELETE FROM campaign_sends; DELETE FROM campaigns; DELETE FROM message_usage_slots; DELETE FROM sent_messages;
+                "DELETE FROM campaign_queue; DELETE FROM campaign_claims; DELETE FROM campaign_sends; DELETE FROM campaigns; DELETE FROM message_usage_slots; DELETE FROM sent_messages;
                  DELETE FROM outbox_events; DELETE FROM contacts; UPDATE accounts SET status = 'active'; {contacts}"
             ))
             .await;
@@ -319,9 +320,15 @@ impl System {
                 after,
                 size,
             } => {
-                let (run, worker, after) = (model.run(*campaign), number(*worker), after.map(|at| number(at).into()));
+                let (run, worker) = (model.run(*campaign), number(*worker));
                 let limit = i64::try_from(*size).unwrap();
-                let claim = runs.claim(run, worker, after, limit, LEASE).await.unwrap();
+                let open = state.sends_of(*campaign).filter(|(_, send)| send.is_open());
+                let in_flight: Vec<SendId> = open.map(|(key, _)| self.id(key)).collect();
+                let position = after.map(|at| ClaimPosition {
+                    after: number(at).into(),
+                    in_flight,
+                });
+                let claim = runs.claim(run, worker, position, limit, LEASE).await.unwrap();
                 claimed(state, *campaign, claim)
             }
             Step::RecordAndStart {

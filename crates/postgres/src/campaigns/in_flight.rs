@@ -1,0 +1,156 @@
+//! The sends of a run that may be in flight, by their ids, and what is left of a run, by its counters. Neither reads
+//! the other sends of the campaign.
+//!
+//! Only claimed sends are started. `campaign_claims` holds the sends of the latest claim and those that were in flight
+//! before it, so every send that was started and has no recorded result is among them.
+
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Nullable, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::QueuedRun;
+use recado_domain::shared::{AccountId, CampaignId};
+use uuid::Uuid;
+
+use super::send_ids::{SendIdRange, id_of_campaign, smallest};
+use crate::errors::DbResult;
+use crate::sql::{IdRow, key_rows, sql};
+
+#[derive(QueryableByName)]
+struct ClaimedIdsRow {
+    #[diesel(sql_type = Array<SqlUuid>)]
+    send_ids: Vec<Uuid>,
+}
+
+/// The ids of the run's latest claim. Empty before the first claim.
+async fn claimed_ids(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> DbResult<Vec<Uuid>> {
+    let row: Option<ClaimedIdsRow> =
+        sql("SELECT send_ids || earlier_send_ids AS send_ids FROM campaign_claims WHERE account_id = $1 AND campaign_id = $2")
+            .bind(account)
+            .bind(campaign)
+            .get_result(conn)
+            .await
+            .optional()?;
+    Ok(row.map(|row| row.send_ids).unwrap_or_default())
+}
+
+/// Reads which sends of the run were started and have no recorded result. For a worker that did not start them itself.
+/// OFFSET 0 is an optimization fence: each claimed send is looked up by its key.
+pub(super) async fn unresolved(conn: &mut AsyncPgConnection, run: QueuedRun, ids: SendIdRange) -> DbResult<Vec<Uuid>> {
+    let claimed = claimed_ids(conn, run.account_id, run.campaign_id).await?;
+    if claimed.is_empty() {
+        return Ok(vec![]);
+    }
+    let rows: Vec<IdRow> = sql(format!(
+        "SELECT k.id FROM {keys} k
+           CROSS JOIN LATERAL (SELECT status, started_at, unknown_at FROM campaign_sends
+             WHERE account_id = $1 AND id = k.id AND id BETWEEN $3 AND $4 OFFSET 0) s
+         WHERE s.status = 'pending' AND s.started_at IS NOT NULL AND s.unknown_at IS NULL",
+        keys = key_rows("$2", "id"),
+    ))
+    .bind(run.account_id)
+    .bind(claimed)
+    .bind(ids.first)
+    .bind(ids.last)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Marks the run's sends that were started and have no recorded result as unknown.
+pub(super) async fn mark_unknown(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+) -> DbResult<()> {
+    let claimed = claimed_ids(conn, account, campaign).await?;
+    if claimed.is_empty() {
+        return Ok(());
+    }
+    let smallest = smallest(&claimed);
+    // Locked in the order of their ids, as everywhere.
+    sql(format!(
+        "WITH in_flight AS MATERIALIZED (
+           SELECT s.id FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
+           WHERE s.campaign_id IS NOT DISTINCT FROM $3 AND s.status = 'pending' AND s.started_at IS NOT NULL
+             AND s.unknown_at IS NULL
+           ORDER BY s.id FOR UPDATE OF s
+         )
+         UPDATE campaign_sends s SET unknown_at = now()
+         FROM (SELECT id FROM in_flight LIMIT (SELECT cardinality($2))) i
+         WHERE s.account_id = $1 AND s.id = i.id AND s.id >= $4",
+        keys = key_rows("$2", "id"),
+    ))
+    .bind(account)
+    .bind(claimed)
+    .bind(campaign)
+    .bind(smallest)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn delete_claim(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+) -> DbResult<()> {
+    sql("DELETE FROM campaign_claims WHERE account_id = $1 AND campaign_id = $2")
+        .bind(account)
+        .bind(campaign)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// What is left of a campaign.
+#[derive(QueryableByName)]
+pub(super) struct Remaining {
+    /// Sends that are pending and not started, with those that have no row yet.
+    #[diesel(sql_type = BigInt)]
+    pub(super) untried: i64,
+    /// Those of them whose retry time has not come.
+    #[diesel(sql_type = BigInt)]
+    pub(super) waiting: i64,
+    /// The time until the first of these, in microseconds.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(super) next: Option<i64>,
+}
+
+/// Counts what is left of a campaign: its pending sends without the started ones, which are in flight or unknown. One
+/// statement, so that counters and sends are of one snapshot. Reads the claimed, the unknown and the waiting sends.
+/// Sends without counters, as another tool inserts them, are counted.
+///
+/// OFFSET 0 is an optimization fence: each claimed send is looked up by its key.
+pub(super) async fn remaining(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+) -> DbResult<Remaining> {
+    let row = sql(format!(
+        "SELECT p.n - u.n - f.n AS untried, w.n AS waiting, w.next
+         FROM (SELECT coalesce(
+               (SELECT pending FROM campaign_counters WHERE account_id = $1 AND campaign_id = $2),
+               (SELECT count(*) FROM campaign_sends
+                WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND {ids})) AS n) p
+           CROSS JOIN (SELECT count(*) AS n FROM campaign_sends
+             WHERE account_id = $1 AND campaign_id = $2 AND unknown_at IS NOT NULL AND status = 'pending'
+               AND {ids}) u
+           CROSS JOIN (SELECT count(*) AS n
+             FROM campaign_claims k CROSS JOIN LATERAL unnest(k.send_ids || k.earlier_send_ids) AS i (id)
+               CROSS JOIN LATERAL (SELECT status, started_at, unknown_at FROM campaign_sends
+                 WHERE account_id = $1 AND id = i.id OFFSET 0) s
+             WHERE k.account_id = $1 AND k.campaign_id = $2 AND s.status = 'pending' AND s.started_at IS NOT NULL
+               AND s.unknown_at IS NULL) f
+           CROSS JOIN (SELECT count(*) AS n, (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS next
+             FROM campaign_sends
+             WHERE account_id = $1 AND campaign_id = $2 AND retry_at > now() AND status = 'pending'
+               AND started_at IS NULL AND {ids}) w",
+        ids = id_of_campaign!("campaign_sends"),
+    ))
+    .bind(account)
+    .bind(campaign)
+    .get_result(conn)
+    .await?;
+    Ok(row)
+}
