@@ -8,6 +8,7 @@ mod analytics;
 mod audience;
 mod audit;
 mod auth;
+mod cancel;
 mod captured;
 mod cost;
 mod data;
@@ -106,6 +107,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "audience",
         run: audience::run,
+    },
+    Bench {
+        name: "cancel",
+        run: cancel::run,
     },
     Bench {
         name: "rollups",
