@@ -294,6 +294,15 @@ impl System {
         }
     }
 
+    /// The position of a claim after a contact. It names the sends in flight.
+    fn position(&self, state: &State, campaign: usize, after: Option<usize>) -> Option<ClaimPosition> {
+        let open = state.sends_of(campaign).filter(|(_, send)| send.is_open());
+        Some(ClaimPosition {
+            after: number(after?).into(),
+            in_flight: open.map(|(key, _)| self.id(key)).collect(),
+        })
+    }
+
     async fn run_step(&mut self, state: &State, step: &Step) -> StepOutcome {
         let model = self.model.clone();
         let (fixture, runs) = (&model.fixture, model.fixture.runs());
@@ -322,12 +331,7 @@ impl System {
             } => {
                 let (run, worker) = (model.run(*campaign), number(*worker));
                 let limit = i64::try_from(*size).unwrap();
-                let open = state.sends_of(*campaign).filter(|(_, send)| send.is_open());
-                let in_flight: Vec<SendId> = open.map(|(key, _)| self.id(key)).collect();
-                let position = after.map(|at| ClaimPosition {
-                    after: number(at).into(),
-                    in_flight,
-                });
+                let position = self.position(state, *campaign, *after);
                 let claim = runs.claim(run, worker, position, limit, LEASE).await.unwrap();
                 claimed(state, *campaign, claim)
             }
