@@ -436,12 +436,12 @@ CREATE TABLE public.campaigns (
     scheduled_support_admin text,
     retry_scheduled_at timestamp with time zone,
     frozen_at timestamp with time zone,
+    run_quota_month date,
     created_by uuid,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
-    run_quota_month date,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');

@@ -27,7 +27,7 @@ CREATE TABLE contacts (
 -- Contacts of a period: an audience or a segment with `created_after` or `created_before` reads no other contacts.
 CREATE INDEX contacts_created_at_idx ON contacts (account_id, created_at) WHERE deleted_at IS NULL;
 -- Every page of a campaign's sends also counts its deleted recipients.
-CREATE INDEX contacts_deleted_idx ON contacts (account_id, id) WHERE deleted_at IS NOT NULL;
+CREATE INDEX contacts_deleted_idx ON contacts (account_id, deleted_at) INCLUDE (id) WHERE deleted_at IS NOT NULL;
 CREATE UNIQUE INDEX contacts_phone_unique ON contacts (account_id, phone) WHERE deleted_at IS NULL;
 CREATE UNIQUE INDEX contacts_wa_id_unique
   ON contacts (account_id, wa_id) WHERE wa_id IS NOT NULL AND deleted_at IS NULL;

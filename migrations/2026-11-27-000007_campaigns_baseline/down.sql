@@ -1,4 +1,6 @@
 DROP VIEW campaign_counters;
+DROP TABLE campaign_retry_batches;
+DROP TABLE campaign_claims;
 DROP TABLE campaign_retries;
 DROP TABLE campaign_counter_slots;
 DROP TABLE sent_messages;

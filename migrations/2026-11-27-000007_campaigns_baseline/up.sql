@@ -31,6 +31,9 @@ CREATE TABLE campaigns (
   retry_scheduled_at timestamptz,
   -- The time of the freeze, in whole milliseconds. Null: the audience is not frozen.
   frozen_at timestamptz,
+  -- The month whose quota holds the reservations of the run's unstarted sends. The month of the first run stays in
+  -- `quota_month`, because its messages count there.
+  run_quota_month date,
   created_by uuid,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
@@ -187,6 +190,8 @@ CREATE INDEX campaign_sends_failed_at_idx
 CREATE INDEX campaign_sends_retry_at_idx
   ON campaign_sends (account_id, campaign_id, retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX campaign_sends_unknown_at_idx ON campaign_sends (unknown_at) WHERE unknown_at IS NOT NULL;
+-- Counts a campaign's sends whose outcome is unknown. No send of a normal run has an entry.
+CREATE INDEX campaign_sends_unknown_idx ON campaign_sends (account_id, campaign_id) WHERE unknown_at IS NOT NULL;
 SELECT make_tenant_table('campaign_sends');
 GRANT SELECT, INSERT, UPDATE ON campaign_sends TO recado_tenant;
 
@@ -219,11 +224,13 @@ CREATE TABLE campaign_counter_slots (
   CONSTRAINT campaign_counter_slots_campaign_id_fkey FOREIGN KEY (account_id, campaign_id)
     REFERENCES campaigns (account_id, id) ON DELETE CASCADE
 );
+-- Finds the counter slots that are added to slot 0 once their campaign has ended.
+CREATE INDEX campaign_counter_slots_unfolded_idx ON campaign_counter_slots (account_id, campaign_id) WHERE slot > 0;
 -- Campaign messages are counted per campaign, at the time of its freeze, which never changes.
 CREATE INDEX campaign_counters_created_at_idx ON campaign_counter_slots (account_id, created_at DESC, campaign_id DESC);
 SELECT make_tenant_table('campaign_counter_slots');
 SELECT set_storage('campaign_counter_slots', 'counter');
-GRANT SELECT, INSERT, UPDATE ON campaign_counter_slots TO recado_tenant;
+GRANT SELECT, INSERT, UPDATE, DELETE ON campaign_counter_slots TO recado_tenant;
 
 -- Sends of a campaign by status. All slots carry the time of the campaign's freeze.
 CREATE VIEW campaign_counters WITH (security_invoker = true) AS
@@ -254,3 +261,44 @@ CREATE INDEX campaign_retries_due_at_idx ON campaign_retries (due_at);
 SELECT make_tenant_table('campaign_retries');
 SELECT set_storage('campaign_retries', 'queue');
 GRANT SELECT, INSERT, UPDATE, DELETE ON campaign_retries TO recado_tenant;
+
+-- The sends of a run's latest claim and those that were in flight before it. Only these can be started and have no
+-- recorded result. A claim replaces the row, so its writes do not grow with the messages that a run sends. No foreign
+-- key, as in `campaign_queue`: campaigns are only marked as deleted.
+CREATE TABLE campaign_claims (
+  account_id uuid NOT NULL,
+  campaign_id uuid NOT NULL,
+  send_ids uuid[] NOT NULL,
+  -- Sends that were in flight when the worker began, for example after an error. Its later claims keep them.
+  earlier_send_ids uuid[] NOT NULL DEFAULT '{}',
+  -- The `retry_at` up to which the run has claimed its retried sends: the next claim begins there.
+  retried_until timestamptz,
+  CONSTRAINT campaign_claims_pkey PRIMARY KEY (account_id, campaign_id)
+);
+-- UUIDs do not compress.
+ALTER TABLE campaign_claims ALTER COLUMN send_ids SET STORAGE EXTERNAL;
+SELECT make_tenant_table('campaign_claims');
+SELECT set_storage('campaign_claims', 'queue');
+GRANT SELECT, INSERT, UPDATE, DELETE ON campaign_claims TO recado_tenant;
+
+CREATE TABLE campaign_retry_batches (
+  account_id uuid NOT NULL,
+  campaign_id uuid NOT NULL,
+  -- Batches are ordered by contact id. Batch 0 searches the sends that an early end of the earlier run left
+  -- untried.
+  batch_no integer NOT NULL,
+  -- The chosen sends; empty for the search.
+  send_ids uuid[] NOT NULL,
+  -- The contact after which the search goes on.
+  searched_until uuid,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT campaign_retry_batches_pkey PRIMARY KEY (account_id, campaign_id, batch_no),
+  CONSTRAINT campaign_retry_batches_search_check CHECK ((batch_no = 0) = (searched_until IS NOT NULL)),
+  CONSTRAINT campaign_retry_batches_campaign_id_fkey FOREIGN KEY (account_id, campaign_id)
+    REFERENCES campaigns (account_id, id) ON DELETE CASCADE
+);
+-- UUIDs do not compress.
+ALTER TABLE campaign_retry_batches ALTER COLUMN send_ids SET STORAGE EXTERNAL;
+SELECT make_tenant_table('campaign_retry_batches');
+SELECT set_storage('campaign_retry_batches', 'queue');
+GRANT SELECT, INSERT, UPDATE, DELETE ON campaign_retry_batches TO recado_tenant;

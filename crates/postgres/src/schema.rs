@@ -348,12 +348,12 @@ diesel::table! {
         scheduled_support_admin -> Nullable<Text>,
         retry_scheduled_at -> Nullable<Timestamptz>,
         frozen_at -> Nullable<Timestamptz>,
+        run_quota_month -> Nullable<Date>,
         created_by -> Nullable<Uuid>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
-        run_quota_month -> Nullable<Date>,
     }
 }
 

@@ -1,1 +1,0 @@
-DROP TABLE campaign_retry_batches;
