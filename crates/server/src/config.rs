@@ -172,7 +172,6 @@ impl Config {
         let bind = Self::bind(get)?;
         let public_url = http_url(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
         let public_url = public_url.trim_end_matches('/').to_owned();
-        let media_public_url = http_url(get, "MEDIA_PUBLIC_URL")?;
         let mail_from = get("MAIL_FROM").unwrap_or_else(|| default_sender(&public_url));
         Ok(Self {
             database_url: Self::database_url(get)?,
@@ -186,10 +185,10 @@ impl Config {
             )?,
             redis_url: secret(get, "REDIS_URL"),
             bind,
-            media_public_url: match media_public_url {
-                Some(url) => url.trim_end_matches('/').to_owned(),
-                None => format!("{public_url}/media"),
-            },
+            media_public_url: http_url(get, "MEDIA_PUBLIC_URL")?.map_or_else(
+                || format!("{public_url}/media"),
+                |url| url.trim_end_matches('/').to_owned(),
+            ),
             media_store_url: media_store_url_from(get)?,
             public_url,
             cors_origins: list(

@@ -10,7 +10,11 @@ use crate::error::{Context, Result, fail};
 const HEADER: &str = "\
 //! The tables for diesel's query language. `cargo xtask schema` writes this file; the gate fails when it differs from the
 //! migrations.
-#![allow(dead_code, unused_imports, reason = \"many tables are used in statements as text only\")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = \"many tables are used in statements as text only\"
+)]
 ";
 
 /// The query language has tuples of at most this many columns.

@@ -1,4 +1,4 @@
-//! Rules for every SQL file under `migrations` and for the SQL in `crates/postgres`.
+//! Rules for every SQL file under `migrations`.
 
 use std::collections::BTreeSet;
 
@@ -48,21 +48,6 @@ pub(super) fn check_migration(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Rows are identified by their key: a `ctid` is unique in one partition only.
-pub(super) fn check_rust(path: &str, text: &str) -> Vec<Finding> {
-    if !path.starts_with("crates/postgres/src/") {
-        return Vec::new();
-    }
-    let lines = (1..).zip(text.lines());
-    let found = lines.filter(|(_, line)| {
-        line.split(|c: char| !c.is_alphanumeric() && c != '_')
-            .any(|word| word == "ctid")
-    });
-    found
-        .map(|(line, _)| Finding::new(path, line, "ctid is unique in one partition only: use the primary key"))
-        .collect()
-}
-
 fn created_table(line: &str) -> Option<&str> {
     let rest = ["CREATE TABLE ", "CREATE UNLOGGED TABLE "]
         .iter()
@@ -104,12 +89,5 @@ mod tests {
         assert_eq!(lines("CREATE FUNCTION f() RETURNS int SECURITY DEFINER"), [1]);
         assert!(lines("-- no SECURITY DEFINER here\n").is_empty());
         assert_eq!(lines("    REFERENCES x (a, b) ON DELETE SET NULL (b)"), [1]);
-    }
-
-    #[test]
-    fn row_addresses_are_found() {
-        let found = |text| check_rust("crates/postgres/src/x.rs", text).len();
-        assert_eq!(found("DELETE FROM x WHERE ctid = y"), 1);
-        assert_eq!(found("a distinctid"), 0);
     }
 }

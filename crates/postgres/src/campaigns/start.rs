@@ -27,6 +27,14 @@ struct FrozenRow {
 /// sort: 200,000 ids are 20 MB.
 const FREEZE_SETTINGS: &str = "SET LOCAL statement_timeout = '60s'; SET LOCAL work_mem = '64MB'";
 
+/// In whole milliseconds: the ids of the sends begin with this time.
+async fn freeze_moment(conn: &mut AsyncPgConnection) -> DbResult<OffsetDateTime> {
+    let moment: FrozenRow = sql("SELECT date_trunc('milliseconds', now()) AS frozen_at")
+        .get_result(conn)
+        .await?;
+    Ok(moment.frozen_at)
+}
+
 /// Starts a run. On any outcome but `Started` the caller MUST roll back.
 pub(super) async fn start(
     conn: &mut AsyncPgConnection,
@@ -66,11 +74,7 @@ pub(super) async fn start(
     contents::freeze(conn, account, id, &start.content).await?;
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let audience = start.campaign.audience();
-    // Whole milliseconds: the ids of the sends begin with this time.
-    let moment: FrozenRow = sql("SELECT date_trunc('milliseconds', now()) AS frozen_at")
-        .get_result(&mut *conn)
-        .await?;
-    let frozen_at = moment.frozen_at;
+    let frozen_at = freeze_moment(conn).await?;
     let recipients = audience::freeze(conn, account, id, &audience, frozen_at).await?;
     // Checked after the freeze: deleted segments are never restored, so a segment that exists now existed then.
     if let Some(segment) = audience::deleted_segment(conn, account, &audience).await? {

@@ -64,6 +64,8 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO contact_counts VALUES ('{account}', '2026-03-01', 1);
          INSERT INTO conversation_counts VALUES ('{account}', 'open', 1);
          INSERT INTO rfm_calculations (account_id, due_at) VALUES ('{account}', now());
+         INSERT INTO rfm_changes (account_id, worker, contact_id) VALUES ('{account}', '{tag}', '{tag}');
+         INSERT INTO campaign_claims (account_id, campaign_id, send_ids) VALUES ('{account}', '{tag}', '{{{tag}}}');
          INSERT INTO rfm_counts VALUES ('{account}', 'champions', 1)"
     )
 }
@@ -82,7 +84,6 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 's');
                  INSERT INTO segment_members VALUES ('{account}', '{segment}', '{contact}');
                  INSERT INTO contact_rfm VALUES ('{account}', '{contact}', 1, 1, 1, 'champions');
-                 INSERT INTO rfm_changes (account_id, worker, contact_id) VALUES ('{account}', '{tag}', '{contact}');
                  INSERT INTO segment_counts VALUES ('{account}', '{segment}', 1, now());
                  INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{campaign}', 'f', 'campaign');
                  INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
@@ -101,8 +102,6 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
                  INSERT INTO campaign_recipient_batches VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
-                 INSERT INTO campaign_claims (account_id, campaign_id, send_ids)
-                   VALUES ('{account}', '{campaign}', '{{{tag}}}');
                  INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
                    VALUES ('{account}', '{campaign}', 1, '{{{tag}}}');
                  INSERT INTO campaign_run_contents VALUES ('{account}', '{campaign}', '{{}}');

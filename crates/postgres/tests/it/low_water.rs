@@ -81,10 +81,6 @@ async fn assert_same_cost(fixture: &DbFixture, table: &str, live: &str, without:
     for _ in 0..8 {
         fixture.sql(live).await;
         let with = pages_per_call(fixture, table, &call).await;
-        println!(
-            "{table}: {without} pages without, {with} with {} dead rows",
-            dead_rows()
-        );
         if with <= 2.0 * without {
             return;
         }
@@ -109,7 +105,6 @@ async fn eventually(what: &str, call: impl AsyncFn() -> bool) {
         assert!(began.elapsed() < FULL_READ_INTERVAL, "{what} was not found");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    println!("{what} was found after {:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -65,6 +65,15 @@ impl DbFixture {
         self.sql("SELECT pg_stat_reset()").await;
         read
     }
+
+    /// Those of them before `current`, which was read. In tables of forty rows the planner may also look into the empty
+    /// partitions of the next months.
+    async fn read_before(&mut self, current: &str) -> Vec<String> {
+        let mut read = self.read_partitions().await;
+        assert!(read.iter().any(|partition| partition == current), "{read:?}");
+        read.retain(|partition| partition.as_str() < current);
+        read
+    }
 }
 
 #[tokio::test]
@@ -260,7 +269,7 @@ async fn frequent_statements_read_one_of_fifteen_partitions() {
         runs.claim(run, worker, None, 10, LEASE).await.unwrap();
     }
     drop(runs);
-    assert_eq!(fixture.read_partitions().await, [current.clone()], "claim");
+    assert_eq!(fixture.read_partitions().await, std::slice::from_ref(&current), "claim");
 
     let runs = fixture.runs();
     let ClaimOutcome::Sends(due) = runs.claim(run, worker, None, 40, LEASE).await.unwrap() else {
@@ -274,7 +283,11 @@ async fn frequent_statements_read_one_of_fifteen_partitions() {
         runs.record_and_start(run, worker, &results, &[]).await.unwrap();
     }
     drop(runs);
-    assert_eq!(fixture.read_partitions().await, [current.clone()], "record_and_start");
+    assert_eq!(
+        fixture.read_before(&current).await,
+        Vec::<String>::new(),
+        "record_and_start"
+    );
 
     let updates = fixture.status_updates();
     for send in ids.iter().take(14) {
@@ -287,7 +300,11 @@ async fn frequent_statements_read_one_of_fifteen_partitions() {
         assert!(updates.apply(fixture.account, &[update]).await.unwrap().is_empty());
     }
     drop(updates);
-    assert_eq!(fixture.read_partitions().await, [current.clone()], "status updates");
+    assert_eq!(
+        fixture.read_before(&current).await,
+        Vec::<String>::new(),
+        "status updates"
+    );
 
     let store = fixture.campaigns();
     for _ in 0..7 {
@@ -298,7 +315,7 @@ async fn frequent_statements_read_one_of_fifteen_partitions() {
         store.stats(fixture.account, campaign.id).await.unwrap().unwrap();
     }
     drop(store);
-    assert_eq!(fixture.read_partitions().await, [current], "lists");
+    assert_eq!(fixture.read_before(&current).await, Vec::<String>::new(), "lists");
 }
 
 #[tokio::test]

@@ -361,11 +361,8 @@ impl System {
             }
             Step::FailUnknown => StepOutcome::Failed(runs.fail_unknown(Duration::ZERO, 100).await.unwrap()),
             Step::ReserveTestSend(account) => {
-                let (test_sends, limit) = (
-                    PgTestSends::new(fixture.tenants.clone()),
-                    state.accounts[*account].limit,
-                );
-                let taken = test_sends
+                let limit = state.accounts[*account].limit;
+                let taken = PgTestSends::new(fixture.tenants.clone())
                     .reserve_message(model.accounts[*account], limit, &[])
                     .await
                     .unwrap();
