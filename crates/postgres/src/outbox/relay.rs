@@ -29,17 +29,18 @@ const CATCH_UP_LOCK: Duration = Duration::from_millis(900);
 /// Events that a reader moves in one transaction.
 const CATCH_UP_BATCH: i64 = 500;
 
-/// Deletes the oldest events of a kind, from `seq` `$3` on. Skips events that another relay has locked.
-const DELETE_OLDEST: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq >= $3 AND seq IN
+/// Deletes the oldest events of a kind, from `seq` `$3` on. Skips events that another relay has locked. The array is made
+/// once; for `IN` a plan from before a backlog would select and lock the events again for each row.
+const DELETE_OLDEST: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq >= $3 AND seq = ANY (ARRAY
        (SELECT seq FROM outbox_events WHERE kind = $1 AND seq >= $3 AND retry_at IS NULL ORDER BY kind, seq LIMIT $2
-        FOR UPDATE SKIP LOCKED)
+        FOR UPDATE SKIP LOCKED))
      RETURNING seq, account_id, payload, created_at";
 
 /// Deletes the oldest events of a kind and an account, for a reader. Waits for a relay that has locked them.
-const DELETE_OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE kind = $1 AND account_id = $3 AND seq IN
+const DELETE_OF_ACCOUNT: &str = "DELETE FROM outbox_events WHERE kind = $1 AND account_id = $3 AND seq = ANY (ARRAY
        (SELECT seq FROM outbox_events WHERE kind = $1 AND account_id = $3 AND retry_at IS NULL
         ORDER BY kind, account_id, seq LIMIT $2
-        FOR UPDATE)
+        FOR UPDATE))
      RETURNING seq, account_id, payload, created_at";
 
 const DELETE_ONE: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
