@@ -124,6 +124,10 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "Age of the oldest waiting entry by queue, in seconds; 0 if none waits",
     ),
     gauge(
+        "recado_partitions_ahead",
+        "Future months or days for which a partitioned table has a partition, by table",
+    ),
+    gauge(
         "recado_oldest_snapshot_seconds",
         "Duration of the oldest transaction that keeps old row versions, by holder; 0 if there is none",
     ),
