@@ -117,6 +117,10 @@ impl Database {
 
     /// The account's rows of each table as text.
     pub fn dump_account(&self, account: &str) -> BTreeMap<String, String> {
+        // A worker clears this soon after a number was verified.
+        until("verified numbers have received their held messages", || {
+            self.count("FROM whatsapp_profiles WHERE held_since IS NOT NULL AND verification_state = 'verified'") == 0
+        });
         let tables = "SELECT tablename FROM pg_tables JOIN information_schema.columns ON table_name = tablename
           AND table_schema = schemaname WHERE schemaname = 'public' AND column_name = 'account_id'
           AND tablename NOT IN (SELECT relname FROM pg_class WHERE relispartition)";
