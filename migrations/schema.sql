@@ -915,7 +915,7 @@ WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_thr
 
 CREATE TABLE public.partition_horizons (
     table_name text NOT NULL,
-    kept_from timestamp with time zone NOT NULL
+    retained_from timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 

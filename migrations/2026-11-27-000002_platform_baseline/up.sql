@@ -1,10 +1,10 @@
 -- What all contexts share: the transactional outbox, audit logs, notifications, idempotency keys and mail.
 
--- Internal: how far each partitioned table was removed by its retention. Rows before `kept_from` are gone, so a sum
+-- Internal: how far each partitioned table was removed by its retention. Rows before `retained_from` are gone, so a sum
 -- that counted them is no longer compared with its rows.
 CREATE TABLE partition_horizons (
   table_name text CONSTRAINT partition_horizons_pkey PRIMARY KEY,
-  kept_from timestamptz NOT NULL
+  retained_from timestamptz NOT NULL
 );
 SELECT set_storage('partition_horizons', 'entity');
 

@@ -78,7 +78,7 @@ pub use migrate::{LockRetryPolicy, MigrateError, migrate, migrate_over, pending,
 pub use notifications::{PgNotificationFeed, PgNotifications};
 pub use outbox::PgOutbox;
 pub use partitions::{
-    Interval, KeptFor, PARTITIONED, PartitionKey, PartitionedTable, PgPartitions, RetentionDays, first_id,
+    Interval, PARTITIONED, PartitionKey, PartitionedTable, PgPartitions, RetentionDays, RetentionTerm, first_id,
 };
 pub use pool::{OwnerPool, PoolConfig, PoolUsage, TenantPool};
 pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats};

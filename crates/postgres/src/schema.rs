@@ -817,7 +817,7 @@ diesel::table! {
 diesel::table! {
     partition_horizons (table_name) {
         table_name -> Text,
-        kept_from -> Timestamptz,
+        retained_from -> Timestamptz,
     }
 }
 

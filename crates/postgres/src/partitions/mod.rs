@@ -12,4 +12,4 @@ mod tables;
 
 pub use bounds::{Interval, PartitionKey, first_id};
 pub use store::PgPartitions;
-pub use tables::{KeptFor, PARTITIONED, PartitionedTable, RetentionDays};
+pub use tables::{PARTITIONED, PartitionedTable, RetentionDays, RetentionTerm};

@@ -95,7 +95,7 @@ impl PgPartitions {
         let mut dropped = 0;
         for table in PARTITIONED {
             let horizon = table
-                .days_kept(retention)
+                .retention_days(retention)
                 .and_then(|days| now.checked_sub(time::Duration::days(days.into())));
             if let Some(horizon) = horizon {
                 dropped += self.drop_before(table, horizon).await?;
@@ -237,8 +237,8 @@ async fn drop_before(
         conn.batch_execute(&statements).await?;
     }
     sql(
-        "INSERT INTO partition_horizons AS h (table_name, kept_from) VALUES ($1, $2)
-         ON CONFLICT (table_name) DO UPDATE SET kept_from = greatest(h.kept_from, excluded.kept_from)",
+        "INSERT INTO partition_horizons AS h (table_name, retained_from) VALUES ($1, $2)
+         ON CONFLICT (table_name) DO UPDATE SET retained_from = greatest(h.retained_from, excluded.retained_from)",
     )
     .bind(table.name)
     .bind(start_time(first_kept))

@@ -13,12 +13,12 @@ pub struct PartitionedTable {
     /// The fill factor of the current, the previous and the future intervals, whose rows still change. Earlier
     /// partitions get 100. `None`: the rows never change.
     pub fillfactor: Option<u8>,
-    pub kept_for: KeptFor,
+    pub retention: RetentionTerm,
 }
 
 /// How long the rows of a table are kept.
 #[derive(Clone, Copy, Debug)]
-pub enum KeptFor {
+pub enum RetentionTerm {
     /// A fixed number of days.
     Days(u16),
     /// As the operator configured; without configuration, for ever.
@@ -37,10 +37,10 @@ pub struct RetentionDays {
 
 impl PartitionedTable {
     /// The number of days for which the rows are kept. `None`: for ever.
-    pub fn days_kept(&self, terms: &RetentionDays) -> Option<u16> {
-        match self.kept_for {
-            KeptFor::Days(days) => Some(days),
-            KeptFor::Configured(term) => term(terms),
+    pub fn retention_days(&self, terms: &RetentionDays) -> Option<u16> {
+        match self.retention {
+            RetentionTerm::Days(days) => Some(days),
+            RetentionTerm::Configured(term) => term(terms),
         }
     }
 }
@@ -54,7 +54,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         class: "ledger",
         // Room for three versions of a row: all updates of a send stay on its page (decision 27).
         fillfactor: Some(35),
-        kept_for: KeptFor::Configured(|terms| terms.campaign_sends),
+        retention: RetentionTerm::Configured(|terms| terms.campaign_sends),
     },
     PartitionedTable {
         name: "sent_messages",
@@ -62,7 +62,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Month,
         class: "ledger",
         fillfactor: None,
-        kept_for: KeptFor::Days(45),
+        retention: RetentionTerm::Days(45),
     },
     PartitionedTable {
         name: "webhook_events",
@@ -70,7 +70,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Day,
         class: "ledger",
         fillfactor: None,
-        kept_for: KeptFor::Days(30),
+        retention: RetentionTerm::Days(30),
     },
     PartitionedTable {
         name: "webhook_logs",
@@ -78,7 +78,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Day,
         class: "ledger",
         fillfactor: None,
-        kept_for: KeptFor::Days(30),
+        retention: RetentionTerm::Days(30),
     },
     PartitionedTable {
         name: "webhook_inbox",
@@ -86,7 +86,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Month,
         class: "ledger",
         fillfactor: None,
-        kept_for: KeptFor::Days(30),
+        retention: RetentionTerm::Days(30),
     },
     PartitionedTable {
         name: "audit_logs",
@@ -94,7 +94,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Month,
         class: "ledger",
         fillfactor: None,
-        kept_for: KeptFor::Configured(|terms| terms.audit),
+        retention: RetentionTerm::Configured(|terms| terms.audit),
     },
     PartitionedTable {
         name: "audit_counts",
@@ -103,7 +103,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         class: "counter",
         // The relay updates a few rows again and again.
         fillfactor: Some(50),
-        kept_for: KeptFor::Configured(|terms| terms.audit),
+        retention: RetentionTerm::Configured(|terms| terms.audit),
     },
     PartitionedTable {
         name: "messages",
@@ -112,7 +112,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         class: "ledger",
         // A reply is updated by its status updates.
         fillfactor: Some(85),
-        kept_for: KeptFor::Configured(|terms| terms.messages),
+        retention: RetentionTerm::Configured(|terms| terms.messages),
     },
     PartitionedTable {
         name: "orders",
@@ -121,7 +121,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         class: "ledger",
         // Shops report an order again when it is paid or refunded.
         fillfactor: Some(85),
-        kept_for: KeptFor::Configured(|terms| terms.orders),
+        retention: RetentionTerm::Configured(|terms| terms.orders),
     },
     // After `orders`: an order that is still stored has its items.
     PartitionedTable {
@@ -130,7 +130,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Month,
         class: "ledger",
         fillfactor: None,
-        kept_for: KeptFor::Configured(|terms| terms.orders),
+        retention: RetentionTerm::Configured(|terms| terms.orders),
     },
     PartitionedTable {
         name: "metric_events",
@@ -138,6 +138,6 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Month,
         class: "ledger",
         fillfactor: None,
-        kept_for: KeptFor::Configured(|terms| terms.metric_events),
+        retention: RetentionTerm::Configured(|terms| terms.metric_events),
     },
 ];

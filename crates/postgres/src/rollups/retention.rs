@@ -79,15 +79,17 @@ pub(super) fn retention(rollup: &str) -> Option<&'static Retention> {
 
 impl Retention {
     /// SQL: the time from which rows of the source are kept.
-    fn kept_from(&self) -> String {
+    fn retained_from(&self) -> String {
         let (Self::ByBucket { source } | Self::AtLeast { source, .. }) = self;
-        format!("(SELECT coalesce(max(kept_from), '-infinity') FROM partition_horizons WHERE table_name = '{source}')")
+        format!(
+            "(SELECT coalesce(max(retained_from), '-infinity') FROM partition_horizons WHERE table_name = '{source}')"
+        )
     }
 
     /// SQL condition on the rows that are compared, stored or recomputed.
     pub(super) fn compared_rows(&self) -> String {
         match self {
-            Self::ByBucket { .. } => format!("bucket_start >= {}", self.kept_from()),
+            Self::ByBucket { .. } => format!("bucket_start >= {}", self.retained_from()),
             Self::AtLeast { .. } => "true".to_owned(),
         }
     }
@@ -101,7 +103,7 @@ impl Retention {
                     .iter()
                     .map(|sum| format!("coalesce(c.{sum}, 0) > coalesce(k.{sum}, 0)"))
                     .collect();
-                format!("({} = '-infinity' OR {})", self.kept_from(), more.join(" OR "))
+                format!("({} = '-infinity' OR {})", self.retained_from(), more.join(" OR "))
             }
         }
     }
@@ -111,12 +113,12 @@ impl Retention {
         match self {
             Self::ByBucket { .. } => difference.to_owned(),
             Self::AtLeast { sums, .. } => {
-                let kept_from = self.kept_from();
+                let retained_from = self.retained_from();
                 let at_least = match sums.contains(&sum) {
                     true => format!("greatest({difference}, 0)"),
                     false => "0".to_owned(),
                 };
-                format!("CASE WHEN {kept_from} = '-infinity' THEN {difference} ELSE {at_least} END")
+                format!("CASE WHEN {retained_from} = '-infinity' THEN {difference} ELSE {at_least} END")
             }
         }
     }
@@ -128,7 +130,7 @@ impl Retention {
             Self::AtLeast { .. } => {
                 format!(
                     "CASE WHEN {} = '-infinity' THEN c.{last} ELSE greatest(c.{last}, k.{last}) END",
-                    self.kept_from()
+                    self.retained_from()
                 )
             }
         }

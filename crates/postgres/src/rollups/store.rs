@@ -36,13 +36,13 @@ const KEPT: &[(&str, &str)] = &[
     (
         "campaign_counters",
         "NOT EXISTS (SELECT 1 FROM partition_horizons h
-           WHERE h.table_name = 'campaign_sends' AND coalesce(k.created_at, c.created_at) < h.kept_from)",
+           WHERE h.table_name = 'campaign_sends' AND coalesce(k.created_at, c.created_at) < h.retained_from)",
     ),
     (
         "message_usage",
         "NOT EXISTS (SELECT 1 FROM partition_horizons h
-           WHERE h.table_name = 'campaign_sends' AND (month < (h.kept_from AT TIME ZONE 'UTC')::date
-             OR EXISTS (SELECT 1 FROM campaigns g WHERE g.account_id = $1 AND g.frozen_at < h.kept_from
+           WHERE h.table_name = 'campaign_sends' AND (month < (h.retained_from AT TIME ZONE 'UTC')::date
+             OR EXISTS (SELECT 1 FROM campaigns g WHERE g.account_id = $1 AND g.frozen_at < h.retained_from
                AND (g.updated_at AT TIME ZONE 'UTC')::date >= month)))",
     ),
 ];

@@ -6,7 +6,7 @@ use recado_domain::campaigns::{
 use recado_domain::rollups::RollupStore as _;
 use recado_domain::shared::{PageQuery, SendId};
 use recado_domain::whatsapp::StatusUpdateStore as _;
-use recado_postgres::{Interval, KeptFor, PARTITIONED, PartitionedTable, PgPartitions, PgRollups, RetentionDays};
+use recado_postgres::{Interval, PARTITIONED, PartitionedTable, PgPartitions, PgRollups, RetentionDays, RetentionTerm};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
@@ -214,7 +214,7 @@ async fn whole_months_before_the_horizon_are_dropped() {
     );
     assert_eq!(fixture.number(count).await, 3);
     let kept =
-        "(SELECT (kept_from AT TIME ZONE 'UTC')::date FROM partition_horizons WHERE table_name = 'campaign_sends')";
+        "(SELECT (retained_from AT TIME ZONE 'UTC')::date FROM partition_horizons WHERE table_name = 'campaign_sends')";
     assert_eq!(fixture.text(kept).await.unwrap(), "2026-03-01");
     let now = partitions.now().await.unwrap();
     assert_eq!(partitions.ensure(now).await.unwrap(), 0);
@@ -229,7 +229,12 @@ async fn without_terms_only_fixed_ones_remove_rows() {
     for table in PARTITIONED {
         let first = table.name.to_owned() + "_earlier " + table.name + "_y" + &now.year().to_string();
         let kept = fixture.partitions_of(table.name).await.starts_with(&first);
-        assert_eq!(kept, matches!(table.kept_for, KeptFor::Configured(_)), "{}", table.name);
+        assert_eq!(
+            kept,
+            matches!(table.retention, RetentionTerm::Configured(_)),
+            "{}",
+            table.name
+        );
     }
     let terms = RetentionDays {
         campaign_sends: Some(30),
