@@ -117,10 +117,6 @@ impl Database {
 
     /// The account's rows of each table as text.
     pub fn dump_account(&self, account: &str) -> BTreeMap<String, String> {
-        // A worker clears this soon after a number was verified.
-        until("verified numbers have received their held messages", || {
-            self.count("FROM whatsapp_profiles WHERE held_since IS NOT NULL AND verification_state = 'verified'") == 0
-        });
         let tables = "SELECT tablename FROM pg_tables JOIN information_schema.columns ON table_name = tablename
           AND table_schema = schemaname WHERE schemaname = 'public' AND column_name = 'account_id'
           AND tablename NOT IN (SELECT relname FROM pg_class WHERE relispartition)";
@@ -128,6 +124,10 @@ impl Database {
     }
 
     fn dump_tables(&self, tables: &str, condition: &str) -> BTreeMap<String, String> {
+        // A worker clears this soon after a number was verified.
+        until("verified numbers have received their held messages", || {
+            self.count("FROM whatsapp_profiles WHERE held_since IS NOT NULL AND verification_state = 'verified'") == 0
+        });
         let names = self.rows(tables).into_iter().filter_map(|row| row.into_iter().next()?);
         let dumped: BTreeMap<_, _> = names
             .map(|table| {
