@@ -145,14 +145,20 @@ impl Sender {
         id_of(&self.post(201, "/api/campaigns", &campaign)?)
     }
 
-    /// Starts a campaign. Waits while the account exceeds its campaign starts per minute.
     pub(super) fn begin(&self, id: &str) -> Result<()> {
-        let path = format!("/api/campaigns/{id}/send");
+        self.act(id, "send").map(drop)
+    }
+
+    /// Requests an action of a campaign, and returns how long it took. Waits while the account exceeds its actions per
+    /// minute; that time does not count.
+    fn act(&self, id: &str, action: &str) -> Result<Duration> {
+        let path = format!("/api/campaigns/{id}/{action}");
         let began = Instant::now();
         loop {
+            let sent = Instant::now();
             let reply = self.client.post(&path, &json!({}))?;
             match reply.status {
-                200 => return Ok(()),
+                200 => return Ok(sent.elapsed()),
                 429 if began.elapsed() < RATE_LIMIT_WAIT && !signals::received() => sleep(Duration::from_secs(1)),
                 status => return fail(format!("{path} responded with {status}: {}", reply.body)),
             }
@@ -181,9 +187,9 @@ impl Sender {
         Ok(id)
     }
 
-    pub(super) fn cancel(&self, id: &str) -> Result<()> {
-        self.post(200, &format!("/api/campaigns/{id}/cancel"), &json!({}))
-            .map(drop)
+    /// Returns how long the request took.
+    pub(super) fn cancel(&self, id: &str) -> Result<Duration> {
+        self.act(id, "cancel")
     }
 
     /// The number of the campaign's sends that are no longer pending.
