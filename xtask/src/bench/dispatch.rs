@@ -212,9 +212,6 @@ fn wait_for_statistics() {
 /// Messages per second of the statements of a run alone, in the order of a run, without calls to WhatsApp.
 pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts: u32) -> Result<f64> {
     let mut client = connect(&fixture.database())?;
-    let statement = client
-        .prepare(&typed(statement))
-        .context(|| "cannot prepare the statement of a run".to_owned())?;
     let campaign = create_frozen_run(fixture, account, true)?;
     let sends = client.query(
         "SELECT id::text FROM campaign_sends WHERE account_id::text = $1 AND campaign_id::text = $2
@@ -226,6 +223,10 @@ pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts
         .iter()
         .map(|row| row.get(0))
         .collect();
+    let smallest = sends.iter().min().cloned().unwrap_or_default();
+    let statement = client
+        .prepare(&typed(statement, &smallest))
+        .context(|| "cannot prepare the statement of a run".to_owned())?;
     let (mut last, mut named): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let began = Instant::now();
     for batch in sends.chunks(BATCH) {
@@ -249,9 +250,14 @@ pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts
     Ok(f64::from(contacts) / took)
 }
 
-/// Changes the statement to take text parameters and to return the number of started sends.
-fn typed(statement: &str) -> String {
-    let mut text = statement.replace("$7", "6000000::bigint").replace("$6", "$6::text[]");
+/// Changes the statement to take text parameters and to return the number of started sends. `smallest` is the smallest
+/// of their ids.
+fn typed(statement: &str, smallest: &str) -> String {
+    let mut text = statement
+        .replace("$9", "false")
+        .replace("$8", &format!("'{smallest}'::uuid"))
+        .replace("$7", "6000000::bigint")
+        .replace("$6", "$6::text[]");
     for parameter in ["$1", "$2", "$3"] {
         text = text.replace(parameter, &format!("{parameter}::text::uuid"));
     }
@@ -277,8 +283,10 @@ mod tests {
 
     #[test]
     fn typed_statement_casts_text_parameters() {
-        let text = typed(RECORD_AND_START);
-        assert!(text.contains("(SELECT count(*) FROM started) AS started") && !text.contains("$7"));
+        let text = typed(RECORD_AND_START, "0193a6e2-0000-7000-8000-000000000000");
+        assert!(text.contains("(SELECT count(*) FROM started) AS started"));
+        assert!(text.contains("s.id >= '0193a6e2-0000-7000-8000-000000000000'::uuid"));
+        assert!(["$7", "$8", "$9"].iter().all(|parameter| !text.contains(parameter)));
         assert!(text.contains("= $1::text::uuid") && text.contains("$4::text[]::uuid[]"));
     }
 }
