@@ -62,20 +62,6 @@ BEGIN
 END
 $$;
 
--- A time in the published format.
-CREATE OR REPLACE FUNCTION to_rfc3339(value timestamptz) RETURNS text
-LANGUAGE sql STABLE AS $$
-  SELECT to_char(value AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-$$;
-
--- The payload of a contact event.
-CREATE OR REPLACE FUNCTION contact_payload(id uuid, name text, phone text, email text, wa_user_id text,
-  opted_out_at timestamptz, updated_at timestamptz) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object('id', id, 'name', name, 'phone', phone, 'email', email, 'wa_user_id', wa_user_id,
-    'opted_out_at', to_rfc3339(opted_out_at), 'updated_at', to_rfc3339(updated_at))
-$$;
-
 -- The smallest id of a millisecond; the smallest of all ids for an unknown time. Ids of version 7 and send ids begin
 -- with their time in milliseconds since 1970.
 CREATE OR REPLACE FUNCTION first_id(at timestamptz) RETURNS uuid LANGUAGE sql STABLE AS $$

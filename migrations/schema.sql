@@ -1,13 +1,6 @@
 -- The whole schema, from pg_dump of a migrated database without its partitions. `cargo xtask schema` writes this
 -- file; the gate fails when it differs from the migrations.
 
-CREATE FUNCTION public.contact_payload(id uuid, name text, phone text, email text, wa_user_id text, opted_out_at timestamp with time zone, updated_at timestamp with time zone) RETURNS jsonb
-    LANGUAGE sql STABLE
-    AS $$
-  SELECT jsonb_build_object('id', id, 'name', name, 'phone', phone, 'email', email, 'wa_user_id', wa_user_id,
-    'opted_out_at', to_rfc3339(opted_out_at), 'updated_at', to_rfc3339(updated_at))
-$$;
-
 CREATE FUNCTION public.counter_slot(messages bigint) RETURNS smallint
     LANGUAGE sql STABLE
     AS $$
@@ -78,12 +71,6 @@ BEGIN
   END IF;
   EXECUTE format('ALTER TABLE %s SET (%s)', name, options);
 END
-$$;
-
-CREATE FUNCTION public.to_rfc3339(value timestamp with time zone) RETURNS text
-    LANGUAGE sql STABLE
-    AS $$
-  SELECT to_char(value AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
 $$;
 
 CREATE TABLE public.account_deletions (

@@ -24,6 +24,7 @@ mod status;
 mod subscribe;
 mod tax_number;
 mod usage;
+mod webhooks;
 mod workflow;
 
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use service::{Billing, BillingError};
 pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
 pub use tax_number::TaxNumber;
 pub use usage::{Usage, exceeded};
+pub use webhooks::{PublishedSubscription, changed_event};
 pub use workflow::UNANSWERED_LEASE;
 
 #[cfg(any(test, feature = "mocks"))]

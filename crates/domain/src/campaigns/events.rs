@@ -115,7 +115,6 @@ mod tests {
         assert_eq!(kinds_and_ids, expected.map(|(kind, ids)| (kind, ids.to_owned())));
     }
 
-    /// The statement `record_and_start.sql` builds the same JSON.
     #[test]
     fn message_event_has_its_published_json() {
         let events = MessageStatusEvent::events(&[message(1, SendStatus::Sent)]);

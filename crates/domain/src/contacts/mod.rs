@@ -3,6 +3,7 @@
 //! This context owns contacts and tags. Segments, messages and conversations belong to other contexts.
 
 mod change;
+mod events;
 mod import;
 mod limits;
 mod model;
@@ -12,6 +13,7 @@ mod referral;
 mod service;
 mod upsert;
 
+pub use events::ContactEvent;
 pub use import::{Import, ImportFormat, ImportReport, LineError, MAX_ROWS};
 pub use limits::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, attribute_bytes};
 pub use model::*;

@@ -6,6 +6,7 @@
 mod category;
 mod components;
 mod content;
+mod events;
 mod meta_review;
 mod model;
 mod placeholders;
@@ -32,6 +33,7 @@ pub use category::{
 };
 pub use components::{ButtonKind, ButtonValue};
 pub use content::TemplateContent;
+pub use events::{category_changing_event, status_changed_event};
 pub use meta_review::{apply_review, review_events};
 pub use model::*;
 pub(crate) use placeholders::is_placeholder_name;

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
+use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{
-    Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, ReserveOutcome, Subscription, SubscriptionFacts,
-    SubscriptionState, SubscriptionStore, Usage, exceeded,
+    Cents, Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, PublishedSubscription, ReserveOutcome,
+    Subscription, SubscriptionFacts, SubscriptionState, SubscriptionStore, Usage, changed_event, exceeded,
 };
 use recado_domain::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
@@ -20,6 +21,7 @@ use crate::analytics::replies_of_month;
 use crate::errors::{DbError, DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pool::{OwnerPool, TenantPool};
+use crate::schema::subscriptions;
 use crate::sql::{FlagRow, NumberRow, Sql, sql};
 use crate::transactions::in_tenant;
 
@@ -271,7 +273,8 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
             return Ok(ChangeOutcome::Exceeds(errors).into());
         }
     }
-    if update(&change.subscription)?.execute(&mut *conn).await? == 0 {
+    let before: Option<PreviousRow> = update(&change.subscription)?.get_result(&mut *conn).await.optional()?;
+    let Some(before) = before else {
         let version: Option<NumberRow> =
             sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2")
                 .bind(account)
@@ -280,7 +283,7 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
                 .await
                 .optional()?;
         return Ok(version.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale).into());
-    }
+    };
     let mut new_subject = None;
     if let Some(gateway_id) = &change.subscription.gateway_subscription_id {
         let insert = sql("INSERT INTO gateway_subscriptions VALUES ($1, $2, $3) ON CONFLICT DO NOTHING");
@@ -295,7 +298,9 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
     if let Some(plan) = &change.account_plan {
         set_account_plan(&mut *conn, account, plan, change.withdraws_grant).await?;
     }
-    outbox::append(conn, account, &change.events).await?;
+    let mut events = change.events.clone();
+    events.extend(changed_event(&before.try_into()?, &change.subscription));
+    outbox::append(conn, account, &events).await?;
     let outcome = ChangeOutcome::Done;
     Ok(Written { outcome, new_subject })
 }
@@ -308,30 +313,44 @@ fn mark_applied<'a>(account: AccountId, event: GatewayEventId) -> Sql<'a> {
         .bind(event)
 }
 
+/// The published values of a subscription before a change.
+#[derive(QueryableByName)]
+#[diesel(table_name = subscriptions, check_for_backend(Pg))]
+struct PreviousRow {
+    plan: String,
+    cycle: String,
+    status: String,
+    value: i64,
+    current_period_end: Option<OffsetDateTime>,
+    attempt: bool,
+}
+
+impl TryFrom<PreviousRow> for PublishedSubscription {
+    type Error = StoreError;
+
+    fn try_from(row: PreviousRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            plan: row.plan,
+            cycle: parse_enum(&row.cycle)?,
+            status: parse_enum(&row.status)?,
+            value: Cents(row.value),
+            current_period_end: row.current_period_end,
+            is_attempt: row.attempt,
+        })
+    }
+}
+
+/// Returns the values before the update.
 fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
     let statement = sql("WITH before AS MATERIALIZED (
-           SELECT * FROM subscriptions WHERE account_id = $1 AND id = $2 AND version = $3 FOR UPDATE),
-         written AS (
+           SELECT * FROM subscriptions WHERE account_id = $1 AND id = $2 AND version = $3 FOR UPDATE)
          UPDATE subscriptions s SET plan = $4, cycle = $5, status = $6, value = $7, gateway_customer_id = $8,
            gateway_subscription_id = $9, current_period_start = $10, current_period_end = $11, cancelled_at = $12,
            inactivated_at = $13, lapsed_at = $14, period_granted = $15, anchor_day = $16, check_at = $17,
            last_event_id = $18, intent = $19, intent_until = $20, intent_check_at = $21, attempt = $22, updated_at = $23,
            version = s.version + 1
          FROM before b WHERE s.account_id = $1 AND s.id = b.id AND s.version = $3
-         RETURNING s.*, b.plan AS plan_before, b.cycle AS cycle_before, b.status AS status_before,
-           b.value AS value_before, b.current_period_end AS end_before, b.attempt AS attempt_before),
-         emitted AS (
-           INSERT INTO outbox_events (account_id, payload)
-           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'subscription.changed', 'items',
-             jsonb_build_array(jsonb_build_object('id', w.id, 'plan', w.plan, 'cycle', w.cycle, 'status', w.status,
-               'previous_status', CASE WHEN NOT w.attempt_before THEN w.status_before END, 'value', w.value,
-               'current_period_end', to_rfc3339(w.current_period_end))))
-           FROM written w
-           WHERE NOT w.attempt
-             AND (w.plan_before, w.cycle_before, w.status_before, w.value_before, w.end_before, w.attempt_before)
-               IS DISTINCT FROM (w.plan, w.cycle, w.status, w.value, w.current_period_end, w.attempt)
-             AND (SELECT has_subscribers($1, 'subscription.changed')))
-         SELECT id FROM written");
+         RETURNING b.plan, b.cycle, b.status, b.value, b.current_period_end, b.attempt");
     Ok(statement
         .bind(after.account_id)
         .bind(after.id)

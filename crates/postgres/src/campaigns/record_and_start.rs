@@ -3,19 +3,25 @@
 //!
 //! The statement runs on the owner pool in its own implicit transaction: opening and ending a tenant transaction would
 //! triple the number of statements. Row-level security does not apply there, so every condition names the account.
+//!
+//! If an endpoint subscribes to `message.sent`, the events must commit with the results. Then the statement changes
+//! nothing, and runs again in a transaction that appends the events.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Bool, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, SendResult, StartedSends};
-use recado_domain::shared::SendId;
+use recado_domain::campaigns::{MessageStatusEvent, PAIR_INTERVAL, QueuedRun, SendResult, SendStatus, StartedSends};
+use recado_domain::shared::{SendId, StoreError};
 use uuid::Uuid;
 
 use super::send_ids::smallest;
 use crate::errors::DbResult;
+use crate::outbox;
+use crate::pool::OwnerPool;
 use crate::sql::{sql, uuids};
+use crate::transactions::{in_owner, on_owner};
 
 /// `held` locks the queue entry. A cancel waits for it, so it never releases the reservation of a send that this
 /// statement starts.
@@ -33,6 +39,8 @@ use crate::sql::{sql, uuids};
 /// under a limit, so the planner expects one key (see `sql::key_rows`).
 ///
 /// `$8` is the smallest of the ids: earlier partitions are skipped when the statement starts, later ones for each id.
+///
+/// `$9` tells whether the caller appends the events in the same transaction.
 const RECORD_AND_START: &str = include_str!("record_and_start.sql");
 
 #[derive(QueryableByName)]
@@ -43,6 +51,25 @@ struct StartedRow {
     started: Vec<Uuid>,
     #[diesel(sql_type = Array<SqlUuid>)]
     unreachable: Vec<Uuid>,
+    /// Events are due and the statement runs without a transaction: it changed nothing.
+    #[diesel(sql_type = Bool)]
+    was_refused: bool,
+    /// The recorded sends whose events are due, and the contact of each.
+    #[diesel(sql_type = Array<SqlUuid>)]
+    event_sends: Vec<Uuid>,
+    #[diesel(sql_type = Array<SqlUuid>)]
+    event_contacts: Vec<Uuid>,
+}
+
+impl StartedRow {
+    fn into_started(self, next: &[SendId]) -> StartedSends {
+        let started: HashSet<Uuid> = self.started.into_iter().collect();
+        StartedSends {
+            goes_on: self.goes_on,
+            sends: next.iter().copied().filter(|send| started.contains(&send.0)).collect(),
+            unreachable: self.unreachable.into_iter().map(SendId).collect(),
+        }
+    }
 }
 
 /// Whether [`record_and_start`] can write the result itself. Every other result depends on the send's current state.
@@ -52,34 +79,74 @@ pub(super) fn is_plain(result: &SendResult) -> bool {
 
 /// Records plain results and starts the next sends.
 pub(super) async fn record_and_start(
-    conn: &mut AsyncPgConnection,
+    owner: &OwnerPool,
     run: QueuedRun,
     worker: Uuid,
     plain: &[&(SendId, SendResult)],
     next: &[SendId],
-) -> DbResult<StartedSends> {
-    // Sorted: sends are locked in the order of their ids.
-    let mut plain: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_id(result))).collect();
-    plain.sort_unstable();
-    let (sent, messages): (Vec<Uuid>, Vec<Option<String>>) = plain.into_iter().unzip();
-    let smallest = smallest(sent.iter().chain(next.iter().map(|send| &send.0)));
-    let row: StartedRow = sql(RECORD_AND_START)
-        .bind(run.account_id)
-        .bind(run.campaign_id)
-        .bind(worker)
-        .bind(uuids(next))
-        .bind(sent)
-        .bind(messages)
-        .bind(PAIR_INTERVAL)
-        .bind(smallest)
-        .get_result(conn)
-        .await?;
-    let started: HashSet<Uuid> = row.started.into_iter().collect();
-    Ok(StartedSends {
-        goes_on: row.goes_on,
-        sends: next.iter().copied().filter(|send| started.contains(&send.0)).collect(),
-        unreachable: row.unreachable.into_iter().map(SendId).collect(),
-    })
+) -> Result<StartedSends, StoreError> {
+    let mut sent: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_id(result))).collect();
+    // Sends are locked in the order of their ids.
+    sent.sort_unstable();
+    let batch = Batch {
+        run,
+        worker,
+        sent,
+        next,
+    };
+    let row = on_owner!(owner, |conn| batch.write(conn, false))?;
+    let row = match row.was_refused {
+        true => in_owner!(owner, |conn| batch.write_with_events(conn))?,
+        false => row,
+    };
+    Ok(row.into_started(next))
+}
+
+/// The parameters of the statement.
+struct Batch<'a> {
+    run: QueuedRun,
+    worker: Uuid,
+    /// The accepted sends and their WhatsApp message ids.
+    sent: Vec<(Uuid, Option<String>)>,
+    next: &'a [SendId],
+}
+
+impl Batch<'_> {
+    async fn write(&self, conn: &mut AsyncPgConnection, appends_events: bool) -> DbResult<StartedRow> {
+        let (sent, messages): (Vec<Uuid>, Vec<Option<String>>) = self.sent.iter().cloned().unzip();
+        let smallest = smallest(sent.iter().chain(self.next.iter().map(|send| &send.0)));
+        let row = sql(RECORD_AND_START)
+            .bind(self.run.account_id)
+            .bind(self.run.campaign_id)
+            .bind(self.worker)
+            .bind(uuids(self.next))
+            .bind(sent)
+            .bind(messages)
+            .bind(PAIR_INTERVAL)
+            .bind(smallest)
+            .bind(appends_events)
+            .get_result(conn)
+            .await?;
+        Ok(row)
+    }
+
+    async fn write_with_events(&self, conn: &mut AsyncPgConnection) -> DbResult<StartedRow> {
+        let row = self.write(conn, true).await?;
+        let messages: HashMap<Uuid, &Option<String>> = self.sent.iter().map(|(id, message)| (*id, message)).collect();
+        let event = |(&id, &contact): (&Uuid, &Uuid)| MessageStatusEvent {
+            id,
+            campaign_id: Some(self.run.campaign_id),
+            conversation_id: None,
+            contact_id: contact.into(),
+            wa_message_id: messages.get(&id).copied().cloned().flatten(),
+            status: SendStatus::Sent,
+            error_code: None,
+            error_message: None,
+        };
+        let sent: Vec<_> = row.event_sends.iter().zip(&row.event_contacts).map(event).collect();
+        outbox::append(conn, self.run.account_id, &MessageStatusEvent::events(&sent)).await?;
+        Ok(row)
+    }
 }
 
 fn message_id(result: &SendResult) -> Option<String> {

@@ -1,4 +1,8 @@
-WITH held AS (
+WITH events AS MATERIALIZED (
+  SELECT cardinality($5) > 0 AND has_subscribers($1, 'message.sent') AS are_due
+), may_write AS MATERIALIZED (
+  SELECT $9 OR NOT are_due AS yes FROM events
+), held AS (
   SELECT c.profile_id FROM campaign_queue q
     JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
     JOIN accounts a ON a.id = q.account_id
@@ -6,19 +10,14 @@ WITH held AS (
     AND c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
     AND NOT EXISTS (SELECT FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = c.profile_id
       AND p.verification_state <> 'verified' AND NOT c.simulated)
+    AND (SELECT yes FROM may_write)
   FOR SHARE OF q
 ), recorded AS (
   UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id
   FROM (SELECT * FROM unnest((SELECT $5), (SELECT $6)) AS w (id, message_id) LIMIT (SELECT cardinality($5))) w
   WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8 AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
-    AND s.started_at IS NOT NULL
+    AND s.started_at IS NOT NULL AND (SELECT yes FROM may_write)
   RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
-), emitted AS (
-  INSERT INTO outbox_events (account_id, payload)
-  SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'message.sent', 'items', jsonb_agg(jsonb_build_object(
-    'id', id, 'campaign_id', $2, 'conversation_id', NULL, 'contact_id', contact_id, 'wa_message_id', wa_message_id,
-    'status', 'sent', 'error_code', NULL, 'error_message', NULL)))
-  FROM recorded WHERE (SELECT has_subscribers($1, 'message.sent')) HAVING count(*) > 0
 ), named AS (
   INSERT INTO sent_messages (account_id, wa_message_id, send_id)
   SELECT $1, wa_message_id, id FROM recorded WHERE wa_message_id IS NOT NULL ON CONFLICT DO NOTHING
@@ -67,4 +66,7 @@ WITH held AS (
     AND n.free_at > now()
 )
 SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
-  ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable
+  ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable,
+  NOT (SELECT yes FROM may_write) AS was_refused,
+  ARRAY (SELECT id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_sends,
+  ARRAY (SELECT contact_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_contacts

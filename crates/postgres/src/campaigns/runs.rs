@@ -179,9 +179,7 @@ impl RunStore for PgRuns {
             let stateful: Vec<(SendId, SendResult)> = stateful.into_iter().cloned().collect();
             self.record(run, &stateful).await?;
         }
-        on_owner!(self.owner, |conn| record_and_start::record_and_start(
-            conn, run, worker, &plain, next
-        ))
+        record_and_start::record_and_start(&self.owner, run, worker, &plain, next).await
     }
 
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {

@@ -6,11 +6,11 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::conversations::Consent;
-use recado_domain::shared::AccountId;
+use recado_domain::shared::{AccountId, WebhookKind};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::events::with_contact_events;
+use super::events::{self, ChangedContact};
 use crate::errors::DbResult;
 use crate::sql::{collect_column, key_rows, sql};
 
@@ -123,19 +123,23 @@ pub(crate) async fn opt_out(
         .map(|(contact, (before, now))| (contact, now, before.opted_out_at == now.opted_out_at))
         .partition(|(.., repeated)| *repeated);
     if !changed.is_empty() {
+        let kind = WebhookKind::ContactUpdated;
         let statement = format!(
             "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at,
                updated_at = now(), version = version + 1
-             FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id",
+             FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id
+             RETURNING c.id, {is_subscribed}",
             keys = key_rows("$2, $3, $4", "id, opted_out_at, consent_at"),
+            is_subscribed = events::is_subscribed(kind),
         );
-        sql(with_contact_events(&statement, "c", "contact.updated", "c.id", "id"))
+        let written: Vec<ChangedContact> = sql(statement)
             .bind(account)
             .bind(collect_column(&changed, |(contact, ..)| *contact))
             .bind(collect_column(&changed, |(_, consent, _)| consent.opted_out_at))
             .bind(collect_column(&changed, |(_, consent, _)| consent.changed_at))
-            .execute(&mut *conn)
+            .load(&mut *conn)
             .await?;
+        events::append_if_subscribed(conn, account, kind, &written).await?;
     }
     if !repeated.is_empty() {
         sql(format!(

@@ -10,7 +10,7 @@ mod tags;
 mod upsert;
 
 pub(crate) use consent::{opt_out, set_wa_ids};
-pub(crate) use events::with_contact_events;
+pub(crate) use events::{ChangedContact, append_if_subscribed, is_subscribed};
 pub use search::{SearchIndexError, has_contact_search, prepare_contact_search};
 pub use store::PgContacts;
 pub use tags::PgTags;

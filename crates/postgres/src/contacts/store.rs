@@ -4,19 +4,19 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
     BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore, ContactUpsert,
     ImportRow, Phone, Tag, UpsertOutcome, Upserted,
 };
-use recado_domain::shared::{AccountId, ContactId, CursorPage, StoreError, TagId, UpdateOutcome};
+use recado_domain::shared::{AccountId, ContactId, CursorPage, StoreError, TagId, UpdateOutcome, WebhookKind};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::consent::{ConsentColumns, decide_consent};
-use super::events::with_contact_events;
+use super::events;
 use super::list::{ContactList, ListedRow, MAX_SCAN, MAX_SCAN_BEFORE_INDEX, by_ids};
 use super::search::SearchIndex;
 use super::upsert;
@@ -92,6 +92,31 @@ impl ContactRow {
             updated_at: self.updated_at,
             version: self.version,
         })
+    }
+}
+
+/// A contact that a statement has just written.
+#[derive(QueryableByName)]
+struct WrittenContact {
+    #[diesel(embed)]
+    contact: ContactRow,
+    #[diesel(sql_type = Bool)]
+    is_subscribed: bool,
+}
+
+impl WrittenContact {
+    /// Appends the contact's event if an endpoint subscribes to it.
+    async fn append_event(
+        self,
+        conn: &mut AsyncPgConnection,
+        account: AccountId,
+        kind: WebhookKind,
+    ) -> DbResult<ContactRow> {
+        let Self { contact, is_subscribed } = self;
+        if is_subscribed {
+            events::append(conn, account, kind, vec![contact.id]).await?;
+        }
+        Ok(contact)
     }
 }
 
@@ -186,13 +211,18 @@ pub(super) async fn insert(
         opted_out_at,
         consent_at,
     } = decide_consent("NULL::timestamptz", "NULL::timestamptz", "$8");
+    let kind = WebhookKind::ContactCreated;
     let statement = format!(
         "INSERT INTO contacts
            (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, consent_at, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, {opted_out_at}, {consent_at}, $9, $9)"
+         VALUES ($1, $2, $3, $4, $5, $6, $7, {opted_out_at}, {consent_at}, $9, $9)
+         RETURNING {COLUMNS}, {is_subscribed}",
+        is_subscribed = events::is_subscribed(kind),
     );
-    let text = with_contact_events(&statement, "contacts", "contact.created", COLUMNS, COLUMNS);
-    let row: ContactRow = bind_draft(text, account, id, draft, now).get_result(&mut *conn).await?;
+    let written: WrittenContact = bind_draft(statement, account, id, draft, now)
+        .get_result(&mut *conn)
+        .await?;
+    let row = written.append_event(conn, account, kind).await?;
     let contact = if tags.is_empty() {
         row.with(vec![])?
     } else {
@@ -216,38 +246,35 @@ async fn update(
         consent_at,
     } = decide_consent("opted_out_at", "consent_at", "$12");
     // Writes only the fields of the change, so that it never writes back a stored value.
+    let kind = WebhookKind::ContactUpdated;
     let statement = format!(
         "UPDATE contacts
          SET name = coalesce($4, name), phone = CASE WHEN $5 THEN $6 ELSE phone END,
            email = CASE WHEN $7 THEN $8 ELSE email END, wa_user_id = CASE WHEN $9 THEN $10 ELSE wa_user_id END,
            attributes = coalesce($11, attributes), updated_at = $13, version = version + 1,
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND version = coalesce($3, version)"
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND version = coalesce($3, version)
+         RETURNING {COLUMNS}, {is_subscribed}",
+        is_subscribed = events::is_subscribed(kind),
     );
-    let row: Option<ContactRow> = sql(with_contact_events(
-        &statement,
-        "contacts",
-        "contact.updated",
-        COLUMNS,
-        COLUMNS,
-    ))
-    .bind(account)
-    .bind(id)
-    .bind(version)
-    .bind(change.name.as_deref())
-    .bind(change.phone.is_some())
-    .bind(change.phone.as_ref().and_then(Option::as_ref).map(Phone::as_str))
-    .bind(change.email.is_some())
-    .bind(change.email.as_ref().and_then(Option::as_deref))
-    .bind(change.wa_user_id.is_some())
-    .bind(change.wa_user_id.as_ref().and_then(Option::as_deref))
-    .bind(change.attributes.clone().map(Value::Object))
-    .bind(change.opted_out)
-    .bind(now)
-    .get_result(&mut *conn)
-    .await
-    .optional()?;
-    let Some(row) = row else {
+    let written: Option<WrittenContact> = sql(statement)
+        .bind(account)
+        .bind(id)
+        .bind(version)
+        .bind(change.name.as_deref())
+        .bind(change.phone.is_some())
+        .bind(change.phone.as_ref().and_then(Option::as_ref).map(Phone::as_str))
+        .bind(change.email.is_some())
+        .bind(change.email.as_ref().and_then(Option::as_deref))
+        .bind(change.wa_user_id.is_some())
+        .bind(change.wa_user_id.as_ref().and_then(Option::as_deref))
+        .bind(change.attributes.clone().map(Value::Object))
+        .bind(change.opted_out)
+        .bind(now)
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let Some(written) = written else {
         let found: Option<IdRow> =
             sql("SELECT id FROM contacts WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
                 .bind(account)
@@ -257,16 +284,11 @@ async fn update(
                 .optional()?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     };
+    let row = written.append_event(conn, account, kind).await?;
     if let Some(tags) = &change.tag_ids {
         set_tags(conn, account, id, tags).await?;
     }
     Ok(UpdateOutcome::Done(load_tags(conn, account, row).await?))
-}
-
-#[derive(QueryableByName)]
-struct CreatedAt {
-    #[diesel(sql_type = Timestamptz)]
-    created_at: OffsetDateTime,
 }
 
 /// Deletes the contact and subtracts it and its conversation from the counts. The conversation stays locked until the
@@ -277,10 +299,14 @@ async fn delete(
     id: ContactId,
     now: OffsetDateTime,
 ) -> DbResult<bool> {
-    let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3, version = version + 1
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
-    let text = with_contact_events(statement, "contacts", "contact.deleted", "created_at", "created_at");
-    let deleted: Option<CreatedAt> = sql(text)
+    let kind = WebhookKind::ContactDeleted;
+    let statement = format!(
+        "UPDATE contacts SET deleted_at = $3, updated_at = $3, version = version + 1
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL
+         RETURNING {COLUMNS}, {is_subscribed}",
+        is_subscribed = events::is_subscribed(kind),
+    );
+    let deleted: Option<WrittenContact> = sql(statement)
         .bind(account)
         .bind(id)
         .bind(now)
@@ -290,6 +316,7 @@ async fn delete(
     let Some(deleted) = deleted else {
         return Ok(false);
     };
+    let deleted = deleted.append_event(conn, account, kind).await?;
     let status: Option<TextRow> = sql("SELECT status AS text FROM conversations
          WHERE account_id = $1 AND contact_id = $2 FOR NO KEY UPDATE")
     .bind(account)

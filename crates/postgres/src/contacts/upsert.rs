@@ -10,18 +10,18 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactUpsert, ImportRow, Phone, RefusedRow, UpsertOutcome, Upserted,
 };
-use recado_domain::shared::{AccountId, ContactId, StoreError};
+use recado_domain::shared::{AccountId, ContactId, StoreError, WebhookKind};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::consent::{ConsentColumns, decide_consent};
-use super::events::{contact_payload, with_contact_events};
+use super::events::{self, ChangedContact};
 use super::limits::merge_fits;
 use super::store::{bind_draft, insert};
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
-use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
+use crate::errors::{DbResult, concurrent_insert, corrupt};
 use crate::sql::{IdRow, key_rows, sql, uuids};
 
 /// Another import of the same contacts may hold their locks while its batch runs.
@@ -44,6 +44,7 @@ pub(super) async fn upsert(
             .map(BatchOutcome::Refused);
     }
     assign_tags(conn, account, rows, &written).await?;
+    append_events(conn, account, &written).await?;
     let mut upserted = Upserted::default();
     for contact in written {
         match contact.inserted {
@@ -108,6 +109,9 @@ struct Written {
     phone: Option<String>,
     #[diesel(sql_type = Bool)]
     inserted: bool,
+    /// Whether an endpoint subscribes to the event of this contact.
+    #[diesel(sql_type = Bool)]
+    is_subscribed: bool,
 }
 
 async fn insert_missing_tags(
@@ -158,11 +162,7 @@ async fn write_contacts(
     );
     let fits = merge_fits("contacts.attributes", "excluded.attributes");
     Ok(sql(format!(
-        "WITH subscribed AS MATERIALIZED (
-           SELECT has_subscribers($1, 'contact.created') OR has_subscribers($1, 'contact.updated')
-             AS any_contact_event),
-         written AS (
-         INSERT INTO contacts
+        "INSERT INTO contacts
            (account_id, id, name, phone, email, attributes, opted_out_at, consent_at, created_at, updated_at)
          SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, CASE WHEN r.opted_out THEN now() END,
            CASE WHEN r.opted_out THEN now() END, $8, $8
@@ -175,15 +175,8 @@ async fn write_contacts(
            version = contacts.version + 1
            WHERE {fits}
          RETURNING id, phone, (xmax = 0) AS inserted,
-           CASE WHEN (SELECT any_contact_event FROM subscribed) THEN {payload} END AS payload),
-         emitted AS (
-           INSERT INTO outbox_events (account_id, payload)
-           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', w.type, 'items', w.items)
-           FROM (SELECT CASE WHEN inserted THEN 'contact.created' ELSE 'contact.updated' END AS type,
-               jsonb_agg(payload) AS items FROM written WHERE payload IS NOT NULL GROUP BY 1) w
-           WHERE has_subscribers($1, w.type))
-         SELECT id, phone, inserted FROM written",
-        payload = contact_payload("contacts"),
+           CASE WHEN xmax = 0 THEN (SELECT has_subscribers($1, 'contact.created'))
+             ELSE (SELECT has_subscribers($1, 'contact.updated')) END AS is_subscribed",
     ))
     .bind(account)
     .bind(uuids(ids))
@@ -203,6 +196,19 @@ async fn write_contacts(
     .bind(now)
     .load(conn)
     .await?)
+}
+
+async fn append_events(conn: &mut AsyncPgConnection, account: AccountId, written: &[Written]) -> DbResult<()> {
+    for (inserted, kind) in [
+        (true, WebhookKind::ContactCreated),
+        (false, WebhookKind::ContactUpdated),
+    ] {
+        let contacts = written
+            .iter()
+            .filter(|row| row.is_subscribed && row.inserted == inserted);
+        events::append(conn, account, kind, contacts.map(|row| row.id).collect()).await?;
+    }
+    Ok(())
 }
 
 /// Assigns the tags, by the contact ids just written: looking the contacts up again could scan the table while its
@@ -303,19 +309,19 @@ async fn merge_into(
         consent_at,
     } = decide_consent("opted_out_at", "consent_at", "($8 OR NULL)");
     let fits = merge_fits("attributes", "$7");
+    let kind = WebhookKind::ContactUpdated;
     let statement = format!(
         "UPDATE contacts
          SET name = $3, phone = coalesce($4, phone), email = coalesce($5, email),
            wa_user_id = coalesce($6, wa_user_id), attributes = attributes || $7, updated_at = $9, version = version + 1,
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
-         WHERE account_id = $1 AND id = $2 AND {fits}"
+         WHERE account_id = $1 AND id = $2 AND {fits}
+         RETURNING id, {is_subscribed}",
+        is_subscribed = events::is_subscribed(kind),
     );
-    let text = with_contact_events(&statement, "contacts", "contact.updated", "id", "id");
-    let changed = bind_draft(text, account, id, draft, now)
-        .execute(conn)
-        .await
-        .map_err(DbError::from)?;
-    Ok(changed > 0)
+    let written: Vec<ChangedContact> = bind_draft(statement, account, id, draft, now).load(&mut *conn).await?;
+    events::append_if_subscribed(conn, account, kind, &written).await?;
+    Ok(!written.is_empty())
 }
 
 async fn assign_tags_to_one(

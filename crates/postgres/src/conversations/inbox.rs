@@ -9,17 +9,18 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
     Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundEvent, InboundItem, Inbox,
-    InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome,
+    InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome, ReceivedMessage, received_event,
 };
-use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError};
+use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError, WebhookKind};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::messages::CLOCK_DIFFERENCE;
 use crate::analytics::{count_contacts, count_conversations, count_messages};
-use crate::contacts::with_contact_events;
+use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed};
 use crate::errors::{DbResult, parse_enum};
+use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{TextRow, collect_column, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
@@ -348,15 +349,13 @@ async fn insert_contacts(
     if new_contacts.is_empty() {
         return Ok(());
     }
-    let statement = "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
+    let kind = WebhookKind::ContactCreated;
+    let written: Vec<ChangedContact> = sql(format!(
+        "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
          SELECT $1, m.* FROM unnest($2, $3, $4, $5, $6, $7, $8)
-           AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)";
-    sql(with_contact_events(
-        statement,
-        "contacts",
-        "contact.created",
-        "id",
-        "id",
+           AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
+         RETURNING id, {}",
+        is_subscribed(kind)
     ))
     .bind(account)
     .bind(collect_column(new_contacts, |contact| contact.id.0))
@@ -366,9 +365,9 @@ async fn insert_contacts(
     .bind(collect_column(new_contacts, |contact| contact.wa_user_id.clone()))
     .bind(collect_column(new_contacts, |contact| contact.consent.opted_out_at))
     .bind(collect_column(new_contacts, |contact| contact.consent.changed_at))
-    .execute(conn)
+    .load(&mut *conn)
     .await?;
-    Ok(())
+    append_if_subscribed(conn, account, kind, &written).await
 }
 
 async fn update_contacts(
@@ -379,16 +378,19 @@ async fn update_contacts(
     if changed.is_empty() {
         return Ok(());
     }
+    let kind = WebhookKind::ContactUpdated;
     let statement = format!(
         "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
            opted_out_at = m.opted_out_at, consent_at = m.consent_at, updated_at = now(), version = version + 1
-         FROM {keys} m WHERE c.account_id = $1 AND c.id = m.id",
+         FROM {keys} m WHERE c.account_id = $1 AND c.id = m.id
+         RETURNING c.id, {is_subscribed}",
         keys = key_rows(
             "$2, $3, $4, $5, $6, $7",
             "id, phone, wa_id, wa_user_id, opted_out_at, consent_at"
-        )
+        ),
+        is_subscribed = is_subscribed(kind),
     );
-    sql(with_contact_events(&statement, "c", "contact.updated", "c.id", "id"))
+    let written: Vec<ChangedContact> = sql(statement)
         .bind(account)
         .bind(collect_column(changed, |contact| contact.id.0))
         .bind(collect_column(changed, |contact| contact.phone.clone()))
@@ -396,9 +398,9 @@ async fn update_contacts(
         .bind(collect_column(changed, |contact| contact.wa_user_id.clone()))
         .bind(collect_column(changed, |contact| contact.consent.opted_out_at))
         .bind(collect_column(changed, |contact| contact.consent.changed_at))
-        .execute(conn)
+        .load(&mut *conn)
         .await?;
-    Ok(())
+    append_if_subscribed(conn, account, kind, &written).await
 }
 
 async fn write_conversations(
@@ -436,15 +438,15 @@ async fn write_conversations(
     Ok(())
 }
 
-/// Inserts messages and appends their `message.received` events to the outbox. A message from an ad also sets the
-/// contact's first referral. The contact is already locked and is looked up by its key.
+/// Inserts messages. A message from an ad also sets the contact's first referral. The contact is already locked and is
+/// looked up by its key. The rows are those of the events, none without a subscriber.
 const WRITE_MESSAGES: &str = "WITH written AS (
        INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, wa_message_id, payload,
          referral, created_at)
        SELECT $1, m.id, m.conversation_id, $2, m.type, m.text, $3, m.wa_message_id, m.payload, m.referral, m.created_at
        FROM unnest($4, $5, $6, $7, $8, $9, $10, $11)
          AS m (id, conversation_id, type, text, wa_message_id, payload, referral, created_at)
-       RETURNING id, conversation_id, type, text, wa_message_id, referral, created_at),
+       RETURNING id, conversation_id, referral, created_at),
      referred AS (
        SELECT DISTINCT ON (c.contact_id) c.contact_id, w.referral, w.created_at
        FROM written w CROSS JOIN LATERAL (
@@ -454,18 +456,21 @@ const WRITE_MESSAGES: &str = "WITH written AS (
        UPDATE contacts c SET first_referral = r.referral, first_referral_at = r.created_at
        FROM (SELECT * FROM referred LIMIT (SELECT count(*) FROM referred)) r
        WHERE c.account_id = $1 AND c.id = r.contact_id
-         AND (c.first_referral_at IS NULL OR c.first_referral_at > r.created_at)),
-     emitted AS (
-       INSERT INTO outbox_events (account_id, payload)
-       SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'message.received', 'items', jsonb_agg(
-         jsonb_build_object('id', w.id, 'conversation_id', w.conversation_id, 'contact_id', c.contact_id,
-           'profile_id', c.profile_id, 'type', w.type, 'text', w.text, 'wa_message_id', w.wa_message_id,
-           'referral', w.referral, 'created_at', to_rfc3339(w.created_at)) ORDER BY w.created_at, w.id))
-       FROM written w CROSS JOIN LATERAL (
-         SELECT contact_id, profile_id FROM conversations WHERE account_id = $1 AND id = w.conversation_id OFFSET 0) c
-       WHERE (SELECT has_subscribers($1, 'message.received'))
-       HAVING count(*) > 0)
-     SELECT id FROM written";
+         AND (c.first_referral_at IS NULL OR c.first_referral_at > r.created_at))
+     SELECT w.id, c.contact_id, c.profile_id FROM written w CROSS JOIN LATERAL (
+       SELECT contact_id, profile_id FROM conversations WHERE account_id = $1 AND id = w.conversation_id OFFSET 0) c
+     WHERE (SELECT has_subscribers($1, 'message.received'))";
+
+/// A stored message to whose event an endpoint subscribes.
+#[derive(QueryableByName)]
+struct ReceivedRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    profile_id: Option<Uuid>,
+}
 
 async fn write_messages(
     conn: &mut AsyncPgConnection,
@@ -475,7 +480,7 @@ async fn write_messages(
     if messages.is_empty() {
         return Ok(());
     }
-    sql(WRITE_MESSAGES)
+    let rows: Vec<ReceivedRow> = sql(WRITE_MESSAGES)
         .bind(account)
         .bind(Direction::Inbound.as_str())
         .bind(MessageStatus::Received.as_str())
@@ -489,7 +494,17 @@ async fn write_messages(
             message.referral.as_ref().map(|referral| json!(referral))
         }))
         .bind(collect_column(&messages, |(.., message)| message.at))
-        .execute(conn)
+        .load(&mut *conn)
         .await?;
-    Ok(())
+    let rows: HashMap<Uuid, ReceivedRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let received = messages.iter().filter_map(|&(id, conversation_id, ref message)| {
+        rows.get(&id.0).map(|row| ReceivedMessage {
+            id,
+            conversation_id,
+            contact_id: row.contact_id.into(),
+            profile_id: row.profile_id.map(ProfileId),
+            message,
+        })
+    });
+    outbox::append(conn, account, &[received_event(received.collect())]).await
 }

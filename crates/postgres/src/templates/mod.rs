@@ -14,12 +14,11 @@ use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
 use recado_domain::shared::{
-    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WebhookKind, WriteOutcome,
-    timestamp,
+    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WriteOutcome,
 };
 use recado_domain::templates::{
-    CategoryChange, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
-    TemplateStore, has_other_category, scheduled_category_change,
+    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
+    category_changing_event, scheduled_category_change, status_changed_event,
 };
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -316,18 +315,10 @@ async fn update(
 
 /// Webhook events for a new status or category, and for a category change that WhatsApp has scheduled.
 async fn webhook_events(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> DbResult<Vec<Event>> {
-    let mut events = Vec::new();
-    if template.meta_status != before.meta_status || has_other_category(before.category, template) {
-        let item = json!({ "id": template.id, "name": template.name, "language": template.language,
-            "status": template.meta_status, "previous_status": before.meta_status, "category": template.category,
-            "previous_category": before.category, "rejection_reason": template.rejection_reason });
-        events.push(Event::webhook(WebhookKind::TemplateStatusChanged, vec![item]));
-    }
-    if let Some(CategoryChange { to, at }) = scheduled_category_change(before, template) {
+    let mut events = vec![status_changed_event([(before.meta_status, before.category, template)])];
+    if let Some(change) = scheduled_category_change(before, template) {
         let campaigns = campaigns::active_campaigns_of_template(conn, template.account_id, template.id).await?;
-        let item = json!({ "id": template.id, "name": template.name, "language": template.language,
-            "from": template.category, "to": to, "at": timestamp::format(*at), "campaigns": campaigns });
-        events.push(Event::webhook(WebhookKind::TemplateCategoryChanging, vec![item]));
+        events.push(category_changing_event(template, change, &campaigns));
     }
     Ok(events)
 }

@@ -1,12 +1,12 @@
 //! Writes the result of a template synchronization. A template is passed as its published JSON plus `unsupported`: the
 //! fields have the names of the columns.
 
+use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, Event, StoreError};
 use recado_domain::templates::{
-    Category, SyncReport, SyncedTemplate, Template, changed_notification, has_other_category,
+    SyncReport, SyncedTemplate, Template, changed_notification, has_other_category, status_changed_event,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::campaigns;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
+use crate::schema::message_templates;
 use crate::sql::{key_rows, sql};
 
 /// Templates per statement.
@@ -36,7 +37,7 @@ pub(super) async fn write(
         report.created += insert(conn, account, &new).await?;
         let before = update(conn, account, &changed).await?;
         report.updated += before.len();
-        outbox::append(conn, account, &notifications(&changed, &before)?).await?;
+        outbox::append(conn, account, &events(&changed, &before)?).await?;
     }
     // Pause runs last: a concurrent start finds the changed template and is refused, or it committed before and its run
     // is paused here.
@@ -85,25 +86,29 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
     Ok(written)
 }
 
-/// An updated template and its previous category.
+/// An updated template with its previous category and status.
 #[derive(QueryableByName)]
-struct CategoryRow {
-    #[diesel(sql_type = SqlUuid)]
+#[diesel(table_name = message_templates, check_for_backend(Pg))]
+struct PreviousRow {
     id: Uuid,
-    #[diesel(sql_type = Text)]
     category: String,
+    meta_status: String,
 }
 
-/// Notifies members about templates whose category changed.
-fn notifications(changed: &[&Template], before: &[CategoryRow]) -> Result<Vec<Event>, StoreError> {
-    let mut events = Vec::new();
+/// The webhook events of the updated templates, and the notifications about another category.
+fn events(changed: &[&Template], before: &[PreviousRow]) -> Result<Vec<Event>, StoreError> {
+    let mut changes = Vec::with_capacity(before.len());
     for row in before {
-        let category: Category = parse_enum(&row.category)?;
-        let template = changed.iter().find(|template| template.id.0 == row.id);
-        if let Some(template) = template.filter(|template| has_other_category(category, template)) {
-            events.push(changed_notification(category, template));
+        if let Some(template) = changed.iter().find(|template| template.id.0 == row.id) {
+            changes.push((parse_enum(&row.meta_status)?, parse_enum(&row.category)?, *template));
         }
     }
+    let notifications = changes
+        .iter()
+        .filter(|(_, category, template)| has_other_category(*category, template))
+        .map(|(_, category, template)| changed_notification(*category, template));
+    let mut events: Vec<Event> = notifications.collect();
+    events.push(status_changed_event(changes));
     Ok(events)
 }
 
@@ -113,18 +118,17 @@ async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     templates: &[&Template],
-) -> DbResult<Vec<CategoryRow>> {
+) -> DbResult<Vec<PreviousRow>> {
     if templates.is_empty() {
         return Ok(vec![]);
     }
     let ids: Vec<Uuid> = templates.iter().map(|template| template.id.0).collect();
     let versions: Vec<i64> = templates.iter().map(|template| template.version).collect();
-    let written: Vec<CategoryRow> = sql(format!(
+    let written: Vec<PreviousRow> = sql(format!(
         "WITH known AS MATERIALIZED (
            SELECT t.id, t.meta_status, t.category, s.version
            FROM {seen} s JOIN message_templates t ON t.account_id = $1 AND t.id = s.id
-           WHERE t.deleted_at IS NULL ORDER BY t.id FOR NO KEY UPDATE OF t),
-         written AS (
+           WHERE t.deleted_at IS NULL ORDER BY t.id FOR NO KEY UPDATE OF t)
          UPDATE message_templates t SET category = w.category,
            category_change = w.category_change, profile_id = w.profile_id,
            meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
@@ -133,19 +137,7 @@ async fn update(
            version = t.version + 1
          FROM known k JOIN jsonb_populate_recordset(NULL::message_templates, $2) w ON w.id = k.id
          WHERE t.account_id = $1 AND t.id = k.id AND t.deleted_at IS NULL AND t.version = k.version
-         RETURNING t.id, t.name, t.language, t.category, t.meta_status, t.rejection_reason,
-           k.category AS previous_category, k.meta_status AS previous_status),
-         emitted AS (
-           INSERT INTO outbox_events (account_id, payload)
-           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'template.status_changed', 'items', jsonb_agg(
-             jsonb_build_object('id', n.id, 'name', n.name, 'language', n.language, 'status', n.meta_status,
-               'previous_status', n.previous_status, 'category', n.category, 'previous_category', n.previous_category,
-               'rejection_reason', n.rejection_reason)))
-           FROM written n
-           WHERE (n.previous_status <> n.meta_status OR n.previous_category <> n.category AND n.meta_status <> 'draft')
-             AND (SELECT has_subscribers($1, 'template.status_changed'))
-           HAVING count(*) > 0)
-         SELECT id, previous_category AS category FROM written",
+         RETURNING t.id, k.category, k.meta_status",
         seen = key_rows("$3, $4", "id, version"),
     ))
     .bind(account)

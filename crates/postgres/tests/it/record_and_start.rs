@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
+use crate::webhook_events::endpoint;
 use crate::whatsapp::profile;
 
 fn accepted(message: impl ToString) -> SendResult {
@@ -133,6 +134,40 @@ async fn record_and_start_is_one_transaction() {
         UNION ALL SELECT xmin FROM campaign_counter_slots WHERE sent <> 0
         UNION ALL SELECT xmin FROM message_usage_slots WHERE sent <> 0) w";
     assert_eq!(fixture.number(writers).await, 1);
+}
+
+/// A statement without a transaction must not record a result whose event is due.
+#[tokio::test]
+async fn events_of_recorded_sends_commit_with_them() {
+    let fixture = DbFixture::new().await;
+    fixture.add_contacts(4).await;
+    endpoint(&fixture, fixture.account, "{message.sent}", true).await;
+    let worker = id();
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 2).await;
+    let results: Vec<_> = sends.iter().map(|&send| (send, accepted(send))).collect();
+    let record = || async { fixture.runs().record_and_start(run, worker, &results, &[]).await };
+    fixture
+        .sql("ALTER TABLE outbox_events ADD CONSTRAINT no_sent_events CHECK (payload ->> 'type' <> 'message.sent')")
+        .await;
+    record().await.unwrap_err();
+    assert_eq!(
+        fixture
+            .number("SELECT count(*) FROM campaign_sends WHERE status = 'sent'")
+            .await,
+        0
+    );
+    fixture
+        .sql("ALTER TABLE outbox_events DROP CONSTRAINT no_sent_events")
+        .await;
+    assert!(record().await.unwrap().goes_on);
+    let writers = "SELECT count(DISTINCT xmin::text) FROM (
+        SELECT xmin FROM campaign_sends WHERE status = 'sent'
+        UNION ALL SELECT xmin FROM outbox_events WHERE payload ->> 'type' = 'message.sent') w";
+    assert_eq!(fixture.number(writers).await, 1);
+    let events = "SELECT jsonb_array_length(payload -> 'items')::bigint FROM outbox_events
+        WHERE payload ->> 'type' = 'message.sent'";
+    assert_eq!(fixture.number(events).await, 2);
 }
 
 #[tokio::test]

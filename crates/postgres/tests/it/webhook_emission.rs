@@ -97,7 +97,8 @@ async fn webhook_events_are_emitted_per_subscribed_kind() {
     endpoint(&fixture, fixture.account, "{contact.updated}", true).await;
     change_contacts(&fixture, fixture.account).await;
     let emitted = take_emitted(&fixture, "opted_out_at").await;
-    let first = "SELECT to_rfc3339(min(opted_out_at)) FROM contacts";
+    let first =
+        "SELECT to_char(min(opted_out_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"') FROM contacts";
     let expected = format!("contact.updated 1 {}", fixture.text(first).await.unwrap());
     assert_eq!(emitted, [expected.clone(), expected]);
 }

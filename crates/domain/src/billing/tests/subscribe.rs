@@ -1,10 +1,11 @@
 //! Subscribing: every billing type, gateway and store failures, and concurrent requests.
 
+use serde_json::{Value, json};
 use time::Duration;
 
 use super::fakes::{Fixture, InjectedFault, NOW, input, tenant};
 use crate::billing::*;
-use crate::shared::{FieldErrors, StoreError};
+use crate::shared::{Event, FieldErrors, StoreError, WebhookKind, timestamp};
 
 fn fields(error: &BillingError) -> Vec<String> {
     match error {
@@ -112,6 +113,46 @@ async fn subscribe_refused_by_gateway_stores_nothing() {
             fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn changed_subscription_is_published_unless_no_published_value_changed() {
+    let fixture = Fixture::new();
+    fixture
+        .billing()
+        .subscribe(&tenant(), input("CREDIT_CARD"))
+        .await
+        .unwrap();
+    let subscription = fixture.only_subscription();
+    let published = PublishedSubscription::from(&subscription);
+    let item = |before: &PublishedSubscription, after: &Subscription| match changed_event(before, after) {
+        Some(Event::Webhook(batch)) => {
+            assert_eq!(batch.kind, WebhookKind::SubscriptionChanged);
+            batch.items.into_iter().next()
+        }
+        _ => None,
+    };
+    let mut other = subscription.clone();
+    other.billing_email = Some("outra@example.com".into());
+    assert_eq!(item(&published, &other), None);
+    let pending = PublishedSubscription {
+        status: SubscriptionStatus::Pending,
+        ..published.clone()
+    };
+    assert_eq!(
+        item(&pending, &subscription),
+        Some(
+            json!({ "id": subscription.id, "plan": "starter", "cycle": "MONTHLY", "status": "active",
+                     "previous_status": "pending", "value": subscription.value.0,
+                     "current_period_end": subscription.current_period_end.map(timestamp::format) })
+        )
+    );
+    let attempt = PublishedSubscription {
+        is_attempt: true,
+        ..published
+    };
+    let first = item(&attempt, &subscription).unwrap();
+    assert_eq!(first["previous_status"], Value::Null);
 }
 
 #[tokio::test]

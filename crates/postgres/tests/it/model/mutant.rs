@@ -54,6 +54,8 @@ pub(super) async fn record_and_start(
         PAIR_INTERVAL.whole_microseconds().to_string(),
         // The smallest id of all.
         format!("'{}'::uuid", Uuid::nil()),
+        // No account of the model has an endpoint, so no events are due.
+        "false".to_owned(),
     ];
     let mut statement = text.to_owned();
     for (at, parameter) in parameters.iter().enumerate() {
