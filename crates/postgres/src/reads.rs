@@ -90,6 +90,11 @@ fn rows<R, Q: Reads<R>>(rows: Vec<Row>) -> DbResult<Vec<R>> {
     Ok(rows.into_iter().map(Q::row).collect::<QueryResult<_>>()?)
 }
 
+/// Returns the rows of one statement, which may also write. The caller ends the transaction.
+pub(crate) async fn load<R, Q: Reads<R>>(conn: &AsyncPgConnection, query: &Q) -> DbResult<Vec<R>> {
+    rows::<R, Q>(collect_rows(query.start(conn)).await?)
+}
+
 impl TenantPool {
     pub(crate) async fn read_rows<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<Vec<R>, StoreError>
     where

@@ -11,14 +11,15 @@
 //! it again, and it must decide by what it reads there. These are macros because `AsyncFnMut` cannot require its
 //! futures to be `Send` yet.
 
-use diesel::OptionalExtension;
 use diesel::pg::Pg;
-use diesel::prelude::QueryableByName;
-use diesel_async::RunQueryDsl;
+use diesel::query_builder::{QueryFragment, QueryId};
+use diesel::result::Error;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, StoreError};
 
+use crate::errors::{DbError, DbResult};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::Sql;
+use crate::reads::{Reads, load};
 
 /// Shared by [`in_tenant!`] and [`in_owner!`]; also for a transaction that begins in another way.
 macro_rules! in_transaction {
@@ -75,62 +76,61 @@ macro_rules! on_owner {
 
 pub(crate) use {in_owner, in_tenant, in_transaction, on_owner};
 
+/// A statement of which only the number of changed rows matters: text, or one of diesel's query language.
+pub(crate) trait Command: QueryFragment<Pg> + QueryId + Send + Sync {}
+
+impl<S: QueryFragment<Pg> + QueryId + Send + Sync> Command for S {}
+
 impl TenantPool {
     /// Runs one statement and returns the number of changed rows.
-    pub(crate) async fn run(&self, account: AccountId, statement: Sql<'_>) -> Result<usize, StoreError> {
+    pub(crate) async fn run(&self, account: AccountId, statement: impl Command) -> Result<usize, StoreError> {
         in_tenant!(self, account, |conn| (&statement).execute(conn))
     }
 
     /// Returns the row of a writing statement. For a read, use [`read_row`](Self::read_row).
-    pub(crate) async fn written<R>(&self, account: AccountId, statement: Sql<'_>) -> Result<R, StoreError>
-    where
-        R: QueryableByName<Pg> + Send + 'static,
-    {
-        in_tenant!(self, account, |conn| (&statement).get_result::<R>(conn))
+    pub(crate) async fn written<R: Send>(
+        &self,
+        account: AccountId,
+        statement: impl Reads<R> + Sync,
+    ) -> Result<R, StoreError> {
+        in_tenant!(self, account, |conn| first_row(conn, &statement))
     }
 
     /// Returns the first row of a writing statement, if any.
-    pub(crate) async fn written_if_any<R>(
+    pub(crate) async fn written_if_any<R: Send>(
         &self,
         account: AccountId,
-        statement: Sql<'_>,
-    ) -> Result<Option<R>, StoreError>
-    where
-        R: QueryableByName<Pg> + Send + 'static,
-    {
-        in_tenant!(self, account, |conn| async {
-            (&statement).get_result::<R>(conn).await.optional()
-        })
+        statement: impl Reads<R> + Sync,
+    ) -> Result<Option<R>, StoreError> {
+        in_tenant!(self, account, |conn| first_row_if_any(conn, &statement))
     }
 }
 
 impl OwnerPool {
     /// Runs one statement and returns the number of changed rows.
-    pub(crate) async fn run(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
+    pub(crate) async fn run(&self, statement: impl Command) -> Result<usize, StoreError> {
         on_owner!(self, |conn| (&statement).execute(conn))
     }
 
-    pub(crate) async fn rows<R>(&self, statement: Sql<'_>) -> Result<Vec<R>, StoreError>
-    where
-        R: QueryableByName<Pg> + Send + 'static,
-    {
-        on_owner!(self, |conn| (&statement).load::<R>(conn))
+    pub(crate) async fn rows<R: Send>(&self, statement: impl Reads<R> + Sync) -> Result<Vec<R>, StoreError> {
+        on_owner!(self, |conn| load(conn, &statement))
     }
 
     /// Returns the row of a statement that always has one.
-    pub(crate) async fn row<R>(&self, statement: Sql<'_>) -> Result<R, StoreError>
-    where
-        R: QueryableByName<Pg> + Send + 'static,
-    {
-        on_owner!(self, |conn| (&statement).get_result::<R>(conn))
+    pub(crate) async fn row<R: Send>(&self, statement: impl Reads<R> + Sync) -> Result<R, StoreError> {
+        on_owner!(self, |conn| first_row(conn, &statement))
     }
 
-    pub(crate) async fn row_if_any<R>(&self, statement: Sql<'_>) -> Result<Option<R>, StoreError>
-    where
-        R: QueryableByName<Pg> + Send + 'static,
-    {
-        on_owner!(self, |conn| async {
-            (&statement).get_result::<R>(conn).await.optional()
-        })
+    pub(crate) async fn row_if_any<R: Send>(&self, statement: impl Reads<R> + Sync) -> Result<Option<R>, StoreError> {
+        on_owner!(self, |conn| first_row_if_any(conn, &statement))
     }
+}
+
+async fn first_row<R, Q: Reads<R>>(conn: &AsyncPgConnection, query: &Q) -> DbResult<R> {
+    let row = first_row_if_any(conn, query).await?;
+    row.ok_or(DbError::Database(Error::NotFound))
+}
+
+async fn first_row_if_any<R, Q: Reads<R>>(conn: &AsyncPgConnection, query: &Q) -> DbResult<Option<R>> {
+    Ok(load(conn, query).await?.into_iter().next())
 }
