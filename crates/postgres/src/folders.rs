@@ -1,8 +1,9 @@
 //! Folders.
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Text, Uuid as SqlUuid};
+use diesel::dsl::exists;
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
 use recado_domain::shared::{AccountId, CursorPage, FolderId, StoreError};
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use crate::errors::{DbError, DbResult, parse_enum};
 use crate::pool::TenantPool;
-use crate::sql::{FlagRow, sql};
+use crate::schema::{campaigns, folders, message_templates};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -22,13 +23,11 @@ impl PgFolders {
     }
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = folders, check_for_backend(Pg))]
 struct FolderRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
     kind: String,
 }
 
@@ -55,14 +54,10 @@ pub(crate) async fn check(
     let Some(folder) = folder else {
         return Ok(());
     };
-    let folder_exists: FlagRow =
-        sql("SELECT EXISTS (SELECT 1 FROM folders WHERE account_id = $1 AND id = $2 AND kind = $3) AS yes")
-            .bind(account)
-            .bind(folder)
-            .bind(kind.as_str())
-            .get_result(conn)
-            .await?;
-    match folder_exists.yes {
+    let found = folders::table
+        .find((account.0, folder.0))
+        .filter(folders::kind.eq(kind.as_str()));
+    match diesel::select(exists(found)).get_result(conn).await? {
         true => Ok(()),
         false => Err(DbError::Store(StoreError::UnknownReference { field: "folder_id" })),
     }
@@ -71,19 +66,21 @@ pub(crate) async fn check(
 /// Deletes the folder and removes its campaigns and templates from it. The lock comes first: a writer that puts
 /// something into the folder at the same time has either committed before, or fails on the foreign key.
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: FolderId) -> DbResult<bool> {
-    let statements = [
-        "SELECT 1 FROM folders WHERE account_id = $1 AND id = $2 FOR UPDATE",
-        "UPDATE campaigns SET folder_id = NULL WHERE account_id = $1 AND folder_id = $2",
-        "UPDATE message_templates SET folder_id = NULL WHERE account_id = $1 AND folder_id = $2",
-    ];
-    for statement in statements {
-        sql(statement).bind(account).bind(id).execute(&mut *conn).await?;
-    }
-    let deleted = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
-        .bind(account)
-        .bind(id)
-        .execute(conn)
+    let folder = folders::table.find((account.0, id.0));
+    folder.select(folders::id).for_update().execute(&mut *conn).await?;
+    diesel::update(campaigns::table)
+        .filter(campaigns::account_id.eq(account.0))
+        .filter(campaigns::folder_id.eq(id.0))
+        .set(campaigns::folder_id.eq(None::<Uuid>))
+        .execute(&mut *conn)
         .await?;
+    diesel::update(message_templates::table)
+        .filter(message_templates::account_id.eq(account.0))
+        .filter(message_templates::folder_id.eq(id.0))
+        .set(message_templates::folder_id.eq(None::<Uuid>))
+        .execute(&mut *conn)
+        .await?;
+    let deleted = diesel::delete(folder).execute(conn).await?;
     Ok(deleted > 0)
 }
 
@@ -91,23 +88,28 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: FolderId) 
 impl FolderStore for PgFolders {
     async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<CursorPage<Folder>, StoreError> {
         let limit = query.page.limit;
-        let listed = sql("SELECT id, name, kind FROM folders
-             WHERE account_id = $1 AND id < $2 AND ($3 IS NULL OR kind = $3) ORDER BY id DESC LIMIT $4")
-        .bind(account)
-        .bind(query.page.cursor.unwrap_or(Uuid::max()))
-        .bind(query.kind.map(FolderKind::as_str))
-        .bind(limit + 1);
+        let mut listed = folders::table
+            .filter(folders::account_id.eq(account.0))
+            .filter(folders::id.lt(query.page.cursor.unwrap_or(Uuid::max())))
+            .order(folders::id.desc())
+            .limit(limit + 1)
+            .select(FolderRow::as_select())
+            .into_boxed();
+        if let Some(kind) = query.kind {
+            listed = listed.filter(folders::kind.eq(kind.as_str()));
+        }
         let rows: Vec<FolderRow> = self.0.read_rows(account, listed).await?;
         let rows = rows.into_iter().map(Folder::try_from).collect::<Result<_, _>>()?;
         Ok(CursorPage::cut(rows, limit, |folder: &Folder| folder.id))
     }
 
     async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError> {
-        let statement = sql("INSERT INTO folders (account_id, id, name, kind) VALUES ($1, $2, $3, $4)")
-            .bind(account)
-            .bind(folder.id)
-            .bind(folder.name.as_str())
-            .bind(folder.kind.as_str());
+        let statement = diesel::insert_into(folders::table).values((
+            folders::account_id.eq(account.0),
+            folders::id.eq(folder.id.0),
+            folders::name.eq(&folder.name),
+            folders::kind.eq(folder.kind.as_str()),
+        ));
         self.0.run(account, statement).await.map(drop)
     }
 
