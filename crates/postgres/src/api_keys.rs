@@ -5,8 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::dsl::case_when;
+use diesel::pg::Pg;
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, PgExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable,
+    SelectableHelper,
+};
+use diesel::sql_types::{Binary, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use ipnet::IpNet;
 use recado_domain::api_keys::{
@@ -21,14 +26,11 @@ use uuid::Uuid;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pool::OwnerPool;
-use crate::sql::{IdRow, NumberRow, key_rows, sql, uuids};
+use crate::schema::{accounts, api_key_hashes, api_keys};
+use crate::sql::{IdRow, key_rows, sql, uuids};
 use crate::transactions::{in_owner, on_owner};
 
 mod notices;
-
-/// The columns of [`KeyRow`].
-const COLUMNS: &str = "id, name, key_prefix, key_hint, scopes, expires_at, allowed_cidrs, created_by, last_used_at,
-    last_used_ip, rotated_at, previous_valid_until, created_at, version, rotation_request";
 
 #[derive(Clone, Debug)]
 pub struct PgApiKeys(OwnerPool);
@@ -40,30 +42,23 @@ impl PgApiKeys {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = api_keys, check_for_backend(Pg))]
 struct GrantRow {
     #[diesel(sql_type = Binary)]
     key_hash: Vec<u8>,
     #[diesel(sql_type = SqlUuid)]
     key_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     created_by: Uuid,
     #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     last_used_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     expires_at: Option<OffsetDateTime>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     valid_until: Option<OffsetDateTime>,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
     key_hint: String,
-    #[diesel(sql_type = Array<Text>)]
     scopes: Vec<String>,
-    #[diesel(sql_type = Array<Text>)]
     allowed_cidrs: Vec<String>,
 }
 
@@ -95,37 +90,23 @@ fn networks(stored: &[String]) -> Result<Vec<IpNet>, StoreError> {
     stored.iter().map(parse).collect()
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = api_keys, check_for_backend(Pg))]
 struct KeyRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
     key_prefix: String,
-    #[diesel(sql_type = Text)]
     key_hint: String,
-    #[diesel(sql_type = Array<Text>)]
     scopes: Vec<String>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     expires_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Array<Text>)]
     allowed_cidrs: Vec<String>,
-    #[diesel(sql_type = SqlUuid)]
     created_by: Uuid,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     last_used_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Text>)]
     last_used_ip: Option<String>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     rotated_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     previous_valid_until: Option<OffsetDateTime>,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
-    #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Nullable<Binary>)]
     rotation_request: Option<Vec<u8>>,
 }
 
@@ -164,41 +145,45 @@ async fn insert(
     events: &[Event],
 ) -> DbResult<InsertOutcome> {
     let (account, key) = (record.account_id, &record.key);
-    sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(account)
+    accounts::table
+        .find(account.0)
+        .select(accounts::id)
+        .for_no_key_update()
         .execute(&mut *conn)
         .await?;
-    let key_count = sql("SELECT count(*) AS n FROM api_keys WHERE account_id = $1").bind(account);
-    let key_count: NumberRow = key_count.get_result(&mut *conn).await?;
-    if key_count.n >= at_most {
+    let key_count = api_keys::table.filter(api_keys::account_id.eq(account.0)).count();
+    let key_count: i64 = key_count.get_result(&mut *conn).await?;
+    if key_count >= at_most {
         return Ok(InsertOutcome::Full);
     }
-    sql("INSERT INTO api_keys
-           (account_id, id, name, key_prefix, key_hint, created_by, created_at, scopes, expires_at, allowed_cidrs)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
-    .bind(account)
-    .bind(key.id)
-    .bind(key.name.as_str())
-    .bind(key.key_prefix.as_str())
-    .bind(key.key_hint.as_str())
-    .bind(key.created_by)
-    .bind(key.created_at)
-    .bind(key.scopes.texts())
-    .bind(key.expires_at)
-    .bind(network_texts(key))
-    .execute(&mut *conn)
-    .await?;
+    diesel::insert_into(api_keys::table)
+        .values((
+            api_keys::account_id.eq(account.0),
+            api_keys::id.eq(key.id.0),
+            api_keys::name.eq(&key.name),
+            api_keys::key_prefix.eq(&key.key_prefix),
+            api_keys::key_hint.eq(&key.key_hint),
+            api_keys::created_by.eq(key.created_by.0),
+            api_keys::created_at.eq(key.created_at),
+            api_keys::scopes.eq(key.scopes.texts()),
+            api_keys::expires_at.eq(key.expires_at),
+            api_keys::allowed_cidrs.eq(network_texts(key)),
+        ))
+        .execute(&mut *conn)
+        .await?;
     insert_hash(conn, account, key, &record.hash).await?;
     outbox::append(conn, account, events).await?;
     Ok(InsertOutcome::Done)
 }
 
 async fn insert_hash(conn: &mut AsyncPgConnection, account: AccountId, key: &ApiKey, hash: &[u8]) -> DbResult<()> {
-    sql("INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by) VALUES ($1, $2, $3, $4)")
-        .bind(hash)
-        .bind(account)
-        .bind(key.id)
-        .bind(key.created_by)
+    diesel::insert_into(api_key_hashes::table)
+        .values((
+            api_key_hashes::key_hash.eq(hash),
+            api_key_hashes::account_id.eq(account.0),
+            api_key_hashes::key_id.eq(key.id.0),
+            api_key_hashes::created_by.eq(key.created_by.0),
+        ))
         .execute(conn)
         .await?;
     Ok(())
@@ -209,10 +194,8 @@ fn network_texts(key: &ApiKey) -> Vec<String> {
 }
 
 async fn get(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId) -> DbResult<Option<StoredApiKey>> {
-    let query = sql(format!(
-        "SELECT {COLUMNS} FROM api_keys WHERE account_id = $1 AND id = $2"
-    ));
-    let row: Option<KeyRow> = query.bind(account).bind(key).get_result(conn).await.optional()?;
+    let query = api_keys::table.find((account.0, key.0)).select(KeyRow::as_select());
+    let row: Option<KeyRow> = query.get_result(conn).await.optional()?;
     Ok(row.map(StoredApiKey::try_from).transpose()?)
 }
 
@@ -228,20 +211,20 @@ async fn update(
     StoredApiKey { key, version, .. }: &StoredApiKey,
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
-    let updated = sql(
-        "UPDATE api_keys SET name = $4, scopes = $5, allowed_cidrs = $6, expires_at = $7, version = version + 1,
-           expiry_notice = CASE WHEN expires_at IS DISTINCT FROM $7 THEN 'none' ELSE expiry_notice END
-         WHERE account_id = $1 AND id = $2 AND version = $3",
-    )
-    .bind(account)
-    .bind(key.id)
-    .bind(*version)
-    .bind(key.name.as_str())
-    .bind(key.scopes.texts())
-    .bind(network_texts(key))
-    .bind(key.expires_at)
-    .execute(&mut *conn)
-    .await?;
+    // A new expiry is announced again.
+    let has_same_expiry = api_keys::expires_at.is_not_distinct_from(key.expires_at);
+    let updated = diesel::update(api_keys::table.find((account.0, key.id.0)))
+        .filter(api_keys::version.eq(*version))
+        .set((
+            api_keys::name.eq(&key.name),
+            api_keys::scopes.eq(key.scopes.texts()),
+            api_keys::allowed_cidrs.eq(network_texts(key)),
+            api_keys::expires_at.eq(key.expires_at),
+            api_keys::version.eq(api_keys::version + 1),
+            api_keys::expiry_notice.eq(case_when(has_same_expiry, api_keys::expiry_notice).otherwise("none")),
+        ))
+        .execute(&mut *conn)
+        .await?;
     if updated == 0 {
         return unchanged(conn, account, key.id).await;
     }
@@ -258,34 +241,29 @@ async fn rotate(
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
     let key = &stored.key;
-    let updated = sql(
-        "UPDATE api_keys SET key_hint = $4, rotated_at = $5, previous_valid_until = $6, rotation_request = $7,
-           version = version + 1
-         WHERE account_id = $1 AND id = $2 AND version = $3",
-    )
-    .bind(account)
-    .bind(key.id)
-    .bind(stored.version)
-    .bind(key.key_hint.as_str())
-    .bind(key.rotated_at)
-    .bind(key.previous_valid_until)
-    .bind(stored.rotation_request.as_deref())
-    .execute(&mut *conn)
-    .await?;
+    let updated = diesel::update(api_keys::table.find((account.0, key.id.0)))
+        .filter(api_keys::version.eq(stored.version))
+        .set((
+            api_keys::key_hint.eq(&key.key_hint),
+            api_keys::rotated_at.eq(key.rotated_at),
+            api_keys::previous_valid_until.eq(key.previous_valid_until),
+            api_keys::rotation_request.eq(stored.rotation_request.as_deref()),
+            api_keys::version.eq(api_keys::version + 1),
+        ))
+        .execute(&mut *conn)
+        .await?;
     if updated == 0 {
         return unchanged(conn, account, key.id).await;
     }
     // Either the secret that was never answered ends, or the one before the current one.
-    sql("DELETE FROM api_key_hashes WHERE account_id = $1 AND key_id = $2 AND (valid_until IS NULL) = $3")
-        .bind(account)
-        .bind(key.id)
-        .bind(rotation.is_repeated)
+    let hashes = api_key_hashes::table
+        .filter(api_key_hashes::account_id.eq(account.0))
+        .filter(api_key_hashes::key_id.eq(key.id.0));
+    diesel::delete(hashes.filter(api_key_hashes::valid_until.is_null().eq(rotation.is_repeated)))
         .execute(&mut *conn)
         .await?;
-    sql("UPDATE api_key_hashes SET valid_until = $3 WHERE account_id = $1 AND key_id = $2")
-        .bind(account)
-        .bind(key.id)
-        .bind(key.previous_valid_until)
+    diesel::update(hashes)
+        .set(api_key_hashes::valid_until.eq(key.previous_valid_until))
         .execute(&mut *conn)
         .await?;
     insert_hash(conn, account, key, &rotation.hash).await?;
@@ -294,17 +272,15 @@ async fn rotate(
 }
 
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> DbResult<bool> {
-    let deleted = sql("DELETE FROM api_keys WHERE account_id = $1 AND id = $2")
-        .bind(account)
-        .bind(key)
+    let deleted = diesel::delete(api_keys::table.find((account.0, key.0)))
         .execute(&mut *conn)
         .await?;
     if deleted == 0 {
         return Ok(false);
     }
-    sql("DELETE FROM api_key_hashes WHERE account_id = $1 AND key_id = $2")
-        .bind(account)
-        .bind(key)
+    diesel::delete(api_key_hashes::table)
+        .filter(api_key_hashes::account_id.eq(account.0))
+        .filter(api_key_hashes::key_id.eq(key.0))
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, account, events).await?;
@@ -338,21 +314,24 @@ impl ApiKeyStore for PgApiKeys {
 
     async fn touch(&self, account: AccountId, key: ApiKeyId, key_use: &KeyUse) -> Result<(), StoreError> {
         // Never moves backwards: requests with one key may finish out of order.
-        let query = sql("UPDATE api_keys SET last_used_at = $3, last_used_ip = $4
-             WHERE account_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)")
-        .bind(account)
-        .bind(key)
-        .bind(key_use.at)
-        .bind(key_use.ip_address.as_deref());
+        let is_later = api_keys::last_used_at
+            .is_null()
+            .or(api_keys::last_used_at.lt(key_use.at));
+        let query = diesel::update(api_keys::table.find((account.0, key.0)))
+            .filter(is_later)
+            .set((
+                api_keys::last_used_at.eq(key_use.at),
+                api_keys::last_used_ip.eq(key_use.ip_address.as_deref()),
+            ));
         self.0.run(query).await?;
         Ok(())
     }
 
     async fn list(&self, account: AccountId) -> Result<Vec<ApiKey>, StoreError> {
-        let query = sql(format!(
-            "SELECT {COLUMNS} FROM api_keys WHERE account_id = $1 ORDER BY created_at DESC, id DESC"
-        ))
-        .bind(account);
+        let query = api_keys::table
+            .filter(api_keys::account_id.eq(account.0))
+            .order((api_keys::created_at.desc(), api_keys::id.desc()))
+            .select(KeyRow::as_select());
         let rows = self.0.rows::<KeyRow>(query).await?;
         let keys = rows.into_iter().map(|row| Ok(StoredApiKey::try_from(row)?.key));
         keys.collect()

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::Timestamptz;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::api_keys::{KeyNoticeStore, NoticeClaim, NoticeDecision, NoticeTimes};
 use recado_domain::shared::StoreError;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 use super::PgApiKeys;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
+use crate::schema::api_keys;
 use crate::sql::{IdRow, collect_column, sql};
 use crate::transactions::in_owner;
 
@@ -35,24 +37,16 @@ const CLAIM: &str = "WITH due AS (
       k.unused_notified_at, k.notice_lease_until";
 
 #[derive(QueryableByName)]
+#[diesel(table_name = api_keys, check_for_backend(Pg))]
 struct ClaimRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
     key_hint: String,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     last_used_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     expires_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Text)]
     expiry_notice: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     unused_notified_at: Option<OffsetDateTime>,
     #[diesel(sql_type = Timestamptz)]
     notice_lease_until: OffsetDateTime,
