@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::Granularity;
 use recado_domain::links::{ClickBatch, Link, LinkStore, LinkTarget};
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::errors::{DbError, DbResult};
 use crate::pool::{OwnerPool, TenantPool};
+use crate::schema::{link_click_writers, link_codes, links};
 use crate::sql::{IdRow, collect_column, sql};
 use crate::transactions::{in_owner, in_tenant};
 
@@ -30,19 +31,14 @@ impl PgLinks {
     }
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = links, check_for_backend(Pg))]
 struct LinkRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     short_code: String,
-    #[diesel(sql_type = Text)]
     original_url: String,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
     campaign_id: Option<Uuid>,
-    #[diesel(sql_type = BigInt)]
     clicks: i64,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
@@ -61,12 +57,10 @@ impl From<LinkRow> for Link {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = links, check_for_backend(Pg))]
 struct TargetRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     original_url: String,
 }
 
@@ -98,10 +92,12 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -
     if inserted == 0 {
         return Err(DbError::Store(StoreError::UnknownReference { field: "campaign_id" }));
     }
-    sql("INSERT INTO link_codes (short_code, account_id, link_id) VALUES ($1, $2, $3)")
-        .bind(link.short_code.as_str())
-        .bind(account)
-        .bind(link.id)
+    diesel::insert_into(link_codes::table)
+        .values((
+            link_codes::short_code.eq(&link.short_code),
+            link_codes::account_id.eq(account.0),
+            link_codes::link_id.eq(link.id.0),
+        ))
         .execute(conn)
         .await?;
     Ok(())
@@ -113,47 +109,25 @@ const WRITER_DAYS: i32 = 7;
 /// Adds the clicks of a batch. `$1` to `$3`: each link once, with its clicks; `$4` to `$8`: the rollup rows. Links
 /// whose rows another transaction holds are skipped and returned, so one lock does not delay the clicks of other
 /// links. Rows are locked in key order.
-const ADD_CLICKS: &str = "
-WITH totals AS (
-  SELECT * FROM unnest($1, $2, $3) AS t (account_id, link_id, clicks) LIMIT (SELECT cardinality($1))),
-present AS (
-  SELECT l.account_id, l.id FROM totals t JOIN links l ON l.account_id = t.account_id AND l.id = t.link_id),
-locked AS MATERIALIZED (
-  SELECT l.account_id, l.id, t.clicks
-  FROM totals t JOIN links l ON l.account_id = t.account_id AND l.id = t.link_id
-  ORDER BY l.account_id, l.id FOR NO KEY UPDATE OF l SKIP LOCKED),
-counted AS (
-  UPDATE links l SET clicks = l.clicks + k.clicks FROM locked k WHERE l.account_id = k.account_id AND l.id = k.id),
-rolled_up AS (
-  INSERT INTO link_rollups AS r (account_id, bucket_minutes, bucket_start, link_id, clicks)
-  SELECT n.account_id, n.bucket_minutes, n.bucket_start, n.link_id, n.clicks
-  FROM unnest($4, $5, $6, $7, $8) AS n (account_id, link_id, bucket_minutes, bucket_start, clicks)
-  JOIN locked k ON k.account_id = n.account_id AND k.id = n.link_id
-  ORDER BY n.account_id, n.bucket_minutes, n.bucket_start, n.link_id
-  ON CONFLICT (account_id, bucket_minutes, bucket_start, link_id) DO UPDATE SET clicks = r.clicks + excluded.clicks),
-deferred AS (
-  SELECT p.id FROM present p
-  WHERE NOT EXISTS (SELECT FROM locked k WHERE k.account_id = p.account_id AND k.id = p.id)),
-noted AS (
-  UPDATE link_click_writers SET batch = $10, deferred = ARRAY(SELECT id FROM deferred), applied_at = now()
-  WHERE id = $9)
-SELECT id FROM deferred";
+const ADD_CLICKS: &str = include_str!("links/add_clicks.sql");
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = link_click_writers, check_for_backend(Pg))]
 struct AppliedRow {
-    #[diesel(sql_type = BigInt)]
     batch: i64,
-    #[diesel(sql_type = Array<SqlUuid>)]
     deferred: Vec<Uuid>,
 }
 
 /// The writer's row is locked first: a repeated batch waits for the transaction that may still apply it.
 async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> DbResult<Vec<LinkId>> {
-    let applied: AppliedRow = sql("INSERT INTO link_click_writers AS w (id) VALUES ($1)
-         ON CONFLICT (id) DO UPDATE SET batch = w.batch RETURNING batch, deferred")
-    .bind(batch.writer)
-    .get_result(&mut *conn)
-    .await?;
+    let applied: AppliedRow = diesel::insert_into(link_click_writers::table)
+        .values(link_click_writers::id.eq(batch.writer))
+        .on_conflict(link_click_writers::id)
+        .do_update()
+        .set(link_click_writers::batch.eq(link_click_writers::batch))
+        .returning(AppliedRow::as_returning())
+        .get_result(&mut *conn)
+        .await?;
     if applied.batch == 0 {
         sql("DELETE FROM link_click_writers WHERE applied_at < now() - make_interval(days => $1)")
             .bind(WRITER_DAYS)
@@ -208,13 +182,12 @@ fn sums(batch: &ClickBatch) -> Vec<((AccountId, LinkId, i32, OffsetDateTime), i6
 #[async_trait]
 impl LinkStore for PgLinks {
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Link>, StoreError> {
-        let listed = sql(
-            "SELECT id, short_code, original_url, campaign_id, clicks, created_at FROM links
-             WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
-        )
-        .bind(account)
-        .bind(query.cursor.unwrap_or(Uuid::max()))
-        .bind(query.limit + 1);
+        let listed = links::table
+            .filter(links::account_id.eq(account.0))
+            .filter(links::id.lt(query.cursor.unwrap_or(Uuid::max())))
+            .order(links::id.desc())
+            .limit(query.limit + 1)
+            .select(LinkRow::as_select());
         let rows: Vec<LinkRow> = self.tenants.read_rows(account, listed).await?;
         let links = rows.into_iter().map(Link::from).collect();
         Ok(CursorPage::cut(links, query.limit, |link: &Link| link.id))
