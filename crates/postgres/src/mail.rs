@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Binary, Integer, Nullable, Timestamptz, Uuid as SqlUuid};
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
+use diesel::sql_types::{Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::mail::{ClaimedMail, MailQueue, OutgoingMail};
 use recado_domain::shared::{AccountId, MailId, Sealed, StoreError};
@@ -14,14 +15,17 @@ use uuid::Uuid;
 use crate::errors::DbResult;
 use crate::low_water::{Position, ReadyQueues, lock};
 use crate::pool::OwnerPool;
+use crate::schema::outgoing_mail;
 use crate::sql::sql;
 
 /// Enqueues a mail in the caller's transaction.
 pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mail: &OutgoingMail) -> DbResult<()> {
-    sql("INSERT INTO outgoing_mail (id, account_id, content) VALUES ($1, $2, $3)")
-        .bind(mail.id)
-        .bind(account)
-        .bind(mail.content.0.as_slice())
+    diesel::insert_into(outgoing_mail::table)
+        .values((
+            outgoing_mail::id.eq(mail.id.0),
+            outgoing_mail::account_id.eq(account.0),
+            outgoing_mail::content.eq(&mail.content.0),
+        ))
         .execute(conn)
         .await?;
     Ok(())
@@ -93,17 +97,13 @@ impl PgMailQueue {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = outgoing_mail, check_for_backend(Pg))]
 struct MailRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = Binary)]
     content: Vec<u8>,
-    #[diesel(sql_type = Integer)]
     attempts: i32,
     /// When it was due, before the claim.
-    #[diesel(sql_type = Timestamptz)]
     due_at: OffsetDateTime,
 }
 
@@ -142,8 +142,8 @@ impl MailQueue for PgMailQueue {
     }
 
     async fn delete(&self, id: MailId) -> Result<(), StoreError> {
-        let statement = sql("DELETE FROM outgoing_mail WHERE id = $1");
-        self.pool.run(statement.bind(id)).await.map(drop)
+        let statement = diesel::delete(outgoing_mail::table.find(id.0));
+        self.pool.run(statement).await.map(drop)
     }
 
     async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError> {

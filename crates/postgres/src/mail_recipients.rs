@@ -1,6 +1,6 @@
 //! The limits on mail to one address, by a keyed hash of the address.
 
-use diesel::prelude::QueryableByName;
+use diesel::prelude::{ExpressionMethods, QueryableByName};
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::mail::{ACCOUNT_INTERVAL, DAY, OutgoingMail, RecipientHash, may_be_mailed};
@@ -8,6 +8,7 @@ use recado_domain::shared::AccountId;
 
 use crate::errors::DbResult;
 use crate::mail;
+use crate::schema::mail_recipients;
 use crate::sql::sql;
 
 /// How many expired rows a mail deletes: more than it inserts, so that the table does not grow.
@@ -44,10 +45,12 @@ pub(crate) async fn append_limited(
     if !may_be_mailed(counts.from_account, counts.from_all) {
         return Ok(false);
     }
-    sql("INSERT INTO mail_recipients (address_hash, mail_id, account_id) VALUES ($1, $2, $3)")
-        .bind(recipient.0.as_slice())
-        .bind(mail.id)
-        .bind(account)
+    diesel::insert_into(mail_recipients::table)
+        .values((
+            mail_recipients::address_hash.eq(&recipient.0),
+            mail_recipients::mail_id.eq(mail.id.0),
+            mail_recipients::account_id.eq(account.0),
+        ))
         .execute(&mut *conn)
         .await?;
     delete_expired(conn).await?;
