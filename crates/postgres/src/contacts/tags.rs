@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use crate::pool::TenantPool;
 use crate::schema::tags;
-use crate::sql::sql;
 
 #[derive(Clone, Debug)]
 pub struct PgTags(TenantPool);
@@ -54,18 +53,17 @@ impl TagStore for PgTags {
     }
 
     async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError> {
-        let statement = sql("INSERT INTO tags (account_id, id, name, color) VALUES ($1, $2, $3, $4)")
-            .bind(account)
-            .bind(tag.id)
-            .bind(tag.name.as_str())
-            .bind(tag.color.as_deref());
+        let statement = diesel::insert_into(tags::table).values((
+            tags::account_id.eq(account.0),
+            tags::id.eq(tag.id.0),
+            tags::name.eq(&tag.name),
+            tags::color.eq(tag.color.as_deref()),
+        ));
         self.0.run(account, statement).await.map(drop)
     }
 
     async fn delete(&self, account: AccountId, id: TagId) -> Result<bool, StoreError> {
-        let statement = sql("DELETE FROM tags WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(id);
+        let statement = diesel::delete(tags::table.find((account.0, id.0)));
         Ok(self.0.run(account, statement).await? > 0)
     }
 }
