@@ -1,8 +1,10 @@
 //! Notifications of one account, and the feed of all notifications by sequence number.
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::dsl::{case_when, max, now};
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, IntoSql, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
+use diesel::sql_types::{Nullable, Timestamptz};
 use recado_domain::notifications::{
     Notification, NotificationFeed, NotificationQuery, NotificationStore, SequencedNotification,
 };
@@ -13,7 +15,8 @@ use uuid::Uuid;
 
 use crate::outbox::PgOutbox;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{NumberRow, limit_hint, sql};
+use crate::schema::notifications;
+use crate::sql::{limit_hint, sql};
 
 #[derive(Clone, Debug)]
 pub struct PgNotifications {
@@ -46,21 +49,16 @@ impl PgNotificationFeed {
     }
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = notifications, check_for_backend(Pg))]
 struct NotificationRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
+    #[diesel(column_name = type_)]
     kind: String,
-    #[diesel(sql_type = Text)]
     title: String,
-    #[diesel(sql_type = Text)]
     message: String,
-    #[diesel(sql_type = Jsonb)]
     data: Value,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     read_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
@@ -78,11 +76,10 @@ impl From<NotificationRow> for Notification {
     }
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = notifications, check_for_backend(Pg))]
 struct SequencedNotificationRow {
-    #[diesel(sql_type = BigInt)]
     seq: i64,
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
     #[diesel(embed)]
     notification: NotificationRow,
@@ -98,8 +95,6 @@ impl From<SequencedNotificationRow> for SequencedNotification {
     }
 }
 
-const COLUMNS: &str = "n.id, n.type AS kind, n.title, n.message, n.data, n.read_at, n.created_at";
-
 #[async_trait]
 impl NotificationStore for PgNotifications {
     async fn list(
@@ -109,10 +104,10 @@ impl NotificationStore for PgNotifications {
     ) -> Result<CursorPage<Notification>, StoreError> {
         let limit = query.page.limit;
         self.catch_up(account).await;
-        let unread = if query.unread { " AND n.read_at IS NULL" } else { "" };
+        let unread = if query.unread { " AND read_at IS NULL" } else { "" };
         let ordered = format!(
-            "SELECT {COLUMNS} FROM notifications n
-             WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC"
+            "SELECT id, type AS type_, title, message, data, read_at, created_at FROM notifications
+             WHERE account_id = $1 AND id < $2{unread} ORDER BY id DESC"
         );
         let statement = sql(limit_hint(ordered, "$3"))
             .bind(account)
@@ -124,39 +119,46 @@ impl NotificationStore for PgNotifications {
     }
 
     async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError> {
-        let mark = "UPDATE notifications SET read_at = coalesce(read_at, now()) WHERE account_id = $1 AND id = $2";
-        Ok(self.tenants.run(account, sql(mark).bind(account).bind(id)).await? > 0)
+        let first_read = case_when(
+            notifications::read_at.is_null(),
+            now.into_sql::<Nullable<Timestamptz>>(),
+        )
+        .otherwise(notifications::read_at);
+        let mark =
+            diesel::update(notifications::table.find((account.0, id.0))).set(notifications::read_at.eq(first_read));
+        Ok(self.tenants.run(account, mark).await? > 0)
     }
 
     async fn read_all(&self, account: AccountId) -> Result<(), StoreError> {
         self.catch_up(account).await;
-        let mark = "UPDATE notifications SET read_at = now() WHERE account_id = $1 AND read_at IS NULL";
-        self.tenants.run(account, sql(mark).bind(account)).await.map(drop)
+        let mark = diesel::update(notifications::table)
+            .filter(notifications::account_id.eq(account.0))
+            .filter(notifications::read_at.is_null())
+            .set(notifications::read_at.eq(now));
+        self.tenants.run(account, mark).await.map(drop)
     }
 }
 
 #[async_trait]
 impl NotificationFeed for PgNotificationFeed {
     async fn latest(&self) -> Result<i64, StoreError> {
-        let query = sql("SELECT coalesce(max(seq), 0) AS n FROM notifications");
-        Ok(self.0.row::<NumberRow>(query).await?.n)
+        let query = notifications::table.select(max(notifications::seq));
+        Ok(self.0.row::<Option<i64>>(query).await?.unwrap_or_default())
     }
 
     async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError> {
-        let query = sql(format!(
-            "SELECT n.seq, n.account_id, {COLUMNS} FROM notifications n WHERE n.seq > $1 ORDER BY n.seq LIMIT $2"
-        ))
-        .bind(seq)
-        .bind(limit);
+        let query = notifications::table
+            .filter(notifications::seq.gt(seq))
+            .order(notifications::seq)
+            .limit(limit)
+            .select(SequencedNotificationRow::as_select());
         let rows = self.0.rows::<SequencedNotificationRow>(query).await?;
         Ok(rows.into_iter().map(SequencedNotification::from).collect())
     }
 
     async fn seq_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError> {
-        let query = sql("SELECT seq AS n FROM notifications WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(id);
-        Ok(self.0.row_if_any::<NumberRow>(query).await?.map(|row| row.n))
+        let query = notifications::table.find((account.0, id.0)).select(notifications::seq);
+        self.0.row_if_any(query).await
     }
 
     async fn between(
@@ -166,14 +168,13 @@ impl NotificationFeed for PgNotificationFeed {
         until: i64,
         limit: i64,
     ) -> Result<Vec<SequencedNotification>, StoreError> {
-        let query = sql(format!(
-            "SELECT n.seq, n.account_id, {COLUMNS} FROM notifications n
-             WHERE n.account_id = $1 AND n.seq > $2 AND n.seq <= $3 ORDER BY n.seq LIMIT $4"
-        ))
-        .bind(account)
-        .bind(after)
-        .bind(until)
-        .bind(limit);
+        let query = notifications::table
+            .filter(notifications::account_id.eq(account.0))
+            .filter(notifications::seq.gt(after))
+            .filter(notifications::seq.le(until))
+            .order(notifications::seq)
+            .limit(limit)
+            .select(SequencedNotificationRow::as_select());
         let rows = self.0.rows::<SequencedNotificationRow>(query).await?;
         Ok(rows.into_iter().map(SequencedNotification::from).collect())
     }
