@@ -2,8 +2,10 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::dsl::{self, exists, not};
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
+use diesel::sql_types::{Bool, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, CursorPage, CursorQuery, InviteId, StoreError, UserId, WriteOutcome};
 use recado_domain::team::{
@@ -15,7 +17,8 @@ use uuid::Uuid;
 use super::lock_team;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::OwnerPool;
-use crate::sql::{FlagRow, TextRow, sql};
+use crate::schema::{account_users, invite_tokens, team_invites};
+use crate::sql::{FlagRow, sql};
 use crate::transactions::in_owner;
 use crate::{mail_recipients, outbox};
 
@@ -28,19 +31,14 @@ impl PgInvites {
     }
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = team_invites, check_for_backend(Pg))]
 struct InviteRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     email: String,
-    #[diesel(sql_type = Text)]
     role: String,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Timestamptz)]
     expires_at: OffsetDateTime,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
@@ -70,14 +68,13 @@ struct FactsRow {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = team_invites, check_for_backend(Pg))]
 struct PresentedRow {
     #[diesel(embed)]
     invite: InviteRow,
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
     #[diesel(sql_type = Text)]
     account: String,
-    #[diesel(sql_type = SqlUuid)]
     invited_by: Uuid,
     #[diesel(sql_type = Nullable<Text>)]
     inviter_email: Option<String>,
@@ -106,25 +103,21 @@ impl TryFrom<PresentedRow> for PresentedInvite {
 #[async_trait]
 impl InviteStore for PgInvites {
     async fn invites(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Invite>, StoreError> {
-        let statement = sql(
-            "SELECT id, email, role, status, expires_at, created_at FROM team_invites
-             WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
-        )
-        .bind(account)
-        .bind(query.cursor.unwrap_or(Uuid::max()))
-        .bind(query.limit.saturating_add(1));
+        let statement = team_invites::table
+            .filter(team_invites::account_id.eq(account.0))
+            .filter(team_invites::id.lt(query.cursor.unwrap_or(Uuid::max())))
+            .order(team_invites::id.desc())
+            .limit(query.limit.saturating_add(1))
+            .select(InviteRow::as_select());
         let rows = self.0.rows::<InviteRow>(statement).await?;
         let invites = rows.into_iter().map(Invite::try_from).collect::<Result<Vec<_>, _>>()?;
         Ok(CursorPage::cut(invites, query.limit, |invite| invite.id))
     }
 
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError> {
-        let statement = sql(
-            "SELECT id, email, role, status, expires_at, created_at FROM team_invites
-             WHERE account_id = $1 AND id = $2",
-        )
-        .bind(account)
-        .bind(id);
+        let statement = team_invites::table
+            .find((account.0, id.0))
+            .select(InviteRow::as_select());
         self.0
             .row_if_any::<InviteRow>(statement)
             .await?
@@ -232,24 +225,26 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) 
     .bind(to.as_str())
     .execute(&mut *conn)
     .await?;
-    sql(
-        "INSERT INTO team_invites (account_id, id, email, role, status, invited_by, expires_at, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)",
-    )
-    .bind(account)
-    .bind(invite.id)
-    .bind(invite.email.as_str())
-    .bind(invite.role.as_str())
-    .bind(invite.status.as_str())
-    .bind(insert.invited_by)
-    .bind(invite.expires_at)
-    .bind(invite.created_at)
-    .execute(&mut *conn)
-    .await?;
-    sql("INSERT INTO invite_tokens (token_hash, account_id, invite_id) VALUES ($1, $2, $3)")
-        .bind(insert.token_hash.as_slice())
-        .bind(account)
-        .bind(invite.id)
+    diesel::insert_into(team_invites::table)
+        .values((
+            team_invites::account_id.eq(account.0),
+            team_invites::id.eq(invite.id.0),
+            team_invites::email.eq(&invite.email),
+            team_invites::role.eq(invite.role.as_str()),
+            team_invites::status.eq(invite.status.as_str()),
+            team_invites::invited_by.eq(insert.invited_by.0),
+            team_invites::expires_at.eq(invite.expires_at),
+            team_invites::created_at.eq(invite.created_at),
+            team_invites::updated_at.eq(invite.created_at),
+        ))
+        .execute(&mut *conn)
+        .await?;
+    diesel::insert_into(invite_tokens::table)
+        .values((
+            invite_tokens::token_hash.eq(&insert.token_hash),
+            invite_tokens::account_id.eq(account.0),
+            invite_tokens::invite_id.eq(invite.id.0),
+        ))
         .execute(&mut *conn)
         .await?;
     match &insert.mail {
@@ -277,12 +272,11 @@ pub(crate) async fn insert_first_owner(
 ) -> DbResult<FirstOwnerOutcome> {
     let account = insert.account_id;
     lock_team(conn, account).await?;
-    let has_owner: FlagRow = sql("SELECT EXISTS (SELECT FROM account_users
-           WHERE account_id = $1 AND role = 'owner' AND NOT is_support) AS yes")
-    .bind(account)
-    .get_result(&mut *conn)
-    .await?;
-    if has_owner.yes {
+    let owners = account_users::table
+        .filter(account_users::account_id.eq(account.0))
+        .filter(account_users::role.eq("owner"))
+        .filter(not(account_users::is_support));
+    if diesel::select(exists(owners)).get_result(&mut *conn).await? {
         return Ok(FirstOwnerOutcome::Owned);
     }
     let is_member: FlagRow = sql(
@@ -317,26 +311,23 @@ async fn set_status(
     from: InviteStatus,
     to: InviteStatus,
 ) -> DbResult<WriteOutcome<InviteStatus>> {
-    let updated = sql("UPDATE team_invites SET status = $4, updated_at = now()
-         WHERE account_id = $1 AND id = $2 AND status = $3")
-    .bind(account)
-    .bind(id)
-    .bind(from.as_str())
-    .bind(to.as_str())
-    .execute(&mut *conn)
-    .await?;
+    let invite = team_invites::table.find((account.0, id.0));
+    let updated = diesel::update(invite)
+        .filter(team_invites::status.eq(from.as_str()))
+        .set((
+            team_invites::status.eq(to.as_str()),
+            team_invites::updated_at.eq(dsl::now),
+        ))
+        .execute(&mut *conn)
+        .await?;
     if updated > 0 {
         delete_token(conn, account, id).await?;
         return Ok(WriteOutcome::Done);
     }
-    let stored: Option<TextRow> = sql("SELECT status AS text FROM team_invites WHERE account_id = $1 AND id = $2")
-        .bind(account)
-        .bind(id)
-        .get_result(conn)
-        .await
-        .optional()?;
+    let status = invite.select(team_invites::status);
+    let stored: Option<String> = status.get_result(conn).await.optional()?;
     Ok(match stored {
-        Some(stored) => WriteOutcome::Stale(parse_enum(&stored.text)?),
+        Some(stored) => WriteOutcome::Stale(parse_enum(&stored)?),
         None => WriteOutcome::Missing,
     })
 }
@@ -348,14 +339,15 @@ async fn expire(
     from: InviteStatus,
     to: InviteStatus,
 ) -> DbResult<bool> {
-    let expired = sql("UPDATE team_invites SET status = $4, updated_at = now()
-         WHERE account_id = $1 AND id = $2 AND status = $3 AND expires_at <= now()")
-    .bind(account)
-    .bind(id)
-    .bind(from.as_str())
-    .bind(to.as_str())
-    .execute(&mut *conn)
-    .await?;
+    let expired = diesel::update(team_invites::table.find((account.0, id.0)))
+        .filter(team_invites::status.eq(from.as_str()))
+        .filter(team_invites::expires_at.le(dsl::now))
+        .set((
+            team_invites::status.eq(to.as_str()),
+            team_invites::updated_at.eq(dsl::now),
+        ))
+        .execute(&mut *conn)
+        .await?;
     if expired > 0 {
         delete_token(conn, account, id).await?;
     }
@@ -368,14 +360,15 @@ async fn expire(
 async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> DbResult<bool> {
     let (account, (from, to)) = (acceptance.account_id, acceptance.status);
     lock_team(conn, account).await?;
-    let accepted = sql("UPDATE team_invites SET status = $4, updated_at = now()
-         WHERE account_id = $1 AND id = $2 AND status = $3 AND expires_at > now()")
-    .bind(account)
-    .bind(acceptance.invite)
-    .bind(from.as_str())
-    .bind(to.as_str())
-    .execute(&mut *conn)
-    .await?;
+    let accepted = diesel::update(team_invites::table.find((account.0, acceptance.invite.0)))
+        .filter(team_invites::status.eq(from.as_str()))
+        .filter(team_invites::expires_at.gt(dsl::now))
+        .set((
+            team_invites::status.eq(to.as_str()),
+            team_invites::updated_at.eq(dsl::now),
+        ))
+        .execute(&mut *conn)
+        .await?;
     if accepted == 0 {
         return Ok(false);
     }
@@ -399,9 +392,9 @@ async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> DbResu
 }
 
 async fn delete_token(conn: &mut AsyncPgConnection, account: AccountId, invite: InviteId) -> DbResult<()> {
-    sql("DELETE FROM invite_tokens WHERE account_id = $1 AND invite_id = $2")
-        .bind(account)
-        .bind(invite)
+    diesel::delete(invite_tokens::table)
+        .filter(invite_tokens::account_id.eq(account.0))
+        .filter(invite_tokens::invite_id.eq(invite.0))
         .execute(conn)
         .await?;
     Ok(())

@@ -1,8 +1,10 @@
 //! Memberships with their users. Support memberships belong to platform administrators, not to the team.
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::dsl::not;
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
+use diesel::sql_types::{Bool, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, CursorPage, CursorQuery, Role, StoreError, TimeCursor, UserId};
 use recado_domain::team::{Member, MemberFacts, MemberStep, MemberStore, MemberWrite};
@@ -13,6 +15,7 @@ use super::lock_team;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::OwnerPool;
+use crate::schema::account_users;
 use crate::sql::sql;
 use crate::transactions::{in_owner, on_owner};
 
@@ -26,18 +29,15 @@ impl PgMembers {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = account_users, check_for_backend(Pg))]
 pub(crate) struct MemberRow {
-    #[diesel(sql_type = SqlUuid)]
     user_id: Uuid,
     #[diesel(sql_type = Text)]
     email: String,
     #[diesel(sql_type = Nullable<Text>)]
     name: Option<String>,
-    #[diesel(sql_type = Text)]
     role: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     last_active_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
@@ -146,23 +146,24 @@ async fn apply_write(conn: &mut AsyncPgConnection, write: &MemberWrite) -> DbRes
     if facts(conn, write.account_id, write.actor, write.target).await? != write.facts {
         return Ok(false);
     }
-    let statement = match write.step {
+    let member = account_users::table
+        .find((write.account_id.0, write.target.0))
+        .filter(not(account_users::is_support));
+    let written = match write.step {
         MemberStep::Nothing => return Ok(true),
         MemberStep::SetRole { from, to } => {
-            sql("UPDATE account_users SET role = $4 WHERE account_id = $1 AND user_id = $2 AND role = $3 AND NOT is_support")
-                .bind(write.account_id)
-                .bind(write.target)
-                .bind(from.as_str())
-                .bind(to.as_str())
+            diesel::update(member.filter(account_users::role.eq(from.as_str())))
+                .set(account_users::role.eq(to.as_str()))
+                .execute(&mut *conn)
+                .await?
         }
         MemberStep::Remove { from } => {
-            sql("DELETE FROM account_users WHERE account_id = $1 AND user_id = $2 AND role = $3 AND NOT is_support")
-                .bind(write.account_id)
-                .bind(write.target)
-                .bind(from.as_str())
+            diesel::delete(member.filter(account_users::role.eq(from.as_str())))
+                .execute(&mut *conn)
+                .await?
         }
     };
-    if statement.execute(&mut *conn).await? == 0 {
+    if written == 0 {
         return Ok(false);
     }
     outbox::append(conn, write.account_id, &write.events).await?;

@@ -4,6 +4,7 @@
 mod invites;
 mod members;
 
+use diesel::prelude::QueryDsl;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
 
@@ -13,13 +14,15 @@ pub(crate) use members::MemberRow;
 pub use members::PgMembers;
 
 use crate::errors::DbResult;
-use crate::sql::sql;
+use crate::schema::accounts;
 
 /// Serializes changes of an account's team. A change MUST take this lock before it reads anything on which it depends,
 /// so that it sees what earlier changes committed. Inserts of rows that only refer to the account do not wait.
 async fn lock_team(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
-    sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(account)
+    accounts::table
+        .find(account.0)
+        .select(accounts::id)
+        .for_no_key_update()
         .execute(conn)
         .await?;
     Ok(())
