@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
+use diesel::sql_types::Text;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::{Account, AccountStore, Membership, MembershipAccess, Session};
 use recado_domain::shared::{AccountId, StoreError, UserId, text};
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::OwnerPool;
+use crate::schema::{account_slugs, account_users, accounts, users};
 use crate::sql::{FlagRow, TextRow, key_rows, sql};
 use crate::transactions::in_owner;
 
@@ -52,14 +54,12 @@ impl PgAccounts {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = account_users, check_for_backend(Pg))]
 struct MembershipAccessRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = Text)]
     role: String,
     #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     expires_at: Option<OffsetDateTime>,
 }
 
@@ -76,21 +76,15 @@ impl TryFrom<MembershipAccessRow> for MembershipAccess {
     }
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = accounts, check_for_backend(Pg))]
 pub(crate) struct AccountColumns {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
     slug: String,
-    #[diesel(sql_type = Nullable<Text>)]
     logo_url: Option<String>,
-    #[diesel(sql_type = Text)]
     plan: String,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
@@ -111,12 +105,11 @@ impl TryFrom<AccountColumns> for Account {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = account_users, check_for_backend(Pg))]
 struct MembershipRow {
     #[diesel(embed)]
     account: AccountColumns,
-    #[diesel(sql_type = Text)]
     role: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     expires_at: Option<OffsetDateTime>,
 }
 
@@ -217,8 +210,10 @@ async fn create_limited(
     owner: UserId,
     at_most: i64,
 ) -> DbResult<Option<Account>> {
-    sql("SELECT FROM users WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(owner)
+    users::table
+        .find(owner.0)
+        .select(users::id)
+        .for_no_key_update()
         .execute(&mut *conn)
         .await?;
     let is_full: FlagRow = sql("SELECT count(*) >= $2 AS yes FROM accounts a
@@ -236,29 +231,31 @@ async fn create_limited(
 
 async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) -> DbResult<Account> {
     let slug = reserve_free_slug(conn, account).await?;
-    let row: MembershipRow = sql(
-        "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at, created_by)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8)
-         RETURNING id, name, slug, logo_url, plan, status, created_at, 'owner' AS role,
-           NULL::timestamptz AS expires_at",
-    )
-    .bind(account.id)
-    .bind(account.name.as_str())
-    .bind(slug)
-    .bind(account.logo_url.as_deref())
-    .bind(account.plan.as_str())
-    .bind(account.status.as_str())
-    .bind(account.created_at)
-    .bind(owner)
-    .get_result(&mut *conn)
-    .await?;
-    sql("INSERT INTO account_users (account_id, user_id, role, created_at) VALUES ($1, $2, 'owner', $3)")
-        .bind(account.id)
-        .bind(owner)
-        .bind(account.created_at)
+    let row: AccountColumns = diesel::insert_into(accounts::table)
+        .values((
+            accounts::id.eq(account.id.0),
+            accounts::name.eq(&account.name),
+            accounts::slug.eq(slug),
+            accounts::logo_url.eq(account.logo_url.as_deref()),
+            accounts::plan.eq(&account.plan),
+            accounts::status.eq(account.status.as_str()),
+            accounts::created_at.eq(account.created_at),
+            accounts::updated_at.eq(account.created_at),
+            accounts::created_by.eq(owner.0),
+        ))
+        .returning(AccountColumns::as_returning())
+        .get_result(&mut *conn)
+        .await?;
+    diesel::insert_into(account_users::table)
+        .values((
+            account_users::account_id.eq(account.id.0),
+            account_users::user_id.eq(owner.0),
+            account_users::role.eq("owner"),
+            account_users::created_at.eq(account.created_at),
+        ))
         .execute(conn)
         .await?;
-    Ok(Membership::try_from(row)?.account)
+    Ok(Account::try_from(row)?)
 }
 
 /// Returns the first free slug. The number of candidates doubles with each lookup: most slugs are free at once, and
@@ -287,9 +284,12 @@ async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> DbResult<String>
 pub(crate) async fn reserve_free_slug(conn: &mut AsyncPgConnection, account: &Account) -> DbResult<String> {
     for _ in 0..SLUG_TRIES {
         let slug = free_slug(conn, &account.slug).await?;
-        let reserved = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-            .bind(slug.as_str())
-            .bind(account.id)
+        let reserved = diesel::insert_into(account_slugs::table)
+            .values((
+                account_slugs::slug.eq(&slug),
+                account_slugs::account_id.eq(account.id.0),
+            ))
+            .on_conflict_do_nothing()
             .execute(&mut *conn)
             .await?;
         if reserved > 0 {
