@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Timestamptz};
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::SessionStore;
 use recado_domain::shared::{StoreError, UserId};
@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
+use crate::schema::{account_users, users};
 use crate::sql::sql;
 use crate::transactions::in_owner;
 
@@ -24,8 +25,8 @@ impl PgSessions {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = users, check_for_backend(Pg))]
 struct SignedOutRow {
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     sessions_valid_from: Option<OffsetDateTime>,
 }
 
@@ -45,8 +46,9 @@ pub(crate) async fn end_all(
     .get_result(&mut *conn)
     .await
     .optional()?;
-    sql("DELETE FROM account_users WHERE user_id = $1 AND is_support")
-        .bind(user)
+    diesel::delete(account_users::table)
+        .filter(account_users::user_id.eq(user.0))
+        .filter(account_users::is_support)
         .execute(conn)
         .await?;
     Ok(ended.and_then(|row| row.sessions_valid_from))
@@ -55,9 +57,8 @@ pub(crate) async fn end_all(
 #[async_trait]
 impl SessionStore for PgSessions {
     async fn signed_out_at(&self, user: UserId) -> Result<Option<OffsetDateTime>, StoreError> {
-        let query = sql("SELECT sessions_valid_from FROM users WHERE id = $1").bind(user);
-        let row = self.0.row_if_any::<SignedOutRow>(query).await?;
-        Ok(row.and_then(|row| row.sessions_valid_from))
+        let query = users::table.find(user.0).select(users::sessions_valid_from);
+        Ok(self.0.row_if_any(query).await?.flatten())
     }
 
     async fn end_all(&self, user: UserId, at: OffsetDateTime) -> Result<Option<OffsetDateTime>, StoreError> {
