@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
+use diesel::dsl::exists;
+use diesel::pg::Pg;
+use diesel::prelude::{AsChangeset, ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::automations::{
     Automation, AutomationChange, AutomationStatus, AutomationStore, Execution, ExecutionStatus,
@@ -16,7 +17,8 @@ use uuid::Uuid;
 
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
-use crate::sql::{FlagRow, IdRow, collect_column, sql};
+use crate::schema::automations;
+use crate::sql::{IdRow, collect_column, sql};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -28,17 +30,13 @@ impl PgAutomations {
     }
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = automations, check_for_backend(Pg))]
 struct AutomationRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
-    #[diesel(sql_type = Timestamptz)]
     updated_at: OffsetDateTime,
 }
 
@@ -56,16 +54,13 @@ impl TryFrom<AutomationRow> for Automation {
     }
 }
 
-async fn insert(conn: &mut AsyncPgConnection, account: AccountId, automation: &Automation) -> DbResult<()> {
-    sql("INSERT INTO automations (account_id, id, name, status, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)")
-        .bind(account)
-        .bind(automation.id)
-        .bind(automation.name.as_str())
-        .bind(automation.status.as_str())
-        .bind(automation.created_at)
-        .execute(conn)
-        .await?;
-    Ok(())
+/// Leaves a field without a new value as it is.
+#[derive(AsChangeset)]
+#[diesel(table_name = automations)]
+struct ChangedColumns<'a> {
+    name: Option<&'a str>,
+    status: Option<&'a str>,
+    updated_at: OffsetDateTime,
 }
 
 async fn record(
@@ -75,13 +70,9 @@ async fn record(
     executions: &[Execution],
     now: OffsetDateTime,
 ) -> DbResult<Option<IngestionResult>> {
-    let automation_exists: FlagRow =
-        sql("SELECT EXISTS (SELECT 1 FROM automations WHERE account_id = $1 AND id = $2) AS yes")
-            .bind(account)
-            .bind(automation)
-            .get_result(&mut *conn)
-            .await?;
-    if !automation_exists.yes {
+    let found = automations::table.find((account.0, automation.0));
+    let automation_exists: bool = diesel::select(exists(found)).get_result(&mut *conn).await?;
+    if !automation_exists {
         return Ok(None);
     }
     // The first execution of an id wins. Sorted by id, the order in which all writers insert.
@@ -170,11 +161,12 @@ async fn count<'a>(
 #[async_trait]
 impl AutomationStore for PgAutomations {
     async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Automation>, StoreError> {
-        let listed = sql("SELECT id, name, status, created_at, updated_at FROM automations
-             WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3")
-        .bind(account)
-        .bind(query.cursor.unwrap_or(Uuid::max()))
-        .bind(query.limit + 1);
+        let listed = automations::table
+            .filter(automations::account_id.eq(account.0))
+            .filter(automations::id.lt(query.cursor.unwrap_or(Uuid::max())))
+            .order(automations::id.desc())
+            .limit(query.limit + 1)
+            .select(AutomationRow::as_select());
         let rows: Vec<AutomationRow> = self.0.read_rows(account, listed).await?;
         let automations = rows.into_iter().map(Automation::try_from).collect::<Result<_, _>>()?;
         Ok(CursorPage::cut(automations, query.limit, |automation: &Automation| {
@@ -183,7 +175,15 @@ impl AutomationStore for PgAutomations {
     }
 
     async fn insert(&self, account: AccountId, automation: &Automation) -> Result<(), StoreError> {
-        in_tenant!(self.0, account, |conn| insert(conn, account, automation))
+        let statement = diesel::insert_into(automations::table).values((
+            automations::account_id.eq(account.0),
+            automations::id.eq(automation.id.0),
+            automations::name.eq(&automation.name),
+            automations::status.eq(automation.status.as_str()),
+            automations::created_at.eq(automation.created_at),
+            automations::updated_at.eq(automation.created_at),
+        ));
+        self.0.run(account, statement).await.map(drop)
     }
 
     async fn update(
@@ -193,16 +193,13 @@ impl AutomationStore for PgAutomations {
         change: &AutomationChange,
         now: OffsetDateTime,
     ) -> Result<Option<Automation>, StoreError> {
-        let statement = sql(
-            "UPDATE automations SET name = coalesce($3, name), status = coalesce($4, status), updated_at = $5
-             WHERE account_id = $1 AND id = $2
-             RETURNING id, name, status, created_at, updated_at",
-        )
-        .bind(account)
-        .bind(id)
-        .bind(change.name.as_deref())
-        .bind(change.status.map(AutomationStatus::as_str))
-        .bind(now);
+        let statement = diesel::update(automations::table.find((account.0, id.0)))
+            .set(ChangedColumns {
+                name: change.name.as_deref(),
+                status: change.status.map(AutomationStatus::as_str),
+                updated_at: now,
+            })
+            .returning(AutomationRow::as_returning());
         let row = self.0.written_if_any::<AutomationRow>(account, statement).await?;
         row.map(Automation::try_from).transpose()
     }
