@@ -87,16 +87,7 @@ impl TenantPool {
         in_tenant!(self, account, |conn| (&statement).execute(conn))
     }
 
-    /// Returns the row of a writing statement. For a read, use [`read_row`](Self::read_row).
-    pub(crate) async fn written<R: Send>(
-        &self,
-        account: AccountId,
-        statement: impl Reads<R> + Sync,
-    ) -> Result<R, StoreError> {
-        in_tenant!(self, account, |conn| first_row(conn, &statement))
-    }
-
-    /// Returns the first row of a writing statement, if any.
+    /// Returns the first row of a writing statement, if any. For a read, use [`read_row_if_any`](Self::read_row_if_any).
     pub(crate) async fn written_if_any<R: Send>(
         &self,
         account: AccountId,
