@@ -8,12 +8,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
+use serde_json::json;
 
 use super::Options;
 use super::data::accounts;
 use super::fixture::{Fixture, Launch};
 use super::results::BenchResult;
-use super::sending::WhatsappSimulator;
+use super::sending::{Sender, WhatsappSimulator};
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
@@ -101,13 +102,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().nth(12).unwrap_or_default();
     let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
     let mut client = connect(&fixture.database())?;
-    let endpoint = format!(
-        "INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
-         VALUES ('{account}', gen_random_uuid(), 'Queues', 'outbound', '{}/queues', '{{*}}', '', '0000')",
-        simulator.receiver
-    );
-    batch(&mut client, &endpoint)?;
-    let _server = fixture.launch(&Launch {
+    let server = fixture.launch(&Launch {
         command_line: &["serve"],
         more: vec![
             ("SMTP_URL", "smtp://127.0.0.1:9".to_owned()),
@@ -116,6 +111,9 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
         log: SERVER_LOG,
         ..fixture.routes()
     })?;
+    let sender = Sender::new(fixture, &server, &account)?;
+    let endpoint = json!({ "name": "Queues", "url": format!("{}/queues", simulator.receiver), "events": ["*"] });
+    sender.post(201, "/api/webhooks", &endpoint)?;
     let mut without = Vec::new();
     for queue in &QUEUES {
         without.push(pages_per_row(&mut client, queue, &account)?);
