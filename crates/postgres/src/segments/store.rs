@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
+use diesel::prelude::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::segments::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
 use recado_domain::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
@@ -13,6 +14,7 @@ use super::counts::{self, SegmentRow, page_query, segment_query};
 use super::membership::SegmentRule;
 use crate::errors::{DbError, DbResult, failed};
 use crate::pool::TenantPool;
+use crate::schema::segments;
 use crate::sql::{IdRow, NumberRow, Sql, collect_column, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
@@ -52,6 +54,13 @@ async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -
     Ok(row.map(Segment::try_from).transpose()?)
 }
 
+/// A segment that is not deleted.
+#[diesel::dsl::auto_type]
+fn live(account: AccountId, id: SegmentId) -> _ {
+    let key: (Uuid, Uuid) = (account.0, id.0);
+    segments::table.find(key).filter(segments::deleted_at.is_null())
+}
+
 fn stored(filters: &AudienceFilters) -> DbResult<Value> {
     Ok(serde_json::to_value(filters).map_err(failed)?)
 }
@@ -63,18 +72,17 @@ async fn insert(
     draft: &SegmentDraft,
     now: OffsetDateTime,
 ) -> DbResult<Segment> {
-    sql(
-        "INSERT INTO segments (account_id, id, name, description, filters, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $6)",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(draft.name.as_str())
-    .bind(draft.description.as_deref())
-    .bind(stored(&draft.filters)?)
-    .bind(now)
-    .execute(&mut *conn)
-    .await?;
+    let values = (
+        segments::account_id.eq(account.0),
+        segments::id.eq(id.0),
+        segments::name.eq(&draft.name),
+        segments::description.eq(&draft.description),
+        segments::filters.eq(stored(&draft.filters)?),
+        segments::created_at.eq(now),
+        segments::updated_at.eq(now),
+    );
+    let insert = diesel::insert_into(segments::table).values(values);
+    insert.execute(&mut *conn).await?;
     let inserted = find(conn, account, id).await?;
     inserted.ok_or(DbError::Database(diesel::result::Error::NotFound))
 }
@@ -86,20 +94,18 @@ async fn update(
     change: &SegmentChange,
     now: OffsetDateTime,
 ) -> DbResult<Option<Segment>> {
-    sql(
-        "UPDATE segments SET name = coalesce($3, name), description = CASE WHEN $4 THEN $5 ELSE description END,
-           filters = coalesce($6, filters), updated_at = $7
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(change.name.as_deref())
-    .bind(change.description.is_some())
-    .bind(change.description.clone().flatten())
-    .bind(change.filters.as_ref().map(stored).transpose()?)
-    .bind(now)
-    .execute(&mut *conn)
-    .await?;
+    let filters = change.filters.as_ref().map(stored).transpose()?;
+    // Absent fields are not written.
+    let changed = (
+        change.name.as_ref().map(|name| segments::name.eq(name)),
+        change.description.as_ref().map(|text| segments::description.eq(text)),
+        filters.map(|filters| segments::filters.eq(filters)),
+        segments::updated_at.eq(now),
+    );
+    diesel::update(live(account, id))
+        .set(changed)
+        .execute(&mut *conn)
+        .await?;
     if change.filters.is_some() && counts::expire(conn, account, id).await? {
         counts::refresh(conn, account, &[id.0], false).await?;
     }
@@ -109,13 +115,8 @@ async fn update(
 /// Locks the segment until the transaction ends, so that changes of its members are applied one after the other, and
 /// returns its rule. None: the segment does not exist.
 async fn lock(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<Option<SegmentRule>> {
-    let locked: Option<IdRow> =
-        sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE")
-            .bind(account)
-            .bind(id)
-            .get_result(&mut *conn)
-            .await
-            .optional()?;
+    let query = live(account, id).select(segments::id).for_no_key_update();
+    let locked: Option<Uuid> = query.get_result(&mut *conn).await.optional()?;
     match locked {
         Some(_) => SegmentRule::find(conn, account, id).await,
         None => Ok(None),
@@ -225,11 +226,8 @@ impl SegmentStore for PgSegments {
     }
 
     async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        let statement = sql("UPDATE segments SET deleted_at = $3, updated_at = $3
-                               WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
-        .bind(account)
-        .bind(id)
-        .bind(now);
+        let deletion = (segments::deleted_at.eq(now), segments::updated_at.eq(now));
+        let statement = diesel::update(live(account, id)).set(deletion);
         Ok(self.0.run(account, statement).await? > 0)
     }
 
