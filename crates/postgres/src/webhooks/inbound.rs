@@ -1,17 +1,19 @@
 //! Inbound endpoints, looked up across all accounts, and the log of their calls.
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::Uuid as SqlUuid;
+use diesel::dsl::exists;
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, JoinOnDsl, QueryDsl, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::accounts::AccountStatus;
 use recado_domain::shared::{AccountId, StoreError, WebhookId};
-use recado_domain::webhooks::{InboundLogEntry, InboundStore, StoredWebhook};
+use recado_domain::webhooks::{Direction, InboundLogEntry, InboundStore, StoredWebhook};
 use uuid::Uuid;
 
-use super::store::{COLUMNS, Row};
+use super::store::Row;
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{FlagRow, sql};
+use crate::schema::{accounts, webhook_endpoint_ids, webhook_endpoints, webhook_inbox, webhook_logs};
+use crate::sql::sql;
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -26,13 +28,7 @@ impl PgInbound {
     }
 }
 
-#[derive(QueryableByName)]
-struct FoundRow {
-    #[diesel(sql_type = SqlUuid)]
-    account_id: Uuid,
-    #[diesel(embed)]
-    row: Row,
-}
+diesel::allow_tables_to_appear_in_same_query!(webhook_endpoint_ids, webhook_endpoints, accounts);
 
 /// Serializes the writers of one message id: no index is unique over the partitions of the inbox.
 const LOCK_MESSAGE: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::text || $2, 20))";
@@ -60,46 +56,49 @@ async fn log(conn: &mut AsyncPgConnection, account: AccountId, entry: &InboundLo
             return Ok(());
         }
     }
-    sql("INSERT INTO webhook_logs
-           (account_id, id, endpoint_id, direction, event_type, message_id, payload, response_status, error, created_at)
-         VALUES ($1, $2, $3, 'inbound', $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING")
-    .bind(account)
-    .bind(entry.id)
-    .bind(entry.endpoint_id)
-    .bind(entry.event_type.as_str())
-    .bind(entry.message_id.as_str())
-    .bind(entry.payload.clone())
-    .bind(entry.response_status)
-    .bind(entry.error.as_deref())
-    .bind(entry.at)
-    .execute(conn)
-    .await?;
+    let values = (
+        webhook_logs::account_id.eq(account.0),
+        webhook_logs::id.eq(entry.id.0),
+        webhook_logs::endpoint_id.eq(entry.endpoint_id.0),
+        webhook_logs::direction.eq(Direction::Inbound.as_str()),
+        webhook_logs::event_type.eq(&entry.event_type),
+        webhook_logs::message_id.eq(&entry.message_id),
+        webhook_logs::payload.eq(&entry.payload),
+        webhook_logs::response_status.eq(entry.response_status),
+        webhook_logs::error.eq(&entry.error),
+        webhook_logs::created_at.eq(entry.at),
+    );
+    let insert = diesel::insert_into(webhook_logs::table).values(values);
+    insert.on_conflict_do_nothing().execute(conn).await?;
     Ok(())
 }
 
 #[async_trait]
 impl InboundStore for PgInbound {
     async fn endpoint(&self, id: WebhookId) -> Result<Option<(AccountId, StoredWebhook)>, StoreError> {
-        let query = sql(format!(
-            "SELECT w.account_id, {COLUMNS} FROM webhook_endpoint_ids i
-             JOIN webhook_endpoints w ON w.account_id = i.account_id AND w.id = i.id
-             JOIN accounts a ON a.id = w.account_id
-             WHERE i.id = $1 AND w.direction = 'inbound' AND w.is_active AND a.status = 'active'"
-        ))
-        .bind(id);
-        let found = self.owner.row_if_any::<FoundRow>(query).await?;
+        let is_endpoint = webhook_endpoints::account_id
+            .eq(webhook_endpoint_ids::account_id)
+            .and(webhook_endpoints::id.eq(webhook_endpoint_ids::id));
+        let query = webhook_endpoint_ids::table
+            .inner_join(webhook_endpoints::table.on(is_endpoint))
+            .inner_join(accounts::table.on(accounts::id.eq(webhook_endpoints::account_id)))
+            .filter(webhook_endpoint_ids::id.eq(id.0))
+            .filter(webhook_endpoints::direction.eq(Direction::Inbound.as_str()))
+            .filter(webhook_endpoints::is_active)
+            .filter(accounts::status.eq(AccountStatus::Active.as_str()))
+            .select((webhook_endpoints::account_id, Row::as_select()));
+        let found: Option<(Uuid, Row)> = self.owner.row_if_any(query).await?;
         found
-            .map(|found| Ok((found.account_id.into(), found.row.stored()?)))
+            .map(|(account, row)| Ok((account.into(), row.stored()?)))
             .transpose()
     }
 
     async fn is_taken(&self, account: AccountId, id: WebhookId, message_id: &str) -> Result<bool, StoreError> {
-        let query = sql("SELECT EXISTS (SELECT 1 FROM webhook_inbox
-             WHERE account_id = $1 AND endpoint_id = $2 AND message_id = $3) AS yes")
-        .bind(account)
-        .bind(id)
-        .bind(message_id);
-        Ok(self.tenants.read_row::<FlagRow, _>(account, query).await?.yes)
+        let message = webhook_inbox::table
+            .filter(webhook_inbox::account_id.eq(account.0))
+            .filter(webhook_inbox::endpoint_id.eq(id.0))
+            .filter(webhook_inbox::message_id.eq(message_id));
+        self.tenants.read_row(account, diesel::select(exists(message))).await
     }
 
     async fn log(&self, account: AccountId, entry: &InboundLogEntry) -> Result<(), StoreError> {

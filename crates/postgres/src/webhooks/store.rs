@@ -2,8 +2,12 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::dsl::{auto_type, case_when};
+use diesel::pg::Pg;
+use diesel::prelude::{
+    AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper,
+};
+use diesel::sql_types::{BigInt, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{
     AccountId, CursorPage, Event, InsertOutcome, Page, PageQuery, Sealed, StoreError, UpdateOutcome, WebhookEventId,
@@ -19,7 +23,8 @@ use super::feed;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
-use crate::sql::{NumberRow, Sql, sql};
+use crate::schema::{webhook_endpoint_ids, webhook_endpoints, webhook_events, webhook_logs};
+use crate::sql::sql;
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -31,40 +36,23 @@ impl PgWebhooks {
     }
 }
 
-pub(super) const COLUMNS: &str = "w.id, w.name, w.url, w.events, w.direction, w.is_active, w.secret, w.secret_hint,
-    w.previous_secret, w.previous_secret_until, w.disabled_at, w.disabled_reason, w.created_at, w.updated_at, w.version";
-
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = webhook_endpoints, check_for_backend(Pg))]
 pub(super) struct Row {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Nullable<Text>)]
     url: Option<String>,
-    #[diesel(sql_type = Array<Text>)]
     events: Vec<String>,
-    #[diesel(sql_type = Text)]
     direction: String,
-    #[diesel(sql_type = Bool)]
     is_active: bool,
-    #[diesel(sql_type = Binary)]
     secret: Vec<u8>,
-    #[diesel(sql_type = Text)]
     secret_hint: String,
-    #[diesel(sql_type = Nullable<Binary>)]
     previous_secret: Option<Vec<u8>>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     previous_secret_until: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     disabled_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Text>)]
     disabled_reason: Option<String>,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
-    #[diesel(sql_type = Timestamptz)]
     updated_at: OffsetDateTime,
-    #[diesel(sql_type = BigInt)]
     version: i64,
 }
 
@@ -94,33 +82,58 @@ impl Row {
     }
 }
 
-/// Binds account and id to `$1` and `$2`, and the columns of an endpoint to `$3` to `$14`.
-fn bind_endpoint<'a>(statement: &'static str, account: AccountId, stored: &'a StoredWebhook) -> Sql<'a> {
-    let StoredWebhook { webhook, secrets, .. } = stored;
-    let previous = secrets.previous.as_ref();
-    sql(statement)
-        .bind(account)
-        .bind(webhook.id)
-        .bind(webhook.name.as_str())
-        .bind(webhook.url.as_deref())
-        .bind(webhook.events.clone())
-        .bind(webhook.direction.as_str())
-        .bind(webhook.is_active)
-        .bind(secrets.current.0.as_slice())
-        .bind(webhook.secret_hint.as_str())
-        .bind(previous.map(|(sealed, _)| sealed.0.as_slice()))
-        .bind(previous.map(|(_, until)| *until))
-        .bind(webhook.disabled_at)
-        .bind(webhook.disabled_reason.map(|reason| reason.as_str()))
-        .bind(webhook.updated_at)
+/// The columns that an update replaces.
+#[derive(Insertable, AsChangeset)]
+#[diesel(table_name = webhook_endpoints, treat_none_as_null = true)]
+struct Content<'a> {
+    name: &'a str,
+    url: Option<&'a str>,
+    events: &'a [String],
+    direction: &'a str,
+    is_active: bool,
+    secret: &'a [u8],
+    secret_hint: &'a str,
+    previous_secret: Option<&'a [u8]>,
+    previous_secret_until: Option<OffsetDateTime>,
+    disabled_at: Option<OffsetDateTime>,
+    disabled_reason: Option<&'a str>,
+    updated_at: OffsetDateTime,
+}
+
+impl<'a> From<&'a StoredWebhook> for Content<'a> {
+    fn from(StoredWebhook { webhook, secrets, .. }: &'a StoredWebhook) -> Self {
+        let previous = secrets.previous.as_ref();
+        Self {
+            name: &webhook.name,
+            url: webhook.url.as_deref(),
+            events: &webhook.events,
+            direction: webhook.direction.as_str(),
+            is_active: webhook.is_active,
+            secret: &secrets.current.0,
+            secret_hint: &webhook.secret_hint,
+            previous_secret: previous.map(|(sealed, _)| sealed.0.as_slice()),
+            previous_secret_until: previous.map(|(_, until)| *until),
+            disabled_at: webhook.disabled_at,
+            disabled_reason: webhook.disabled_reason.map(|reason| reason.as_str()),
+            updated_at: webhook.updated_at,
+        }
+    }
+}
+
+#[auto_type]
+fn by_id(account: AccountId, id: WebhookId) -> _ {
+    let key: (Uuid, Uuid) = (account.0, id.0);
+    webhook_endpoints::table.find(key)
+}
+
+#[auto_type]
+fn of_account(account: AccountId) -> _ {
+    let account: Uuid = account.0;
+    webhook_endpoints::table.filter(webhook_endpoints::account_id.eq(account))
 }
 
 /// Advisory lock that serializes the inserts of an account, so that concurrent inserts do not exceed the limit.
 const LOCK_INSERTS: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 19))";
-
-const INSERT: &str = "INSERT INTO webhook_endpoints (account_id, id, name, url, events, direction, is_active, secret,
-       secret_hint, previous_secret, previous_secret_until, disabled_at, disabled_reason, created_at, updated_at)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)";
 
 async fn insert(
     conn: &mut AsyncPgConnection,
@@ -130,28 +143,26 @@ async fn insert(
     events: &[Event],
 ) -> DbResult<InsertOutcome> {
     sql(LOCK_INSERTS).bind(account).execute(&mut *conn).await?;
-    let count_query = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
-    let count: NumberRow = count_query.get_result(&mut *conn).await?;
-    if count.n >= at_most {
+    let count: i64 = of_account(account).count().get_result(&mut *conn).await?;
+    if count >= at_most {
         return Ok(InsertOutcome::Full);
     }
-    bind_endpoint(INSERT, account, stored).execute(&mut *conn).await?;
+    let keys = (
+        webhook_endpoints::account_id.eq(account.0),
+        webhook_endpoints::id.eq(stored.webhook.id.0),
+        webhook_endpoints::created_at.eq(stored.webhook.updated_at),
+    );
+    let endpoint = diesel::insert_into(webhook_endpoints::table).values((keys, Content::from(stored)));
+    endpoint.execute(&mut *conn).await?;
     // A call of an inbound endpoint contains the endpoint's id only, so this directory maps ids to accounts.
-    sql("INSERT INTO webhook_endpoint_ids (id, account_id) VALUES ($1, $2)")
-        .bind(stored.webhook.id)
-        .bind(account)
-        .execute(&mut *conn)
-        .await?;
+    let entry = diesel::insert_into(webhook_endpoint_ids::table).values((
+        webhook_endpoint_ids::id.eq(stored.webhook.id.0),
+        webhook_endpoint_ids::account_id.eq(account.0),
+    ));
+    entry.execute(&mut *conn).await?;
     outbox::append(conn, account, events).await?;
     Ok(InsertOutcome::Done)
 }
-
-const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events = $5, direction = $6, is_active = $7,
-       secret = $8, secret_hint = $9, previous_secret = $10, previous_secret_until = $11, disabled_at = $12,
-       disabled_reason = $13, updated_at = $14, version = version + 1,
-       failing_since = CASE WHEN $7 AND NOT is_active THEN NULL ELSE failing_since END,
-       last_failed_at = CASE WHEN $7 AND NOT is_active THEN NULL ELSE last_failed_at END
-     WHERE account_id = $1 AND id = $2 AND version = $15";
 
 /// Drops the waiting deliveries of an inactive endpoint. They are not delivered unless a member recovers them.
 const DROP_WAITING: &str = "UPDATE webhook_deliveries SET state = 'dropped', leased = false, failed_at = now()
@@ -173,9 +184,23 @@ async fn update(
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
     let id = stored.webhook.id;
-    let statement = bind_endpoint(UPDATE, account, stored).bind(stored.version);
+    let unchanged = by_id(account, id).filter(webhook_endpoints::version.eq(stored.version));
+    // An endpoint that is activated starts without failures.
+    let health = stored.webhook.is_active.then_some((
+        webhook_endpoints::failing_since.eq(case_when(
+            webhook_endpoints::is_active,
+            webhook_endpoints::failing_since,
+        )),
+        webhook_endpoints::last_failed_at.eq(case_when(
+            webhook_endpoints::is_active,
+            webhook_endpoints::last_failed_at,
+        )),
+    ));
+    let next_version = webhook_endpoints::version.eq(webhook_endpoints::version + 1);
+    let statement = diesel::update(unchanged).set((Content::from(stored), health, next_version));
     if statement.execute(&mut *conn).await? == 0 {
-        let found = endpoint_query(account, id).get_result::<Row>(conn).await.optional()?;
+        let found = by_id(account, id).select(webhook_endpoints::id);
+        let found: Option<Uuid> = found.get_result(conn).await.optional()?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     }
     if !stored.webhook.is_active {
@@ -185,19 +210,8 @@ async fn update(
     Ok(UpdateOutcome::Done(()))
 }
 
-fn endpoint_query<'a>(account: AccountId, id: WebhookId) -> Sql<'a> {
-    sql(format!(
-        "SELECT {COLUMNS} FROM webhook_endpoints w WHERE w.account_id = $1 AND w.id = $2"
-    ))
-    .bind(account)
-    .bind(id)
-}
-
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, events: &[Event]) -> DbResult<bool> {
-    let query = sql("DELETE FROM webhook_endpoints WHERE account_id = $1 AND id = $2")
-        .bind(account)
-        .bind(id);
-    if query.execute(&mut *conn).await? == 0 {
+    if diesel::delete(by_id(account, id)).execute(&mut *conn).await? == 0 {
         return Ok(false);
     }
     outbox::append(conn, account, events).await?;
@@ -227,14 +241,14 @@ async fn enqueue_delivery(
 }
 
 async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, event: &WebhookEvent) -> DbResult<bool> {
-    sql("INSERT INTO webhook_events (account_id, id, type, payload, occurred_at) VALUES ($1, $2, $3, $4, $5)")
-        .bind(account)
-        .bind(event.id)
-        .bind(event.kind.as_str())
-        .bind(event.data.clone())
-        .bind(event.timestamp)
-        .execute(&mut *conn)
-        .await?;
+    let insert = diesel::insert_into(webhook_events::table).values((
+        webhook_events::account_id.eq(account.0),
+        webhook_events::id.eq(event.id.0),
+        webhook_events::type_.eq(&event.kind),
+        webhook_events::payload.eq(&event.data),
+        webhook_events::occurred_at.eq(event.timestamp),
+    ));
+    insert.execute(&mut *conn).await?;
     enqueue_delivery(conn, account, id, event.id).await
 }
 
@@ -276,35 +290,24 @@ const RECOVER: &str = concat!(
      ORDER BY failed_at DESC, event_id DESC LIMIT 1"
 );
 
-#[derive(QueryableByName)]
-struct LoggedRow {
-    #[diesel(sql_type = SqlUuid)]
-    endpoint_id: Uuid,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
-    event_id: Option<Uuid>,
-}
-
 #[async_trait]
 impl WebhookStore for PgWebhooks {
     async fn page(&self, account: AccountId, page: PageQuery) -> Result<Page<Webhook>, StoreError> {
-        let page_query = sql(format!(
-            "SELECT {COLUMNS} FROM webhook_endpoints w WHERE w.account_id = $1
-             ORDER BY w.created_at DESC, w.id DESC LIMIT $2 OFFSET $3"
-        ))
-        .bind(account)
-        .bind(page.limit())
-        .bind(page.offset());
-        let count_query = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
+        let page_query = of_account(account)
+            .order((webhook_endpoints::created_at.desc(), webhook_endpoints::id.desc()))
+            .limit(page.limit())
+            .offset(page.offset())
+            .select(Row::as_select());
         let (total, rows) = self
             .0
-            .read_page::<NumberRow, Row, _, _>(account, count_query, page_query)
+            .read_page::<i64, Row, _, _>(account, of_account(account).count(), page_query)
             .await?;
         let webhooks = rows.into_iter().map(|row| row.stored().map(|stored| stored.webhook));
         Ok(Page::new(page, webhooks.collect::<Result<_, _>>()?, total))
     }
 
     async fn find(&self, account: AccountId, id: WebhookId) -> Result<Option<StoredWebhook>, StoreError> {
-        let query = endpoint_query(account, id);
+        let query = by_id(account, id).select(Row::as_select());
         let row: Option<Row> = self.0.read_row_if_any(account, query).await?;
         row.map(Row::stored).transpose()
     }
@@ -337,13 +340,13 @@ impl WebhookStore for PgWebhooks {
     }
 
     async fn logged(&self, account: AccountId, id: WebhookLogId) -> Result<Option<LoggedDelivery>, StoreError> {
-        let query = sql("SELECT endpoint_id, event_id FROM webhook_logs WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(id);
-        let row: Option<LoggedRow> = self.0.read_row_if_any(account, query).await?;
-        Ok(row.map(|row| LoggedDelivery {
-            endpoint_id: row.endpoint_id.into(),
-            event_id: row.event_id.map(Into::into),
+        let query = webhook_logs::table
+            .find((account.0, id.0))
+            .select((webhook_logs::endpoint_id, webhook_logs::event_id));
+        let row: Option<(Uuid, Option<Uuid>)> = self.0.read_row_if_any(account, query).await?;
+        Ok(row.map(|(endpoint, event)| LoggedDelivery {
+            endpoint_id: endpoint.into(),
+            event_id: event.map(Into::into),
         }))
     }
 
