@@ -1,13 +1,16 @@
 //! WhatsApp's ids of uploaded files, stored until they expire.
 
 use async_trait::async_trait;
+use diesel::dsl::now;
+use diesel::prelude::{ExpressionMethods, QueryDsl};
 use recado_domain::media::MediaPath;
 use recado_domain::shared::{AccountId, StoreError};
 use recado_domain::whatsapp::FileIdStore;
 use time::Duration;
 
 use crate::pool::TenantPool;
-use crate::sql::{TextRow, sql};
+use crate::schema::whatsapp_files;
+use crate::sql::sql;
 
 #[derive(Clone, Debug)]
 pub struct PgFileIds(TenantPool);
@@ -26,13 +29,11 @@ impl FileIdStore for PgFileIds {
         phone_number_id: &str,
         path: &MediaPath,
     ) -> Result<Option<String>, StoreError> {
-        let statement = sql("SELECT file_id AS text FROM whatsapp_files
-             WHERE account_id = $1 AND phone_number_id = $2 AND path = $3 AND expires_at > now()")
-        .bind(account)
-        .bind(phone_number_id)
-        .bind(path.to_string());
-        let found = self.0.read_row_if_any::<TextRow, _>(account, statement).await?;
-        Ok(found.map(|row| row.text))
+        let query = whatsapp_files::table
+            .find((account.0, phone_number_id, path.to_string()))
+            .filter(whatsapp_files::expires_at.gt(now))
+            .select(whatsapp_files::file_id);
+        self.0.read_row_if_any(account, query).await
     }
 
     async fn store(

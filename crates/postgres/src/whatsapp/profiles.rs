@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
+use diesel::dsl::auto_type;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -16,8 +17,7 @@ use super::verification::VerificationColumns;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox::append;
 use crate::pool::TenantPool;
-use crate::schema::whatsapp_profiles;
-use crate::sql::sql;
+use crate::schema::{campaigns, conversations, message_templates, whatsapp_numbers, whatsapp_profiles};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -125,15 +125,12 @@ impl<'a> From<&'a StoredProfile> for Content<'a> {
 
 /// Adds a number to the directory. Entries are never deleted: reads skip an entry whose number is disconnected.
 async fn insert_directory_entry(conn: &mut AsyncPgConnection, account: AccountId, profile: &Profile) -> DbResult<()> {
-    sql(
-        "INSERT INTO whatsapp_numbers (phone_number_id, account_id, waba_id) VALUES ($1, $2, $3)
-         ON CONFLICT DO NOTHING",
-    )
-    .bind(profile.phone_number_id.as_str())
-    .bind(account)
-    .bind(profile.waba_id.as_str())
-    .execute(conn)
-    .await?;
+    let entry = diesel::insert_into(whatsapp_numbers::table).values((
+        whatsapp_numbers::phone_number_id.eq(&profile.phone_number_id),
+        whatsapp_numbers::account_id.eq(account.0),
+        whatsapp_numbers::waba_id.eq(&profile.waba_id),
+    ));
+    entry.on_conflict_do_nothing().execute(conn).await?;
     Ok(())
 }
 
@@ -167,10 +164,8 @@ async fn restart_verification(
     account: AccountId,
     stored: &StoredProfile,
 ) -> DbResult<()> {
-    let earlier = whatsapp_profiles::table
-        .filter(whatsapp_profiles::account_id.eq(account.0))
-        .filter(whatsapp_profiles::id.eq(stored.profile.id.0))
-        .filter(whatsapp_profiles::credentials_version.lt(stored.credentials_version));
+    let earlier =
+        by_id(account, stored.profile.id).filter(whatsapp_profiles::credentials_version.lt(stored.credentials_version));
     let forgotten = (stored.profile.number == NumberFacts::default()).then_some((
         whatsapp_profiles::number.eq(json!({})),
         whatsapp_profiles::health.eq(None::<Value>),
@@ -195,10 +190,7 @@ async fn update(
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
     let id = stored.profile.id;
-    let guarded = whatsapp_profiles::table
-        .filter(whatsapp_profiles::account_id.eq(account.0))
-        .filter(whatsapp_profiles::id.eq(id.0))
-        .filter(whatsapp_profiles::version.eq(stored.version));
+    let guarded = by_id(account, id).filter(whatsapp_profiles::version.eq(stored.version));
     let next_version = whatsapp_profiles::version.eq(whatsapp_profiles::version + 1);
     let updated = diesel::update(guarded)
         .set((Content::from(stored), next_version))
@@ -214,11 +206,10 @@ async fn update(
     Ok(UpdateOutcome::Done(()))
 }
 
-fn by_id(account: AccountId, id: ProfileId) -> whatsapp_profiles::BoxedQuery<'static, Pg> {
-    whatsapp_profiles::table
-        .filter(whatsapp_profiles::account_id.eq(account.0))
-        .filter(whatsapp_profiles::id.eq(id.0))
-        .into_boxed()
+#[auto_type]
+pub(super) fn by_id(account: AccountId, id: ProfileId) -> _ {
+    let key: (Uuid, Uuid) = (account.0, id.0);
+    whatsapp_profiles::table.find(key)
 }
 
 pub(crate) async fn find(
@@ -237,19 +228,22 @@ pub(crate) async fn find(
 /// Deletes the profile and clears it in what refers to it. The lock comes first: a writer that names the profile at the
 /// same time has either committed before, or fails on the foreign key.
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ProfileId, events: &[Event]) -> DbResult<bool> {
-    let statements = [
-        "SELECT 1 FROM whatsapp_profiles WHERE account_id = $1 AND id = $2 FOR UPDATE",
-        "UPDATE campaigns SET profile_id = NULL WHERE account_id = $1 AND profile_id = $2",
-        "UPDATE message_templates SET profile_id = NULL WHERE account_id = $1 AND profile_id = $2",
-        "UPDATE conversations SET profile_id = NULL WHERE account_id = $1 AND profile_id = $2",
-    ];
-    for statement in statements {
-        sql(statement).bind(account).bind(id).execute(&mut *conn).await?;
+    /// Clears the profile in the rows of a table.
+    macro_rules! clear {
+        ($table:ident) => {
+            let rows = $table::table
+                .filter($table::account_id.eq(account.0))
+                .filter($table::profile_id.eq(id.0));
+            let cleared = $table::profile_id.eq(None::<Uuid>);
+            diesel::update(rows).set(cleared).execute(&mut *conn).await?;
+        };
     }
-    let query = sql("DELETE FROM whatsapp_profiles WHERE account_id = $1 AND id = $2")
-        .bind(account)
-        .bind(id);
-    if query.execute(&mut *conn).await? == 0 {
+    let locked = by_id(account, id).select(whatsapp_profiles::id).for_update();
+    locked.execute(&mut *conn).await?;
+    clear!(campaigns);
+    clear!(message_templates);
+    clear!(conversations);
+    if diesel::delete(by_id(account, id)).execute(&mut *conn).await? == 0 {
         return Ok(false);
     }
     append(conn, account, events).await?;

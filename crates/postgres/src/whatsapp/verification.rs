@@ -1,8 +1,10 @@
 //! The verifications of WhatsApp numbers: due checks, their results, and what a number did last.
 
 use async_trait::async_trait;
+use diesel::dsl::count_star;
+use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, QueryableByName};
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, Event, ProfileId, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::verification::{
@@ -13,7 +15,7 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::profiles::find;
+use super::profiles::{by_id, find};
 use crate::errors::{DbResult, corrupt, failed, parse_enum};
 use crate::outbox::append;
 use crate::pool::{OwnerPool, TenantPool};
@@ -44,12 +46,14 @@ impl PgProfileStates {
     }
 
     pub async fn count(&self) -> Result<Vec<(VerificationState, i64)>, StoreError> {
-        let query = sql("SELECT verification_state, count(*) AS profiles FROM whatsapp_profiles
-             GROUP BY verification_state ORDER BY verification_state");
-        let rows = self.0.rows::<StateCountRow>(query).await?;
+        let query = whatsapp_profiles::table
+            .group_by(whatsapp_profiles::verification_state)
+            .order(whatsapp_profiles::verification_state)
+            .select((whatsapp_profiles::verification_state, count_star()));
+        let rows: Vec<(String, i64)> = self.0.rows(query).await?;
         let counts = rows
             .into_iter()
-            .map(|row| Ok((parse_enum(&row.verification_state)?, row.profiles)));
+            .map(|(state, profiles)| Ok((parse_enum(&state)?, profiles)));
         counts.collect()
     }
 }
@@ -86,10 +90,9 @@ impl VerificationColumns {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = whatsapp_profiles, check_for_backend(Pg))]
 struct KeyRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
 }
 
@@ -103,12 +106,10 @@ impl From<KeyRow> for ProfileKey {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = whatsapp_profiles, check_for_backend(Pg))]
 struct HolderRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     verification_state: String,
 }
 
@@ -159,14 +160,6 @@ impl TryFrom<ActivityRow> for NumberActivity {
     }
 }
 
-#[derive(QueryableByName)]
-struct StateCountRow {
-    #[diesel(sql_type = Text)]
-    verification_state: String,
-    #[diesel(sql_type = BigInt)]
-    profiles: i64,
-}
-
 async fn record(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -174,9 +167,7 @@ async fn record(
     update: &VerificationUpdate,
     events: &[Event],
 ) -> DbResult<UpdateOutcome<()>> {
-    let guarded = whatsapp_profiles::table
-        .filter(whatsapp_profiles::account_id.eq(account.0))
-        .filter(whatsapp_profiles::id.eq(id.0))
+    let guarded = by_id(account, id)
         .filter(whatsapp_profiles::credentials_version.eq(update.credentials_version))
         .filter(whatsapp_profiles::verification_version.eq(update.verification_version));
     let updated = diesel::update(guarded)
@@ -325,12 +316,13 @@ impl VerificationStore for PgVerifications {
     }
 
     async fn end_hold(&self, account: AccountId, id: ProfileId, held_since: OffsetDateTime) -> Result<(), StoreError> {
-        let statement = sql("UPDATE whatsapp_profiles
-             SET held_since = NULL, verification_version = verification_version + 1
-             WHERE account_id = $1 AND id = $2 AND held_since = $3 AND verification_state = 'verified'")
-        .bind(account)
-        .bind(id)
-        .bind(held_since);
+        let held = by_id(account, id)
+            .filter(whatsapp_profiles::held_since.eq(held_since))
+            .filter(whatsapp_profiles::verification_state.eq(VerificationState::Verified.as_str()));
+        let statement = diesel::update(held).set((
+            whatsapp_profiles::held_since.eq(None::<OffsetDateTime>),
+            whatsapp_profiles::verification_version.eq(whatsapp_profiles::verification_version + 1),
+        ));
         self.tenants.run(account, statement).await?;
         Ok(())
     }
