@@ -5,6 +5,7 @@ mod sync;
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
+use diesel::dsl::auto_type;
 use diesel::pg::Pg;
 use diesel::prelude::{
     AsChangeset, BoolExpressionMethods, ExpressionMethods, Insertable, PgTextExpressionMethods, QueryDsl, Queryable,
@@ -171,6 +172,15 @@ impl<'a> From<&'a Template> for Content<'a> {
     }
 }
 
+/// A template that is not deleted.
+#[auto_type]
+fn live(account: AccountId, id: TemplateId) -> _ {
+    let key: (Uuid, Uuid) = (account.0, id.0);
+    message_templates::table
+        .find(key)
+        .filter(message_templates::deleted_at.is_null())
+}
+
 type Query = message_templates::BoxedQuery<'static, Pg>;
 
 fn filtered(account: AccountId, filter: &TemplateFilter) -> Query {
@@ -281,11 +291,7 @@ async fn update(
     events: &[Event],
 ) -> DbResult<WriteOutcome<MetaStatus>> {
     folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
-    let live = message_templates::table
-        .filter(message_templates::account_id.eq(template.account_id.0))
-        .filter(message_templates::id.eq(template.id.0))
-        .filter(message_templates::deleted_at.is_null());
-    let unchanged = live
+    let unchanged = live(template.account_id, template.id)
         .filter(message_templates::meta_status.eq(expected.meta_status.as_str()))
         .filter(message_templates::version.eq(expected.version));
     if diesel::update(unchanged)
@@ -302,7 +308,7 @@ async fn update(
         outbox::append(conn, template.account_id, &webhook_events).await?;
         return Ok(WriteOutcome::Done);
     }
-    let status: Option<String> = live
+    let status: Option<String> = live(template.account_id, template.id)
         .select(message_templates::meta_status)
         .first(conn)
         .await
@@ -330,16 +336,17 @@ async fn delete(
     now: OffsetDateTime,
     events: &[Event],
 ) -> DbResult<bool> {
-    let live = message_templates::table
-        .filter(message_templates::account_id.eq(account.0))
-        .filter(message_templates::id.eq(id.0))
-        .filter(message_templates::deleted_at.is_null());
     let deletion = (
         message_templates::deleted_at.eq(now),
         message_templates::updated_at.eq(now),
         message_templates::version.eq(message_templates::version + 1),
     );
-    if diesel::update(live).set(deletion).execute(&mut *conn).await? == 0 {
+    if diesel::update(live(account, id))
+        .set(deletion)
+        .execute(&mut *conn)
+        .await?
+        == 0
+    {
         return Ok(false);
     }
     outbox::append(conn, account, events).await?;
@@ -397,11 +404,7 @@ impl TemplateStore for PgTemplates {
     }
 
     async fn find(&self, account: AccountId, id: TemplateId) -> Result<Option<Template>, StoreError> {
-        let template = message_templates::table
-            .filter(message_templates::account_id.eq(account.0))
-            .filter(message_templates::id.eq(id.0))
-            .filter(message_templates::deleted_at.is_null())
-            .select(TemplateRow::as_select());
+        let template = live(account, id).select(TemplateRow::as_select());
         let row: Option<TemplateRow> = self.0.read_row_if_any(account, template).await?;
         row.map(Template::try_from).transpose()
     }
