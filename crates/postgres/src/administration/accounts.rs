@@ -1,29 +1,38 @@
 //! One account, as platform administrators see it: create, change, suspend and activate.
 
 use diesel::OptionalExtension;
+use diesel::dsl::{auto_type, now};
+use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::{Account, AccountStatus};
 use recado_domain::administration::{AccountChange, AccountUpdate, PlatformEntry};
-use recado_domain::billing::better_plan;
+use recado_domain::billing::{FREE_PLAN, better_plan};
 use recado_domain::shared::{AccountId, Event, StoreError};
 use recado_domain::team::InviteInsert;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::platform_audit;
 use crate::accounts::{AccountColumns, reserve_free_slug};
 use crate::errors::DbResult;
-use crate::sql::{Sql, sql};
+use crate::schema::{account_slugs, accounts};
 use crate::team::{FirstOwnerOutcome, insert_first_owner, insert_invite};
 use crate::{billing, outbox};
 
-pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> DbResult<Option<Account>> {
-    let statement = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
-         WHERE id = $1 AND deleting_at IS NULL");
-    find_by(conn, statement.bind(id)).await
+#[auto_type]
+fn live(id: AccountId) -> _ {
+    let id: Uuid = id.0;
+    accounts::table.find(id).filter(accounts::deleting_at.is_null())
 }
 
-async fn find_by(conn: &mut AsyncPgConnection, statement: Sql<'_>) -> DbResult<Option<Account>> {
-    let row: Option<AccountColumns> = statement.get_result(conn).await.optional()?;
+/// The grant of a plan. The free plan needs none.
+fn granted(plan: &str) -> Option<&str> {
+    Some(plan).filter(|plan| *plan != FREE_PLAN)
+}
+
+pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> DbResult<Option<Account>> {
+    let query = live(id).select(AccountColumns::as_select());
+    let row: Option<AccountColumns> = query.get_result(conn).await.optional()?;
     Ok(row.map(Account::try_from).transpose()?)
 }
 
@@ -40,19 +49,19 @@ pub(super) async fn create(
     } else {
         reserve_free_slug(conn, account).await?
     };
-    sql(
-        "INSERT INTO accounts (id, name, slug, logo_url, plan, granted_plan, status, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, nullif($5, 'free'), $6, $7, $7)",
-    )
-    .bind(account.id)
-    .bind(account.name.as_str())
-    .bind(slug.as_str())
-    .bind(account.logo_url.as_deref())
-    .bind(account.plan.as_str())
-    .bind(account.status.as_str())
-    .bind(account.created_at)
-    .execute(&mut *conn)
-    .await?;
+    let values = (
+        accounts::id.eq(account.id.0),
+        accounts::name.eq(&account.name),
+        accounts::slug.eq(&slug),
+        accounts::logo_url.eq(&account.logo_url),
+        accounts::plan.eq(&account.plan),
+        accounts::granted_plan.eq(granted(&account.plan)),
+        accounts::status.eq(account.status.as_str()),
+        accounts::created_at.eq(account.created_at),
+        accounts::updated_at.eq(account.created_at),
+    );
+    let insert = diesel::insert_into(accounts::table).values(values);
+    insert.execute(&mut *conn).await?;
     let mailed = match owner {
         Some(owner) => insert_invite(conn, owner).await?,
         None => false,
@@ -68,12 +77,9 @@ pub(super) async fn create(
 
 /// Waits for a concurrent transaction that reserves the same slug.
 async fn reserve_slug(conn: &mut AsyncPgConnection, account: AccountId, slug: &str) -> DbResult<()> {
-    let reserved = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(slug)
-        .bind(account)
-        .execute(conn)
-        .await?;
-    match reserved {
+    let insert = diesel::insert_into(account_slugs::table)
+        .values((account_slugs::slug.eq(slug), account_slugs::account_id.eq(account.0)));
+    match insert.on_conflict_do_nothing().execute(conn).await? {
         0 => Err(StoreError::Duplicate { field: "slug" }.into()),
         _ => Ok(()),
     }
@@ -86,11 +92,11 @@ pub(super) async fn update(
     owner: Option<&InviteInsert>,
     entry: &PlatformEntry,
 ) -> DbResult<AccountUpdate> {
-    let locked = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
-         WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE");
-    let Some(before) = find_by(conn, locked.bind(id)).await? else {
+    let locked = live(id).select(AccountColumns::as_select()).for_no_key_update();
+    let Some(before) = locked.get_result(&mut *conn).await.optional()? else {
         return Ok(AccountUpdate::Missing);
     };
+    let before = Account::try_from(before)?;
     let mut mailed = false;
     if let Some(owner) = owner {
         mailed = match insert_first_owner(conn, owner).await? {
@@ -101,27 +107,30 @@ pub(super) async fn update(
     }
     if let Some(slug) = change.slug.as_deref().filter(|slug| *slug != before.slug) {
         reserve_slug(conn, id, slug).await?;
-        sql("DELETE FROM account_slugs WHERE slug = $1 AND account_id = $2")
-            .bind(before.slug.as_str())
-            .bind(id)
-            .execute(&mut *conn)
-            .await?;
+        let released = account_slugs::table
+            .find(&before.slug)
+            .filter(account_slugs::account_id.eq(id.0));
+        diesel::delete(released).execute(&mut *conn).await?;
     }
-    let statement = sql(
-        "UPDATE accounts SET name = coalesce($2, name), slug = coalesce($3, slug),
-           logo_url = CASE WHEN $4 THEN $5 ELSE logo_url END, plan = coalesce($6, plan),
-           granted_plan = CASE WHEN $6 IS NULL THEN granted_plan ELSE nullif($6, 'free') END,
-           status = coalesce($7, status), updated_at = now()
-         WHERE id = $1 RETURNING id, name, slug, logo_url, plan, status, created_at",
-    )
-    .bind(id)
-    .bind(change.name.as_deref())
-    .bind(change.slug.as_deref())
-    .bind(change.logo_url.is_some())
-    .bind(change.logo_url.as_ref().and_then(|url| url.as_deref()))
-    .bind(change.plan.as_deref())
-    .bind(change.status.map(|status| status.as_str()));
-    let updated = find_by(conn, statement).await?;
+    // Absent fields are not written.
+    let changed = (
+        change.name.as_ref().map(|name| accounts::name.eq(name)),
+        change.slug.as_ref().map(|slug| accounts::slug.eq(slug)),
+        change.logo_url.as_ref().map(|url| accounts::logo_url.eq(url)),
+        change
+            .plan
+            .as_ref()
+            .map(|plan| (accounts::plan.eq(plan), accounts::granted_plan.eq(granted(plan)))),
+        change.status.map(|status| accounts::status.eq(status.as_str())),
+        accounts::updated_at.eq(now),
+    );
+    let updated: Option<AccountColumns> = diesel::update(accounts::table.find(id.0))
+        .set(changed)
+        .returning(AccountColumns::as_returning())
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let updated = updated.map(Account::try_from).transpose()?;
     let entry = entry.clone().with_changes(change.differences(&before));
     platform_audit::insert(conn, &entry).await?;
     Ok(updated.map_or(AccountUpdate::Missing, |account| AccountUpdate::Done(account, mailed)))
@@ -134,12 +143,8 @@ pub(super) async fn set_status(
     events: &[Event],
     entry: &PlatformEntry,
 ) -> DbResult<bool> {
-    let changed = sql("UPDATE accounts SET status = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL")
-        .bind(id)
-        .bind(status.as_str())
-        .execute(&mut *conn)
-        .await?;
-    if changed == 0 {
+    let change = (accounts::status.eq(status.as_str()), accounts::updated_at.eq(now));
+    if diesel::update(live(id)).set(change).execute(&mut *conn).await? == 0 {
         return Ok(false);
     }
     outbox::append(conn, id, events).await?;
@@ -157,21 +162,14 @@ pub(super) async fn grant_plan(
 ) -> DbResult<bool> {
     // This update locks the account before the subscriptions are read: a concurrent payment waits and then sees the
     // grant.
-    let changed = sql(
-        "UPDATE accounts SET granted_plan = nullif($2, 'free'), updated_at = now()
-         WHERE id = $1 AND deleting_at IS NULL",
-    )
-    .bind(id)
-    .bind(plan)
-    .execute(&mut *conn)
-    .await?;
-    if changed == 0 {
+    let grant = (accounts::granted_plan.eq(granted(plan)), accounts::updated_at.eq(now));
+    if diesel::update(live(id)).set(grant).execute(&mut *conn).await? == 0 {
         return Ok(false);
     }
-    let (entitlement, now) = billing::entitlement(&mut *conn, id).await?;
-    sql("UPDATE accounts SET plan = $2 WHERE id = $1")
-        .bind(id)
-        .bind(better_plan(plan, entitlement.paid_plan(now)))
+    let (entitlement, at) = billing::entitlement(&mut *conn, id).await?;
+    let better = better_plan(plan, entitlement.paid_plan(at));
+    diesel::update(accounts::table.find(id.0))
+        .set(accounts::plan.eq(better))
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, id, events).await?;
