@@ -1,7 +1,8 @@
 //! The facts that decide which plan of an account is active, and the plan that they result in.
 
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
+use diesel::dsl;
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, PgExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{PlanEntitlement, SubscriptionState, better_plan};
@@ -9,6 +10,7 @@ use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
 use crate::errors::{DbResult, parse_enum};
+use crate::schema::accounts;
 use crate::sql::sql;
 
 #[derive(QueryableByName)]
@@ -60,12 +62,6 @@ pub(crate) async fn entitlement(
     Ok((entitlement, now))
 }
 
-#[derive(QueryableByName)]
-struct GrantRow {
-    #[diesel(sql_type = Nullable<Text>)]
-    granted_plan: Option<String>,
-}
-
 /// Sets the account's plan to the better of the paid and the granted plan. Locks the row, because a grant writes the
 /// same columns.
 pub(super) async fn set_account_plan(
@@ -74,18 +70,25 @@ pub(super) async fn set_account_plan(
     paid: &str,
     withdraws_grant: bool,
 ) -> DbResult<()> {
-    let grant: Option<GrantRow> = sql("SELECT granted_plan FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(account)
+    let grant: Option<Option<String>> = accounts::table
+        .find(account.0)
+        .select(accounts::granted_plan)
+        .for_no_key_update()
         .get_result(&mut *conn)
         .await
         .optional()?;
-    let granted = grant.and_then(|row| row.granted_plan).filter(|_| !withdraws_grant);
-    sql("UPDATE accounts SET plan = $2, granted_plan = $3, updated_at = now()
-         WHERE id = $1 AND (plan, granted_plan) IS DISTINCT FROM ($2, $3)")
-    .bind(account)
-    .bind(better_plan(paid, granted.as_deref()))
-    .bind(granted.as_deref())
-    .execute(conn)
-    .await?;
+    let granted = grant.flatten().filter(|_| !withdraws_grant);
+    let plan = better_plan(paid, granted.as_deref());
+    let is_changed = accounts::plan
+        .ne(plan)
+        .or(accounts::granted_plan.is_distinct_from(granted.as_deref()));
+    diesel::update(accounts::table.find(account.0).filter(is_changed))
+        .set((
+            accounts::plan.eq(plan),
+            accounts::granted_plan.eq(granted.as_deref()),
+            accounts::updated_at.eq(dsl::now),
+        ))
+        .execute(conn)
+        .await?;
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Gateway events as received, and the directory of gateway subscriptions. Both are shared by all accounts.
 
 use async_trait::async_trait;
-use diesel::prelude::QueryableByName;
+use diesel::dsl::now;
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{Bool, Integer, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
 use recado_domain::billing::{GatewayEvent, GatewayEventStore, RecordOutcome, StoredEvent};
 use recado_domain::shared::{AccountId, GatewayEventId, StoreError, SubscriptionId};
@@ -11,7 +13,9 @@ use uuid::Uuid;
 
 use crate::errors::corrupt;
 use crate::pool::OwnerPool;
-use crate::sql::{NumberRow, Sql, sql};
+use crate::schema::{gateway_events, subscriptions};
+use crate::sql::{NumberRow, sql};
+use crate::transactions::Command;
 
 #[derive(Clone, Debug)]
 pub struct PgGatewayEvents(OwnerPool);
@@ -57,10 +61,9 @@ impl TryFrom<EventRow> for StoredEvent {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = subscriptions, check_for_backend(Pg))]
 pub(super) struct OwnerRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
 }
 
@@ -123,7 +126,8 @@ impl GatewayEventStore for PgGatewayEvents {
     }
 
     async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError> {
-        let statement = sql("UPDATE gateway_events SET due_at = NULL WHERE id = $1").bind(id);
+        let due_at = gateway_events::due_at.eq(None::<OffsetDateTime>);
+        let statement = diesel::update(gateway_events::table.find(id.0)).set(due_at);
         self.0.run(statement).await.map(drop)
     }
 
@@ -163,8 +167,10 @@ impl GatewayEventStore for PgGatewayEvents {
 /// created it returns. Such events wait with growing delays, and later events wait behind them. A tenant cannot write
 /// gateway events, so the owner does this after the change has committed. If the process ends before, each event still
 /// is due after its own delay.
-pub(crate) fn wake_events(subject: &str) -> Sql<'_> {
-    sql("UPDATE gateway_events SET due_at = now()
-         WHERE gateway_subscription_id = $1 AND due_at > now() AND attempts > 0")
-    .bind(subject)
+pub(crate) fn wake_events(subject: &str) -> impl Command {
+    let waiting = gateway_events::table
+        .filter(gateway_events::gateway_subscription_id.eq(subject))
+        .filter(gateway_events::due_at.gt(now))
+        .filter(gateway_events::attempts.gt(0));
+    diesel::update(waiting).set(gateway_events::due_at.eq(now))
 }

@@ -1,7 +1,7 @@
 //! Row types of subscriptions and payments.
 
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::pg::Pg;
+use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use recado_domain::billing::{Cents, Payment, PendingIntent, Subscription};
 use recado_domain::shared::StoreError;
 use serde_json::Value;
@@ -9,6 +9,7 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::errors::{corrupt, parse_enum};
+use crate::schema::{billing_history, subscriptions};
 
 macro_rules! subscription_columns {
     () => {
@@ -19,57 +20,33 @@ macro_rules! subscription_columns {
 }
 pub(super) use subscription_columns;
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = subscriptions, check_for_backend(Pg))]
 pub(super) struct SubscriptionRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Text)]
     plan: String,
-    #[diesel(sql_type = Text)]
     cycle: String,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Text)]
     billing_type: String,
-    #[diesel(sql_type = BigInt)]
     value: i64,
-    #[diesel(sql_type = Nullable<Text>)]
     billing_email: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
     gateway_customer_id: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
     gateway_subscription_id: Option<String>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     current_period_start: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     current_period_end: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     cancelled_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     inactivated_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     lapsed_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Bool)]
     period_granted: bool,
-    #[diesel(sql_type = Nullable<Integer>)]
     anchor_day: Option<i32>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     check_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
     last_event_id: Option<Uuid>,
-    #[diesel(sql_type = Nullable<Jsonb>)]
     intent: Option<Value>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     intent_until: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     intent_check_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
-    #[diesel(sql_type = Timestamptz)]
     updated_at: OffsetDateTime,
 }
 
@@ -114,45 +91,23 @@ impl TryFrom<SubscriptionRow> for Subscription {
     }
 }
 
-macro_rules! payment_columns {
-    () => {
-        "id, subscription_id, gateway_payment_id, billing_type, value, cycle, status, invoice_url, bank_slip_url, due_date,
-         paid_at, confirmed, credited, last_event_at, created_at"
-    };
-}
-pub(super) use payment_columns;
-
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = billing_history, check_for_backend(Pg))]
 pub(super) struct PaymentRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     subscription_id: Uuid,
-    #[diesel(sql_type = Text)]
     gateway_payment_id: String,
-    #[diesel(sql_type = Text)]
     billing_type: String,
-    #[diesel(sql_type = BigInt)]
     value: i64,
-    #[diesel(sql_type = Nullable<Text>)]
     cycle: Option<String>,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Nullable<Text>)]
     invoice_url: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
     bank_slip_url: Option<String>,
-    #[diesel(sql_type = Nullable<SqlDate>)]
     due_date: Option<Date>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     paid_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Bool)]
     confirmed: bool,
-    #[diesel(sql_type = Bool)]
     credited: bool,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     last_event_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 

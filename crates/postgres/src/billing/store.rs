@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
+use diesel::dsl::{auto_type, not};
 use diesel::pg::Pg;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName, SelectableHelper};
+use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{
     Cents, Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, PublishedSubscription, ReserveOutcome,
@@ -13,17 +14,18 @@ use recado_domain::billing::{
 use recado_domain::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::entitlement::set_account_plan;
 use super::events::wake_events;
-use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
+use super::rows::{PaymentRow, SubscriptionRow, subscription_columns};
 use crate::analytics::replies_of_month;
 use crate::errors::{DbError, DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::schema::subscriptions;
-use crate::sql::{FlagRow, NumberRow, Sql, sql};
-use crate::transactions::in_tenant;
+use crate::schema::{accounts, applied_gateway_events, billing_history, gateway_subscriptions, subscriptions};
+use crate::sql::{FlagRow, Sql, sql};
+use crate::transactions::{Command, in_tenant};
 
 /// Maximum tries to reserve the account's live subscription while other attempts occupy and release it.
 const RESERVE_TRIES: usize = 5;
@@ -56,25 +58,13 @@ impl From<ChangeOutcome> for Written {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = accounts, check_for_backend(Pg))]
 struct AccountRow {
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
     plan: String,
-    #[diesel(sql_type = Nullable<Text>)]
     granted_plan: Option<String>,
     #[diesel(embed)]
     usage: UsageRow,
-}
-
-#[derive(QueryableByName)]
-struct StateRow {
-    #[diesel(sql_type = Text)]
-    plan: String,
-    #[diesel(sql_type = Text)]
-    status: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    current_period_end: Option<OffsetDateTime>,
 }
 
 #[derive(QueryableByName)]
@@ -147,14 +137,16 @@ fn live<'a>(account: AccountId) -> Sql<'a> {
     .bind(account)
 }
 
-fn by_id<'a>(account: AccountId, id: SubscriptionId) -> Sql<'a> {
-    sql(concat!(
-        "SELECT ",
-        subscription_columns!(),
-        " FROM subscriptions WHERE account_id = $1 AND id = $2"
-    ))
-    .bind(account)
-    .bind(id)
+#[auto_type]
+fn by_id(account: AccountId, id: SubscriptionId) -> _ {
+    let key: (Uuid, Uuid) = (account.0, id.0);
+    subscriptions::table.find(key)
+}
+
+#[auto_type]
+fn payments(account: AccountId) -> _ {
+    let account: Uuid = account.0;
+    billing_history::table.filter(billing_history::account_id.eq(account))
 }
 
 /// Inserts a subscription attempt. A partial unique index admits one live subscription per account. `None`: try again.
@@ -205,19 +197,19 @@ async fn facts(
     id: SubscriptionId,
     gateway_payment_id: Option<&str>,
 ) -> DbResult<Option<SubscriptionFacts>> {
-    let Some(subscription) = load_subscription(&mut *conn, by_id(account, id)).await? else {
+    let subscription = by_id(account, id).select(SubscriptionRow::as_select());
+    let Some(subscription) = subscription.get_result(&mut *conn).await.optional()? else {
         return Ok(None);
     };
-    let payment: Option<PaymentRow> = sql(concat!(
-        "SELECT ",
-        payment_columns!(),
-        " FROM billing_history WHERE account_id = $1 AND gateway_payment_id = $2"
-    ))
-    .bind(account)
-    .bind(gateway_payment_id)
-    .get_result(&mut *conn)
-    .await
-    .optional()?;
+    let payment = match gateway_payment_id {
+        None => None,
+        Some(payment) => payments(account)
+            .filter(billing_history::gateway_payment_id.eq(payment))
+            .select(PaymentRow::as_select())
+            .get_result(&mut *conn)
+            .await
+            .optional()?,
+    };
     let has_other_live: FlagRow = sql("SELECT EXISTS (SELECT FROM subscriptions
            WHERE account_id = $1 AND id <> $2 AND status IN ('active', 'pending', 'past_due')) AS yes")
     .bind(account)
@@ -225,7 +217,7 @@ async fn facts(
     .get_result(&mut *conn)
     .await?;
     Ok(Some(SubscriptionFacts {
-        subscription,
+        subscription: subscription.try_into()?,
         payment: payment.map(Payment::try_from).transpose()?,
         other_live: has_other_live.yes,
         others: other_subscriptions(conn, account, id).await?,
@@ -238,17 +230,22 @@ async fn other_subscriptions(
     account: AccountId,
     id: SubscriptionId,
 ) -> DbResult<Vec<SubscriptionState>> {
-    let rows: Vec<StateRow> = sql("SELECT plan, status, current_period_end FROM subscriptions
-         WHERE account_id = $1 AND id <> $2 AND NOT attempt")
-    .bind(account)
-    .bind(id)
-    .load(conn)
-    .await?;
-    let to_state = |row: StateRow| {
+    let rows: Vec<(String, String, Option<OffsetDateTime>)> = subscriptions::table
+        .filter(subscriptions::account_id.eq(account.0))
+        .filter(subscriptions::id.ne(id.0))
+        .filter(not(subscriptions::attempt))
+        .select((
+            subscriptions::plan,
+            subscriptions::status,
+            subscriptions::current_period_end,
+        ))
+        .load(conn)
+        .await?;
+    let to_state = |(plan, status, current_period_end): (String, String, Option<OffsetDateTime>)| {
         Ok(SubscriptionState {
-            plan: row.plan,
-            status: parse_enum(&row.status)?,
-            current_period_end: row.current_period_end,
+            plan,
+            status: parse_enum(&status)?,
+            current_period_end,
         })
     };
     rows.into_iter().map(to_state).collect()
@@ -264,31 +261,26 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
     }
     if let Some(limits) = &change.limits {
         // The lock lasts until the change is written.
-        sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2 FOR UPDATE")
-            .bind(account)
-            .bind(id)
-            .load::<NumberRow>(&mut *conn)
-            .await?;
+        let locked = by_id(account, id).select(subscriptions::id).for_update();
+        locked.execute(&mut *conn).await?;
         if let Err(errors) = exceeded(&usage(&mut *conn, account).await?, limits) {
             return Ok(ChangeOutcome::Exceeds(errors).into());
         }
     }
     let before: Option<PreviousRow> = update(&change.subscription)?.get_result(&mut *conn).await.optional()?;
     let Some(before) = before else {
-        let version: Option<NumberRow> =
-            sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2")
-                .bind(account)
-                .bind(id)
-                .get_result(conn)
-                .await
-                .optional()?;
-        return Ok(version.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale).into());
+        let found = by_id(account, id).select(subscriptions::id);
+        let found: Option<Uuid> = found.get_result(conn).await.optional()?;
+        return Ok(found.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Stale).into());
     };
     let mut new_subject = None;
     if let Some(gateway_id) = &change.subscription.gateway_subscription_id {
-        let insert = sql("INSERT INTO gateway_subscriptions VALUES ($1, $2, $3) ON CONFLICT DO NOTHING");
-        let insert = insert.bind(gateway_id.as_str()).bind(account).bind(id);
-        if insert.execute(&mut *conn).await? > 0 {
+        let insert = diesel::insert_into(gateway_subscriptions::table).values((
+            gateway_subscriptions::gateway_subscription_id.eq(gateway_id),
+            gateway_subscriptions::account_id.eq(account.0),
+            gateway_subscriptions::subscription_id.eq(id.0),
+        ));
+        if insert.on_conflict_do_nothing().execute(&mut *conn).await? > 0 {
             new_subject = Some(gateway_id.clone());
         }
     }
@@ -307,10 +299,12 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbRe
 
 /// Inbox: inserts no row if the event is already marked. If another transaction is marking it, the insert waits for
 /// that transaction to end.
-fn mark_applied<'a>(account: AccountId, event: GatewayEventId) -> Sql<'a> {
-    sql("INSERT INTO applied_gateway_events (account_id, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(account)
-        .bind(event)
+fn mark_applied(account: AccountId, event: GatewayEventId) -> impl Command {
+    let insert = diesel::insert_into(applied_gateway_events::table).values((
+        applied_gateway_events::account_id.eq(account.0),
+        applied_gateway_events::event_id.eq(event.0),
+    ));
+    insert.on_conflict_do_nothing()
 }
 
 /// The published values of a subscription before a change.
@@ -438,7 +432,8 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
-        let row: Option<SubscriptionRow> = self.tenants.read_row_if_any(account, by_id(account, id)).await?;
+        let query = by_id(account, id).select(SubscriptionRow::as_select());
+        let row: Option<SubscriptionRow> = self.tenants.read_row_if_any(account, query).await?;
         row.map(Subscription::try_from).transpose()
     }
 
@@ -479,26 +474,22 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
-        let statement = sql("DELETE FROM subscriptions WHERE account_id = $1 AND id = $2 AND version = $3 AND attempt")
-            .bind(attempt.account_id)
-            .bind(attempt.id)
-            .bind(attempt.version);
-        Ok(self.tenants.run(attempt.account_id, statement).await? > 0)
+        let unchanged = by_id(attempt.account_id, attempt.id)
+            .filter(subscriptions::version.eq(attempt.version))
+            .filter(subscriptions::attempt);
+        let removed = self.tenants.run(attempt.account_id, diesel::delete(unchanged)).await?;
+        Ok(removed > 0)
     }
 
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {
-        let count_query = sql("SELECT count(*) AS n FROM billing_history WHERE account_id = $1").bind(account);
-        let page_query = sql(concat!(
-            "SELECT ",
-            payment_columns!(),
-            " FROM billing_history WHERE account_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
-        ))
-        .bind(account)
-        .bind(page.limit())
-        .bind(page.offset());
+        let page_query = payments(account)
+            .order((billing_history::created_at.desc(), billing_history::id.desc()))
+            .limit(page.limit())
+            .offset(page.offset())
+            .select(PaymentRow::as_select());
         let (total, rows) = self
             .tenants
-            .read_page::<NumberRow, PaymentRow, _, _>(account, count_query, page_query)
+            .read_page::<i64, PaymentRow, _, _>(account, payments(account).count(), page_query)
             .await?;
         let payments = rows.into_iter().map(Payment::try_from).collect::<Result<_, _>>()?;
         Ok(Page::new(page, payments, total))
