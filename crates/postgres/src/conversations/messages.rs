@@ -1,8 +1,9 @@
 //! State changes of replies: messages are locked, changed in memory by the domain's rules, and written back in one
 //! statement.
 
+use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::Uuid as SqlUuid;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::{MessageStatusEvent, SendStatus, StatusPricing};
@@ -17,34 +18,26 @@ use crate::deterministic_ids::time_of;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pricing::{published, stored};
+use crate::schema::messages;
 use crate::sql::{collect_column, key_rows, sql};
 
 /// The columns of a [`MessageRow`]. The statement MUST use the alias `m` for the table.
 pub(super) const COLUMNS: &str =
-    "m.id, m.conversation_id, m.direction, m.type AS kind, m.text, m.status, m.wa_message_id,
+    "m.id, m.conversation_id, m.direction, m.type AS type_, m.text, m.status, m.wa_message_id,
     m.referral, m.pricing, m.created_at";
 
 #[derive(QueryableByName)]
+#[diesel(table_name = messages, check_for_backend(Pg))]
 pub(super) struct MessageRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     conversation_id: Uuid,
-    #[diesel(sql_type = Text)]
     direction: String,
-    #[diesel(sql_type = Text)]
-    kind: String,
-    #[diesel(sql_type = Nullable<Text>)]
+    type_: String,
     text: Option<String>,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
-    #[diesel(sql_type = Nullable<Jsonb>)]
     referral: Option<Value>,
-    #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
@@ -56,7 +49,7 @@ impl TryFrom<MessageRow> for Message {
             id: row.id.into(),
             conversation_id: row.conversation_id.into(),
             direction: parse_enum(&row.direction)?,
-            kind: row.kind,
+            kind: row.type_,
             text: row.text,
             status: parse_enum(&row.status)?,
             wa_message_id: row.wa_message_id,

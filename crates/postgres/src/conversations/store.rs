@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
+use diesel::dsl;
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
@@ -24,6 +26,7 @@ use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::{OwnerPool, TenantPool};
+use crate::schema::{conversations, messages};
 use crate::sql::{Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::find_profile;
@@ -42,16 +45,12 @@ impl PgConversations {
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = conversations, check_for_backend(Pg))]
 struct ConversationRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     contact_id: Uuid,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Timestamptz)]
     last_message_at: OffsetDateTime,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
@@ -163,16 +162,14 @@ async fn write_conversation(
     before: ConversationStatus,
     now: &Conversation,
 ) -> DbResult<()> {
-    sql(
-        "UPDATE conversations SET status = $3, last_message_at = $4, updated_at = now()
-         WHERE account_id = $1 AND id = $2",
-    )
-    .bind(account)
-    .bind(now.id)
-    .bind(now.status.as_str())
-    .bind(now.last_message_at)
-    .execute(&mut *conn)
-    .await?;
+    diesel::update(conversations::table.find((account.0, now.id.0)))
+        .set((
+            conversations::status.eq(now.status.as_str()),
+            conversations::last_message_at.eq(now.last_message_at),
+            conversations::updated_at.eq(dsl::now),
+        ))
+        .execute(&mut *conn)
+        .await?;
     let changes = [(before, -1), (now.status, 1)];
     count_conversations_of(conn, account, now.contact_id, &changes).await
 }
@@ -241,21 +238,19 @@ async fn begin_reply(
         ..before
     };
     write_conversation(conn, account, before.status, &now).await?;
-    sql(
-        "INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, payload, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    )
-    .bind(account)
-    .bind(reply.id)
-    .bind(reply.conversation_id)
-    .bind(reply.direction.as_str())
-    .bind(reply.kind.as_str())
-    .bind(reply.text.as_deref())
-    .bind(reply.status.as_str())
-    .bind(serde_json::json!({ "profile_id": profile }))
-    .bind(reply.created_at)
-    .execute(&mut *conn)
-    .await?;
+    let values = (
+        messages::account_id.eq(account.0),
+        messages::id.eq(reply.id.0),
+        messages::conversation_id.eq(reply.conversation_id.0),
+        messages::direction.eq(reply.direction.as_str()),
+        messages::type_.eq(&reply.kind),
+        messages::text.eq(&reply.text),
+        messages::status.eq(reply.status.as_str()),
+        messages::payload.eq(serde_json::json!({ "profile_id": profile })),
+        messages::created_at.eq(reply.created_at),
+    );
+    let insert = diesel::insert_into(messages::table).values(values);
+    insert.execute(&mut *conn).await?;
     let mut delta = MessageRollupDelta::default();
     delta.add(reply.created_at, reply.status);
     count_messages(conn, account, &delta).await?;
@@ -307,12 +302,10 @@ async fn fail_pending(
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = messages, check_for_backend(Pg))]
 struct PendingRow {
-    #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
 
