@@ -1,8 +1,7 @@
 //! The run content of campaigns, frozen when the run starts: one row per campaign, written once.
 
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::Jsonb;
+use diesel::prelude::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Campaign, CampaignStatus, RunContent, may_be_sent};
 use recado_domain::shared::{AccountId, CampaignId};
@@ -10,14 +9,8 @@ use recado_domain::templates::Template;
 use serde_json::Value;
 
 use crate::errors::{DbResult, corrupt, failed};
-use crate::sql::sql;
+use crate::schema::campaign_run_contents;
 use crate::templates;
-
-#[derive(QueryableByName)]
-struct ContentRow {
-    #[diesel(sql_type = Jsonb)]
-    content: Value,
-}
 
 /// A campaign and its template.
 pub(super) struct Contents {
@@ -32,17 +25,13 @@ async fn find(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<Opt
     if campaign.executed_at.is_none() {
         return Ok(None);
     }
-    let row: Option<ContentRow> =
-        sql("SELECT content FROM campaign_run_contents WHERE account_id = $1 AND campaign_id = $2")
-            .bind(campaign.account_id)
-            .bind(campaign.id)
-            .get_result(conn)
-            .await
-            .optional()?;
-    Ok(row
-        .map(|row| serde_json::from_value(row.content))
-        .transpose()
-        .map_err(corrupt)?)
+    let content: Option<Value> = campaign_run_contents::table
+        .find((campaign.account_id.0, campaign.id.0))
+        .select(campaign_run_contents::content)
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(content.map(serde_json::from_value).transpose().map_err(corrupt)?)
 }
 
 /// Freezes the content of a run, unless it is already frozen.
@@ -52,16 +41,14 @@ pub(super) async fn freeze(
     id: CampaignId,
     content: &RunContent,
 ) -> DbResult<()> {
-    sql(
-        "INSERT INTO campaign_run_contents (account_id, campaign_id, content, body_text) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (account_id, campaign_id) DO NOTHING",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(serde_json::to_value(content).map_err(failed)?)
-    .bind(content.template.body_text.as_deref())
-    .execute(conn)
-    .await?;
+    let insert = diesel::insert_into(campaign_run_contents::table).values((
+        campaign_run_contents::account_id.eq(account.0),
+        campaign_run_contents::campaign_id.eq(id.0),
+        campaign_run_contents::content.eq(serde_json::to_value(content).map_err(failed)?),
+        campaign_run_contents::body_text.eq(&content.template.body_text),
+    ));
+    let key = (campaign_run_contents::account_id, campaign_run_contents::campaign_id);
+    insert.on_conflict(key).do_nothing().execute(conn).await?;
     Ok(())
 }
 

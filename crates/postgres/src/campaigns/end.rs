@@ -1,19 +1,23 @@
 //! How a run stops: paused, finished, cancelled, or aborted before it was prepared.
 
-use diesel::prelude::QueryableByName;
+use diesel::OptionalExtension;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude, pause_notification,
+    Campaign, CampaignStatus, QueuedRun, QueuedStart, RunReport, SendCounts, Trigger, finish as conclude,
+    pause_notification,
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, TemplateId};
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::claims::RunRow;
-use super::{in_flight, rows, usage};
+use super::rows::{self, QueueEntryRow};
+use super::{in_flight, usage};
 use crate::errors::DbResult;
 use crate::outbox;
+use crate::schema::{campaign_queue, campaigns};
 use crate::sql::{IdRow, sql};
 
 /// The counter slots of a campaign are added up this long after its last change. Most status updates have come by then.
@@ -101,24 +105,24 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbRe
     };
     let month = row.run_quota_month;
     let campaign = Campaign::try_from(row)?;
-    let entry = rows::queue_entry(conn, rows::queue_entry_query(run, "FOR UPDATE")).await?;
+    let entry = rows::queue_entry(run).for_update();
+    let entry: Option<QueueEntryRow> = entry.get_result(&mut *conn).await.optional()?;
+    let entry = entry.map(QueuedStart::try_from).transpose()?;
     let (trigger, actor) = entry.map_or((Trigger::Send, None), |entry| (entry.trigger, entry.actor));
     let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
     let now: NowRow = sql("SELECT now() AS now").get_result(&mut *conn).await?;
     let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), now.now) else {
         return Ok(Some(RunReport::of(&campaign, &counts)));
     };
-    sql(
-        "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, version = version + 1
-         WHERE account_id = $1 AND id = $2",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(finished.status.as_str())
-    .bind(finished.completed_at)
-    .bind(finished.updated_at)
-    .execute(&mut *conn)
-    .await?;
+    diesel::update(campaigns::table.find((account.0, id.0)))
+        .set((
+            campaigns::status.eq(finished.status.as_str()),
+            campaigns::completed_at.eq(finished.completed_at),
+            campaigns::updated_at.eq(finished.updated_at),
+            campaigns::version.eq(campaigns::version + 1),
+        ))
+        .execute(&mut *conn)
+        .await?;
     outbox::append(conn, account, &events).await?;
     end_run(conn, account, id, month).await?;
     Ok(Some(RunReport::of(&finished, &counts)))
@@ -200,9 +204,7 @@ pub(super) async fn end_run(
     month: Option<Date>,
 ) -> DbResult<()> {
     // Delete the queue entry first: the delete waits for a worker that is starting sends, so the count below sees them.
-    sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
-        .bind(account)
-        .bind(id)
+    diesel::delete(campaign_queue::table.find((account.0, id.0)))
         .execute(&mut *conn)
         .await?;
     let Some(month) = month else {

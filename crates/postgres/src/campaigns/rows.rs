@@ -1,11 +1,12 @@
 //! Row types of campaigns, their counters and their queue entries, with conversions to the domain.
 
 use diesel::OptionalExtension;
+use diesel::dsl::{AsSelect, auto_type};
 use diesel::pg::Pg;
 use diesel::prelude::{
     AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper,
 };
-use diesel::sql_types::{BigInt, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Campaign, QueuedRun, QueuedStart, Scheduler, SendCounts};
 use recado_domain::shared::{AccountId, Actor, CampaignId, StoreError};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use super::send_ids::id_of_campaign;
 use crate::errors::{DbResult, corrupt, failed, parse_enum};
-use crate::schema::campaigns;
+use crate::schema::{campaign_queue, campaigns};
 use crate::sql::{Sql, sql};
 
 #[derive(Queryable, Selectable)]
@@ -148,16 +149,20 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
     }
 }
 
+/// A campaign that is not deleted.
+#[auto_type]
+pub(super) fn live(account: AccountId, id: CampaignId) -> _ {
+    let key: (Uuid, Uuid) = (account.0, id.0);
+    campaigns::table.find(key).filter(campaigns::deleted_at.is_null())
+}
+
 /// Returns a campaign that is not deleted.
 pub(super) async fn find(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
 ) -> DbResult<Option<CampaignRow>> {
-    let row = campaigns::table
-        .filter(campaigns::account_id.eq(account.0))
-        .filter(campaigns::id.eq(id.0))
-        .filter(campaigns::deleted_at.is_null())
+    let row = live(account, id)
         .select(CampaignRow::as_select())
         .first(conn)
         .await
@@ -171,10 +176,7 @@ pub(super) async fn find_locked(
     account: AccountId,
     id: CampaignId,
 ) -> DbResult<Option<CampaignRow>> {
-    let row = campaigns::table
-        .filter(campaigns::account_id.eq(account.0))
-        .filter(campaigns::id.eq(id.0))
-        .filter(campaigns::deleted_at.is_null())
+    let row = live(account, id)
         .select(CampaignRow::as_select())
         .for_no_key_update()
         .first(conn)
@@ -185,9 +187,10 @@ pub(super) async fn find_locked(
 
 /// Locks the campaign of a run, deleted or not. Every change of its queue entry MUST take this lock first.
 pub(super) async fn lock(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<()> {
-    sql("SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE")
-        .bind(run.account_id)
-        .bind(run.campaign_id)
+    campaigns::table
+        .find((run.account_id.0, run.campaign_id.0))
+        .select(campaigns::id)
+        .for_no_key_update()
         .execute(conn)
         .await?;
     Ok(())
@@ -260,32 +263,21 @@ pub(super) async fn counts(
     Ok(row.map(SendCounts::from))
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = campaign_queue, check_for_backend(Pg))]
 pub(super) struct QueueEntryRow {
-    #[diesel(sql_type = Text)]
     trigger: String,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
     user_id: Option<Uuid>,
-    #[diesel(sql_type = Nullable<Text>)]
     ip_address: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
     support_admin: Option<String>,
 }
 
-/// Reads trigger and actor of a run's queue entry. `suffix` appends a condition or a locking clause.
-pub(super) fn queue_entry_query<'a>(run: QueuedRun, suffix: &'static str) -> Sql<'a> {
-    sql(format!(
-        "SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
-         WHERE account_id = $1 AND campaign_id = $2 {suffix}"
-    ))
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-}
-
-/// Runs a [`queue_entry_query`] on a connection.
-pub(super) async fn queue_entry(conn: &mut AsyncPgConnection, query: Sql<'_>) -> DbResult<Option<QueuedStart>> {
-    let row: Option<QueueEntryRow> = query.get_result(conn).await.optional()?;
-    Ok(row.map(QueuedStart::try_from).transpose()?)
+/// Selects trigger and actor of a run's queue entry.
+#[auto_type]
+pub(super) fn queue_entry(run: QueuedRun) -> _ {
+    let key: (Uuid, Uuid) = (run.account_id.0, run.campaign_id.0);
+    let columns: AsSelect<QueueEntryRow, Pg> = QueueEntryRow::as_select();
+    campaign_queue::table.find(key).select(columns)
 }
 
 impl TryFrom<QueueEntryRow> for QueuedStart {

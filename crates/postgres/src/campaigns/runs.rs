@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::accounts::AccountStatus;
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun,
     QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport,
@@ -14,6 +15,7 @@ use recado_domain::campaigns::{
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome};
 use recado_domain::whatsapp::STOPPED_MARKETING;
+use recado_domain::whatsapp::verification::VerificationState;
 use time::{Date, Duration};
 use uuid::Uuid;
 
@@ -24,7 +26,8 @@ use super::{audience, claims, contents, end, record_and_start, retries, retry_ba
 use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{FlagRow, IdRow, sql, uuids};
+use crate::schema::{accounts, whatsapp_profiles};
+use crate::sql::{IdRow, sql, uuids};
 use crate::transactions::{in_owner, in_tenant, on_owner};
 use crate::{billing, whatsapp};
 
@@ -335,13 +338,14 @@ async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option
         .await?
         .unwrap_or_default();
     let campaign = Campaign::try_from(row)?;
-    let suspended: FlagRow = sql("SELECT status = 'suspended' AS yes FROM accounts WHERE id = $1")
-        .bind(run.account_id)
+    let is_suspended: bool = accounts::table
+        .find(run.account_id.0)
+        .select(accounts::status.eq(AccountStatus::Suspended.as_str()))
         .get_result(conn)
         .await?;
     let mut report = RunReport::of(&campaign, &counts);
     // A suspended account pauses its runs until it is active again.
-    report.paused |= suspended.yes && campaign.status == CampaignStatus::Sending;
+    report.paused |= is_suspended && campaign.status == CampaignStatus::Sending;
     Ok(Some(report))
 }
 
@@ -445,14 +449,13 @@ async fn resume_facts(
 }
 
 async fn is_unverified(conn: &mut AsyncPgConnection, account: AccountId, profile: ProfileId) -> DbResult<bool> {
-    let row: Option<FlagRow> =
-        sql("SELECT verification_state <> 'verified' AS yes FROM whatsapp_profiles WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(profile)
-            .get_result(conn)
-            .await
-            .optional()?;
-    Ok(row.is_some_and(|row| row.yes))
+    let is_unverified: Option<bool> = whatsapp_profiles::table
+        .find((account.0, profile.0))
+        .select(whatsapp_profiles::verification_state.ne(VerificationState::Verified.as_str()))
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(is_unverified.unwrap_or(false))
 }
 
 /// The oldest verified number, or without one the oldest number.

@@ -1,6 +1,8 @@
 //! The start of a run in one transaction: status, frozen content and audience, counters, quota, queue entry.
 
-use diesel::prelude::QueryableByName;
+use diesel::OptionalExtension;
+use diesel::dsl::{auto_type, not};
+use diesel::prelude::{QueryDsl, QueryableByName};
 use diesel::sql_types::Timestamptz;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
@@ -11,10 +13,12 @@ use recado_domain::shared::{AccountId, Actor, CampaignId, Event, WriteOutcome};
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::rows::{self, QueueEntryRow};
 use super::usage::MonthRow;
-use super::{audience, contents, in_flight, retries, retry_batches, rows, runs, store, usage};
+use super::{audience, contents, in_flight, retries, retry_batches, runs, store, usage};
 use crate::errors::DbResult;
-use crate::sql::{Sql, sql};
+use crate::schema::campaign_queue;
+use crate::sql::sql;
 use crate::{outbox, templates};
 
 #[derive(QueryableByName)]
@@ -59,7 +63,14 @@ pub(super) async fn start(
         account_id: account,
         campaign_id: id,
     };
-    if stored.status == CampaignStatus::Sending && rows::queue_entry(conn, queued_start(run)).await?.is_none() {
+    let queued = queued_start(run);
+    if stored.status == CampaignStatus::Sending
+        && queued
+            .get_result::<QueueEntryRow>(&mut *conn)
+            .await
+            .optional()?
+            .is_none()
+    {
         return Ok(StartOutcome::Refused(CampaignRefusal::Status {
             status: stored.status,
             command: Command::Start,
@@ -143,8 +154,10 @@ pub(super) async fn enqueue_start(
 }
 
 /// Reads the queue entry of a start that no worker has prepared yet.
-pub(super) fn queued_start<'a>(run: QueuedRun) -> Sql<'a> {
-    rows::queue_entry_query(run, "AND NOT prepared")
+#[auto_type]
+pub(super) fn queued_start(run: QueuedRun) -> _ {
+    let entry: rows::queue_entry = rows::queue_entry(run);
+    entry.filter(not(campaign_queue::prepared))
 }
 
 /// Starts a retry of failed sends. On any outcome but `Started` the caller MUST roll back.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, QueryableByName, SelectableHelper};
-use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, PreviewFacts,
@@ -22,7 +22,7 @@ use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::pricing::published;
-use crate::schema::campaigns;
+use crate::schema::{campaign_sends, campaigns};
 use crate::sql::{NumberRow, Sql, TextRow, sql, uuids};
 use crate::transactions::in_tenant;
 
@@ -118,10 +118,7 @@ pub(super) async fn stale(
     account: AccountId,
     id: CampaignId,
 ) -> DbResult<WriteOutcome<CampaignStatus>> {
-    let status: Option<String> = campaigns::table
-        .filter(campaigns::account_id.eq(account.0))
-        .filter(campaigns::id.eq(id.0))
-        .filter(campaigns::deleted_at.is_null())
+    let status: Option<String> = rows::live(account, id)
         .select(campaigns::status)
         .first(conn)
         .await
@@ -139,10 +136,7 @@ async fn update(
     events: &[Event],
 ) -> DbResult<WriteOutcome<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
-    let guarded = campaigns::table
-        .filter(campaigns::account_id.eq(account.0))
-        .filter(campaigns::id.eq(id.0))
-        .filter(campaigns::deleted_at.is_null())
+    let guarded = rows::live(account, id)
         .filter(campaigns::status.eq(expected.status.as_str()))
         .filter(campaigns::version.eq(expected.version));
     let month: Option<Option<Date>> = diesel::update(guarded)
@@ -177,11 +171,7 @@ async fn delete(
     events: &[Event],
 ) -> DbResult<WriteOutcome<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
-    let guarded = campaigns::table
-        .filter(campaigns::account_id.eq(account.0))
-        .filter(campaigns::id.eq(id.0))
-        .filter(campaigns::deleted_at.is_null())
-        .filter(campaigns::status.eq(expected.as_str()));
+    let guarded = rows::live(account, id).filter(campaigns::status.eq(expected.as_str()));
     let deletion = (
         campaigns::deleted_at.eq(campaign.updated_at),
         campaigns::updated_at.eq(campaign.updated_at),
@@ -196,28 +186,20 @@ async fn delete(
 }
 
 #[derive(QueryableByName)]
+#[diesel(table_name = campaign_sends, check_for_backend(Pg))]
 struct SentRow {
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     contact_id: Uuid,
-    #[diesel(sql_type = Text)]
     status: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     sent_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Nullable<BigInt>)]
     error_code: Option<i64>,
-    #[diesel(sql_type = Nullable<Text>)]
     error_message: Option<String>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
     failed_at: Option<OffsetDateTime>,
     #[diesel(sql_type = BigInt)]
     times: i64,
     #[diesel(sql_type = Bool)]
     opted_in_since: bool,
-    #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
-    #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
     #[diesel(sql_type = Text)]
     name: String,
@@ -323,11 +305,7 @@ impl CampaignStore for PgCampaigns {
     }
 
     async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
-        let campaign = campaigns::table
-            .filter(campaigns::account_id.eq(account.0))
-            .filter(campaigns::id.eq(id.0))
-            .filter(campaigns::deleted_at.is_null())
-            .select(CampaignRow::as_select());
+        let campaign = rows::live(account, id).select(CampaignRow::as_select());
         let row: Option<CampaignRow> = self.0.read_row_if_any(account, campaign).await?;
         row.map(Campaign::try_from).transpose()
     }
