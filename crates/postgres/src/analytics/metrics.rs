@@ -41,7 +41,7 @@ pub(super) fn metric() -> String {
               WHERE account_id = $1 AND metric_name = $8 AND bucket_minutes = 15 AND bucket_start >= $4
                 AND bucket_start < $6) t))::text AS totals
          FROM metrics m
-         WHERE m.account_id = $1 AND m.metric_name = $8 AND m.total_events > 0 AND $7 >= $6"
+         WHERE m.account_id = $1 AND m.metric_name = $8 AND m.total_events > 0"
     )
 }
 
