@@ -35,7 +35,7 @@ const CUSTOM_PLANS: &str = "SET LOCAL plan_cache_mode = auto; ";
 
 /// Plan setting for a page of a list. For the average account, which has few rows, the planner might read and sort
 /// all rows instead of reading them in index order.
-const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
+pub(crate) const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 const CUSTOM_PLANS_IN_INDEX_ORDER: &str = "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_sort = off; ";
 
 /// How a pool connects, and its timeouts.

@@ -26,6 +26,27 @@ pub(crate) fn sql<'a>(text: impl Into<Cow<'static, str>>) -> Sql<'a> {
     }
 }
 
+/// Optimization fence at the end of a sub-select: the planner neither merges it with the statement around it nor moves
+/// conditions into it. So a look-up by key (`CROSS JOIN LATERAL`) has one plan. With statistics from before a large
+/// import, the planner would otherwise join with all rows of the account, or use another index for a further condition.
+pub(crate) const FENCE: &str = "OFFSET 0";
+
+/// `equals_without_index!("s.campaign_id", "$3")`: an equality that no index supports, for rows that are looked up by
+/// another key. Without statistics of a new campaign or endpoint the planner expects few rows there, and would read all
+/// of them by that index.
+macro_rules! equals_without_index {
+    ($column:expr, $value:expr) => {
+        concat!($column, " IS NOT DISTINCT FROM ", $value)
+    };
+}
+pub(crate) use equals_without_index;
+
+/// A limit that the planner does not know: it expects a tenth of the rows. `count` is at least their number. For keys,
+/// as in [`key_rows`].
+pub(crate) fn unknown_limit(count: &str) -> String {
+    format!("LIMIT (SELECT {count})")
+}
+
 /// The first rows of an ordered statement; `limit` is the parameter with their number. For an unknown limit alone,
 /// the planner expects a tenth of all rows and may prefer to sort them instead of reading an index in order. Execute
 /// it with `TenantPool::in_index_order`.
@@ -46,13 +67,12 @@ pub(crate) fn limit_hint(ordered: impl Display, limit: &str) -> String {
 /// they are (`t.id = k.id`), and expressions (`||`, `lower`, `coalesce`) are computed inside this item.
 pub(crate) fn key_rows(arrays: &str, columns: &str) -> String {
     let first = arrays.split(',').next().unwrap_or(arrays);
-    format!(
-        "(SELECT * FROM unnest({arrays}) WITH ORDINALITY AS k ({columns}, position) LIMIT (SELECT cardinality({first})))"
-    )
+    let limit = unknown_limit(&format!("cardinality({first})"));
+    format!("(SELECT * FROM unnest({arrays}) WITH ORDINALITY AS k ({columns}, position) {limit})")
 }
 
-/// Greater than the limit of any page.
-const MAX_PAGE: i64 = 200;
+/// Greater than the limit of any page. As a limit of its own it makes the planner expect no more rows than these.
+pub(crate) const MAX_PAGE: i64 = 200;
 
 /// One type for all statements: nested types for the bound values would cost minutes of compilation.
 pub(crate) struct Sql<'a> {

@@ -38,19 +38,7 @@ pub const QUEUE_TABLES: &[&str] = &[
 ///
 /// Autovacuum analyzes partitions, but never a partitioned table, whose statistics a join needs. So a partitioned table
 /// counts with the rows of its partitions, and is also analyzed once a week.
-const MOST_STALE_TABLE: &str = "SELECT format('%I.%I', t.schemaname, t.relname) AS text
-     FROM (
-       SELECT t.schemaname, t.relname, t.n_live_tup AS live, greatest(c.reltuples, 0) AS known, false AS due
-       FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid
-       WHERE c.relkind <> 'p' AND t.n_mod_since_analyze > 1000
-       UNION ALL
-       SELECT t.schemaname, t.relname, sum(p.n_live_tup)::bigint, greatest(c.reltuples, 0),
-         coalesce(t.last_analyze, '-infinity') < now() - interval '7 days'
-       FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid
-       JOIN pg_inherits i ON i.inhparent = c.oid JOIN pg_stat_user_tables p ON p.relid = i.inhrelid
-       WHERE c.relkind = 'p' GROUP BY t.schemaname, t.relname, t.last_analyze, c.reltuples) t
-     WHERE t.live > 1000 AND (t.due OR t.live - t.known > 1000 AND t.live > 2 * t.known) AND t.relname <> ALL ($1)
-     ORDER BY t.live DESC LIMIT 1";
+const MOST_STALE_TABLE: &str = include_str!("statistics/most_stale_table.sql");
 
 /// Held during the `ANALYZE`, so that only one server runs it.
 const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtext('recado analyze')) AS yes";

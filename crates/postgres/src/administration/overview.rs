@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::accounts;
 use super::stats::monthly_value;
 use crate::errors::{DbResult, parse_enum};
-use crate::sql::{like_contains, sql};
+use crate::sql::{FENCE, like_contains, sql};
 use crate::team::MemberRow;
 
 /// An account and the total; an empty page has one row with the total only.
@@ -74,33 +74,14 @@ const SEARCHED: &str = "(a.name ILIKE $4 OR a.id IN (
          WHERE f.account_id = m.account_id AND f.role = 'owner'
            AND (f.created_at, f.user_id) < (m.created_at, m.user_id))))";
 
-/// The computed columns of a row; `p` is the account, and messages count from `$3` on.
+/// The page and the total, in one statement and therefore of one snapshot. A search runs once for both. Without a
+/// search the page is read from an index, and only the total looks at every account.
 ///
 /// Messages of a campaign that started after `$3` are in its counters. For a campaign that started before and went
 /// on, or was retried, its sends are counted. Every other campaign ended too early to have sent any in that time.
-const COUNTED: &str = concat!(
-    "(SELECT u.email FROM account_users m JOIN users u ON u.id = m.user_id
-       WHERE m.account_id = p.id AND m.role = 'owner' ORDER BY m.created_at, m.user_id LIMIT 1) AS owner_email,
-     (SELECT count(*) FROM account_users m WHERE m.account_id = p.id AND NOT m.is_support) AS users,
-     (SELECT coalesce(sum(n.contacts), 0)::bigint FROM contact_counts n WHERE n.account_id = p.id) AS contacts,
-     (SELECT coalesce(sum(CASE WHEN c.executed_at >= $3 THEN n.sent + n.delivered + n.read
-          ELSE (SELECT count(*) FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
-            AND s.id BETWEEN first_id(c.frozen_at) AND last_id(c.frozen_at)
-            AND s.status IN ('sent', 'delivered', 'read') AND s.sent_at >= $3) END), 0)::bigint
-        FROM campaigns c CROSS JOIN LATERAL (SELECT * FROM campaign_counters
-          WHERE account_id = c.account_id AND campaign_id = c.id OFFSET 0) n
-        WHERE c.account_id = p.id AND c.executed_at IS NOT NULL
-          AND (c.status = 'sending' OR coalesce(c.completed_at, c.updated_at) >= $3 - interval '1 day'))
-       + (SELECT count(*) FROM messages m WHERE m.account_id = p.id AND m.direction = 'outbound'
-           AND m.created_at >= $3 AND m.status IN ('sent', 'delivered', 'read')) AS messages,
-     (SELECT coalesce(sum(",
-    monthly_value!(),
-    "), 0)::bigint FROM subscriptions s
-       WHERE s.account_id = p.id AND s.status IN ('active', 'past_due') AND NOT s.attempt) AS mrr"
-);
-
-/// The page and the total, in one statement and therefore of one snapshot. A search runs once for both. Without a
-/// search the page is read from an index, and only the total looks at every account.
+///
+/// Messages of a campaign that started after `$3` are in its counters. For a campaign that started before and went
+/// on, or was retried, its sends are counted. Every other campaign ended too early to have sent any in that time.
 fn statement(filter: &AccountFilter) -> String {
     let mut condition = "a.deleting_at IS NULL".to_owned();
     let mut parameter = 3;
@@ -117,13 +98,11 @@ fn statement(filter: &AccountFilter) -> String {
         }
     }
     format!(
-        "WITH found AS {materialized} (SELECT a.id, a.created_at FROM accounts a WHERE {condition})
-         SELECT t.n AS total, p.id, p.name, p.slug, p.plan, p.status, p.created_at, {COUNTED}
-         FROM (SELECT count(*) AS n FROM found) t
-         LEFT JOIN (
-           (SELECT id AS key FROM found ORDER BY created_at DESC, id DESC LIMIT $1 OFFSET $2) k
-           JOIN accounts p ON p.id = k.key) ON true
-         ORDER BY p.created_at DESC, p.id DESC"
+        include_str!("page.sql"),
+        materialized = materialized,
+        condition = condition,
+        monthly_value = monthly_value!(),
+        fence = FENCE,
     )
 }
 

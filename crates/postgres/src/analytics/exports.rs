@@ -83,33 +83,9 @@ impl Row {
     }
 }
 
-/// `$2`, `$3`, `$4`: the last position of the previous part; `$5`: the limit; `$6` to `$7`: the window. All messages
-/// of a campaign have one time, which slot 0 of its counters stores; among themselves they are sorted by contact.
-/// They show the template body that was frozen when the run started.
-const MESSAGES: &str = "
-    SELECT at, id, part, NULL::timestamptz AS other_at, first, second, third, fourth FROM (
-      (SELECT m.created_at AS at, m.id, '00000000-0000-0000-0000-000000000000'::uuid AS part, m.direction AS first,
-         m.type AS second, m.status AS third, m.text AS fourth
-       FROM messages m
-       WHERE m.account_id = $1 AND m.created_at >= $6 AND m.created_at < $7 AND (m.created_at, m.id) < ($2, $3)
-       ORDER BY m.created_at DESC, m.id DESC LIMIT $5)
-      UNION ALL
-      (SELECT n.created_at, n.campaign_id, s.contact_id, 'outbound', 'template', s.status,
-         CASE WHEN k.campaign_id IS NULL THEN t.body_text ELSE k.body_text END
-       FROM campaign_counter_slots n
-       JOIN campaigns c ON c.account_id = n.account_id AND c.id = n.campaign_id
-       LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
-       LEFT JOIN campaign_run_contents k ON k.account_id = c.account_id AND k.campaign_id = c.id
-       CROSS JOIN LATERAL (SELECT s.contact_id, s.status FROM campaign_sends s
-         WHERE s.account_id = $1 AND s.campaign_id = n.campaign_id
-           AND s.id BETWEEN first_id(c.frozen_at) AND last_id(c.frozen_at)
-           AND s.contact_id < CASE WHEN (n.created_at, n.campaign_id) = ($2, $3) THEN $4
-             ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid END
-         ORDER BY s.contact_id DESC LIMIT $5) s
-       WHERE n.account_id = $1 AND n.slot = 0 AND n.created_at >= $6 AND n.created_at < $7
-         AND (n.created_at, n.campaign_id) <= ($2, $3)
-       ORDER BY n.created_at DESC, n.campaign_id DESC, s.contact_id DESC LIMIT $5)) AS exported
-    ORDER BY at DESC, id DESC, part DESC LIMIT $5";
+/// All messages of a campaign have one time, which slot 0 of its counters stores; among themselves they are sorted by
+/// contact. They show the template body that was frozen when the run started.
+const MESSAGES: &str = include_str!("export_messages.sql");
 
 /// Sorted by id, which is the order of creation.
 const CONTACTS: &str = "

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::window::TotalsRow;
 use crate::pool::TenantPool;
-use crate::sql::{Sql, sql};
+use crate::sql::{FENCE, Sql, sql};
 
 #[derive(Clone, Debug)]
 pub struct PgInsights(TenantPool);
@@ -31,26 +31,9 @@ const SUMS: &str = "json_build_object('sent', coalesce(sum(sent), 0)::bigint,
     'delivered', coalesce(sum(delivered), 0)::bigint, 'read', coalesce(sum(read), 0)::bigint,
     'failed', coalesce(sum(failed), 0)::bigint, 'received', coalesce(sum(received), 0)::bigint)";
 
-/// `$2`: the Monday of the week; `$3`: the first day of the month. Messages of deleted campaigns still count.
+/// Messages of deleted campaigns still count.
 fn dashboard() -> String {
-    format!(
-        "SELECT json_build_object(
-           'contacts', (SELECT json_build_object('total', coalesce(sum(contacts), 0)::bigint,
-               'new_this_week', coalesce(sum(contacts) FILTER (WHERE day >= $2), 0)::bigint,
-               'new_this_month', coalesce(sum(contacts) FILTER (WHERE day >= $3), 0)::bigint)
-             FROM contact_counts WHERE account_id = $1),
-           'messages', (SELECT {SUMS} FROM (
-               SELECT sent, delivered, read, failed, received FROM message_rollups
-               WHERE account_id = $1 AND bucket_minutes = 1440
-               UNION ALL SELECT sent, delivered, read, failed, 0 FROM campaign_counter_slots WHERE account_id = $1) m),
-           'conversations', (SELECT coalesce(json_agg(json_build_array(status, conversations)), '[]')
-             FROM conversation_counts WHERE account_id = $1),
-           'campaigns', (SELECT json_build_object('total', count(*),
-               'this_month', count(*) FILTER (WHERE created_at >= $3::timestamp AT TIME ZONE 'UTC'))
-             FROM campaigns WHERE account_id = $1 AND deleted_at IS NULL),
-           'automations', (SELECT json_build_object('active', count(*))
-             FROM automations WHERE account_id = $1 AND status = 'active'))::text AS totals"
-    )
+    format!(include_str!("dashboard.sql"), sums = SUMS)
 }
 
 /// `$2`: the bounds of the days; `$3`: the granularity of the days; `$4` to `$5`: the window.
@@ -68,21 +51,10 @@ fn messages() -> String {
     )
 }
 
-/// `$2` to `$3`: the window; `$4`: the limit. Only the counters of these campaigns are summed, one lookup per campaign.
-const CAMPAIGNS: &str = "
-    SELECT coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'template_name', c.template_name,
-        'executed_at', c.executed_at, 'total_recipients', c.total_recipients,
-        'messages', json_build_object('sent', c.sent, 'delivered', c.delivered, 'read', c.read, 'failed', c.failed,
-          'received', 0)) ORDER BY c.executed_at DESC, c.id DESC), '[]')::text AS totals
-    FROM (SELECT c.*, coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
-        coalesce(n.failed, 0) AS failed
-      FROM (SELECT c.id, c.name, t.name AS template_name, c.executed_at, c.total_recipients
-        FROM campaigns c
-        LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
-        WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.executed_at >= $2 AND c.executed_at < $3
-        ORDER BY c.executed_at DESC, c.id DESC LIMIT $4) c
-      LEFT JOIN LATERAL (SELECT * FROM campaign_counters WHERE account_id = $1 AND campaign_id = c.id OFFSET 0) n
-        ON true) c";
+/// Only the counters of these campaigns are summed.
+fn campaigns() -> String {
+    format!(include_str!("campaign_totals.sql"), fence = FENCE)
+}
 
 /// `$2`, `$3`, `$4`: the start, the end and the UTC offset in seconds of each interval. The hour of the week is
 /// counted from the Unix epoch, a Thursday, in integers, because there are many rows.
@@ -123,7 +95,7 @@ impl InsightStore for PgInsights {
         window: &Window,
         limit: i64,
     ) -> Result<Vec<CampaignTotals>, StoreError> {
-        let statement = sql(CAMPAIGNS)
+        let statement = sql(campaigns())
             .bind(account)
             .bind(window.start())
             .bind(window.end())

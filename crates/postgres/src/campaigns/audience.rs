@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::claims::RunRow;
 use super::selection::Selection;
 use crate::errors::{DbResult, corrupt};
-use crate::sql::{NumberRow, TextRow, sql};
+use crate::sql::{FENCE, NumberRow, TextRow, sql};
 
 /// The white space and control characters that the domain's `single_spaced` trims. `btrim` must trim the same set. NUL
 /// is missing, because a text in PostgreSQL never contains it.
@@ -41,22 +41,7 @@ pub(super) async fn freeze(
     frozen_at: OffsetDateTime,
 ) -> DbResult<i64> {
     let selection = Selection::of(conn, account, audience).await?;
-    let text = format!(
-        "WITH chosen AS MATERIALIZED (
-           SELECT coalesce(array_agg(id), '{{}}') AS ids FROM (SELECT c.id {audience_clause} ORDER BY c.id) c
-         ), sends AS (
-           INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, created_at)
-           SELECT $1, send_id($5, $2, c.id), $2, c.id, $5
-           FROM chosen CROSS JOIN unnest(ids[1:$3]) WITH ORDINALITY AS c (id, position) ORDER BY c.position
-         ), parts AS (
-           INSERT INTO campaign_recipient_batches (account_id, campaign_id, batch_no, contact_ids, created_at)
-           SELECT $1, $2, batch_no, ids[$3 + batch_no * $4 + 1 : $3 + (batch_no + 1) * $4], $5
-           FROM chosen CROSS JOIN generate_series(0, (cardinality(ids) - $3 - 1) / $4) AS batch_no
-           WHERE cardinality(ids) > $3
-         )
-         SELECT cardinality(ids)::bigint AS n FROM chosen",
-        audience_clause = selection.clause(6),
-    );
+    let text = format!(include_str!("freeze.sql"), audience_clause = selection.clause(6),);
     let query = sql(text)
         .bind(account)
         .bind(campaign)
@@ -182,23 +167,9 @@ pub(super) async fn survey(
         )
     } else {
         format!(
-            "WITH b AS MATERIALIZED (
-               SELECT * FROM jsonb_to_recordset($2) AS b (position bigint, name boolean, phone boolean, email boolean,
-                 keys text[])),
-             groups AS MATERIALIZED (
-               SELECT r.empty, count(*) AS recipients FROM (
-                 SELECT (SELECT array_agg(b.position) FROM b
-                   WHERE (NOT b.name OR btrim(c.name, $3) = '')
-                     AND (NOT b.phone OR btrim(coalesce(c.phone, ''), $3) = '')
-                     AND (NOT b.email OR btrim(coalesce(c.email, ''), $3) = '')
-                     AND NOT EXISTS (SELECT 1 FROM unnest(b.keys) AS k
-                       WHERE btrim(coalesce(c.attributes ->> k, ''), $3) <> '')) AS empty
-                 {audience_clause} OFFSET 0) AS r
-               GROUP BY r.empty)
-             SELECT (SELECT coalesce(sum(recipients), 0)::bigint FROM groups) AS recipients,
-               ARRAY (SELECT DISTINCT e.position FROM groups g CROSS JOIN LATERAL unnest(g.empty) AS e (position)
-                 ORDER BY e.position) AS empty",
+            include_str!("survey.sql"),
             audience_clause = selection.clause(4),
+            fence = FENCE,
         )
     };
     let query = sql(text)

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::send_ids::SendIdRange;
 use super::{audience, in_flight, retry_batches, rows};
 use crate::errors::{DbResult, corrupt};
-use crate::sql::{FlagRow, NumberRow, sql, uuids};
+use crate::sql::{FENCE, FlagRow, NumberRow, sql, uuids};
 
 /// Minimum wait before a run looks for due sends again, so that it does not poll in a busy loop.
 const MIN_WAIT: Duration = Duration::milliseconds(50);
@@ -346,41 +346,19 @@ async fn claim_due(
     in_flight: &InFlight,
     size: i64,
 ) -> DbResult<Vec<ClaimedRow>> {
-    let rows = sql("WITH due AS MATERIALIZED (
-           (SELECT id, contact_id, attempts, retry_at FROM campaign_sends
-            WHERE account_id = $1 AND campaign_id = $2 AND retry_at <= now() AND status = 'pending' AND started_at IS NULL
-              AND id BETWEEN $9 AND $10
-              AND retry_at >= coalesce((SELECT retried_until FROM campaign_claims
-                WHERE account_id = $1 AND campaign_id = $2 AND $5), '-infinity')
-            ORDER BY retry_at LIMIT $4)
-           UNION ALL
-           (SELECT id, contact_id, attempts, retry_at FROM campaign_sends
-            WHERE account_id = $1 AND campaign_id = $2 AND contact_id > $3 AND retry_at IS NULL AND status = 'pending'
-              AND started_at IS NULL AND $6 AND id BETWEEN $9 AND $10
-            ORDER BY contact_id LIMIT $4)
-           LIMIT $4
-         ), claim AS (
-           INSERT INTO campaign_claims AS k (account_id, campaign_id, send_ids, earlier_send_ids, retried_until)
-           SELECT $1, $2, $7 || array_agg(id), coalesce($8, '{}'), max(retry_at) FROM due HAVING count(*) > 0
-           ON CONFLICT (account_id, campaign_id) DO UPDATE
-             SET send_ids = excluded.send_ids, earlier_send_ids = coalesce($8, k.earlier_send_ids),
-               retried_until = coalesce(excluded.retried_until, k.retried_until)
-         )
-         SELECT d.id, d.contact_id, d.attempts, c.name, c.phone, c.email, c.attributes, c.wa_id
-         FROM due d LEFT JOIN LATERAL (SELECT * FROM contacts WHERE account_id = $1 AND id = d.contact_id OFFSET 0) c
-           ON c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(search.after)
-    .bind(size)
-    .bind(search.goes_on)
-    .bind(search.fresh)
-    .bind(in_flight.own.clone())
-    .bind(in_flight.earlier.clone())
-    .bind(ids.first)
-    .bind(ids.last)
-    .load(conn)
-    .await?;
+    let rows = sql(format!(include_str!("claim_due.sql"), fence = FENCE))
+        .bind(run.account_id)
+        .bind(run.campaign_id)
+        .bind(search.after)
+        .bind(size)
+        .bind(search.goes_on)
+        .bind(search.fresh)
+        .bind(in_flight.own.clone())
+        .bind(in_flight.earlier.clone())
+        .bind(ids.first)
+        .bind(ids.last)
+        .load(conn)
+        .await?;
     Ok(rows)
 }
 
@@ -409,28 +387,14 @@ async fn renew_lease(
     worker: Uuid,
     lease: Duration,
 ) -> DbResult<Option<HeldRow>> {
-    let held: Option<HeldRow> = sql("WITH held AS (
-           SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
-               AND NOT EXISTS (SELECT FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = c.profile_id
-                 AND p.verification_state <> 'verified' AND NOT c.simulated) AS may_continue,
-             q.trigger = 'retry' AS is_retry, c.frozen_at,
-             q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
-           FROM campaign_queue q, campaigns c, accounts a
-           WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
-             AND c.account_id = $1 AND c.id = $2 AND a.id = $1
-           FOR NO KEY UPDATE OF q
-         ), renewed AS (
-           UPDATE campaign_queue q SET leased_until = now() + $4 * interval '1 microsecond' FROM held h
-           WHERE q.account_id = $1 AND q.campaign_id = $2 AND h.due
-         )
-         SELECT may_continue, is_retry, frozen_at FROM held")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(worker)
-    .bind(lease)
-    .get_result(conn)
-    .await
-    .optional()?;
+    let held: Option<HeldRow> = sql(include_str!("renew_lease.sql"))
+        .bind(run.account_id)
+        .bind(run.campaign_id)
+        .bind(worker)
+        .bind(lease)
+        .get_result(conn)
+        .await
+        .optional()?;
     Ok(held)
 }
 

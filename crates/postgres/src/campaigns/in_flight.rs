@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::send_ids::{SendIdRange, id_of_campaign, smallest};
 use crate::errors::DbResult;
-use crate::sql::{IdRow, key_rows, sql};
+use crate::sql::{FENCE, IdRow, equals_without_index, key_rows, sql, unknown_limit};
 
 #[derive(QueryableByName)]
 struct ClaimedIdsRow {
@@ -35,7 +35,7 @@ async fn claimed_ids(conn: &mut AsyncPgConnection, account: AccountId, campaign:
 }
 
 /// Reads which sends of the run were started and have no recorded result. For a worker that did not start them itself.
-/// OFFSET 0 is an optimization fence: each claimed send is looked up by its key.
+/// Each claimed send is looked up by its key.
 pub(super) async fn unresolved(conn: &mut AsyncPgConnection, run: QueuedRun, ids: SendIdRange) -> DbResult<Vec<Uuid>> {
     let claimed = claimed_ids(conn, run.account_id, run.campaign_id).await?;
     if claimed.is_empty() {
@@ -44,7 +44,7 @@ pub(super) async fn unresolved(conn: &mut AsyncPgConnection, run: QueuedRun, ids
     let rows: Vec<IdRow> = sql(format!(
         "SELECT k.id FROM {keys} k
            CROSS JOIN LATERAL (SELECT status, started_at, unknown_at FROM campaign_sends
-             WHERE account_id = $1 AND id = k.id AND id BETWEEN $3 AND $4 OFFSET 0) s
+             WHERE account_id = $1 AND id = k.id AND id BETWEEN $3 AND $4 {FENCE}) s
          WHERE s.status = 'pending' AND s.started_at IS NOT NULL AND s.unknown_at IS NULL",
         keys = key_rows("$2", "id"),
     ))
@@ -72,14 +72,16 @@ pub(super) async fn mark_unknown(
     sql(format!(
         "WITH in_flight AS MATERIALIZED (
            SELECT s.id FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
-           WHERE s.campaign_id IS NOT DISTINCT FROM $3 AND s.status = 'pending' AND s.started_at IS NOT NULL
+           WHERE {of_campaign} AND s.status = 'pending' AND s.started_at IS NOT NULL
              AND s.unknown_at IS NULL
            ORDER BY s.id FOR UPDATE OF s
          )
          UPDATE campaign_sends s SET unknown_at = now()
-         FROM (SELECT id FROM in_flight LIMIT (SELECT cardinality($2))) i
+         FROM (SELECT id FROM in_flight {limit}) i
          WHERE s.account_id = $1 AND s.id = i.id AND s.id >= $4",
         keys = key_rows("$2", "id"),
+        of_campaign = equals_without_index!("s.campaign_id", "$3"),
+        limit = unknown_limit("cardinality($2)"),
     ))
     .bind(account)
     .bind(claimed)
@@ -120,33 +122,15 @@ pub(super) struct Remaining {
 /// Counts what is left of a campaign: its pending sends without the started ones, which are in flight or unknown. One
 /// statement, so that counters and sends are of one snapshot. Reads the claimed, the unknown and the waiting sends.
 /// Sends without counters, as another tool inserts them, are counted.
-///
-/// OFFSET 0 is an optimization fence: each claimed send is looked up by its key.
 pub(super) async fn remaining(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     campaign: CampaignId,
 ) -> DbResult<Remaining> {
     let row = sql(format!(
-        "SELECT p.n - u.n - f.n AS untried, w.n AS waiting, w.next
-         FROM (SELECT coalesce(
-               (SELECT pending FROM campaign_counters WHERE account_id = $1 AND campaign_id = $2),
-               (SELECT count(*) FROM campaign_sends
-                WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND {ids})) AS n) p
-           CROSS JOIN (SELECT count(*) AS n FROM campaign_sends
-             WHERE account_id = $1 AND campaign_id = $2 AND unknown_at IS NOT NULL AND status = 'pending'
-               AND {ids}) u
-           CROSS JOIN (SELECT count(*) AS n
-             FROM campaign_claims k CROSS JOIN LATERAL unnest(k.send_ids || k.earlier_send_ids) AS i (id)
-               CROSS JOIN LATERAL (SELECT status, started_at, unknown_at FROM campaign_sends
-                 WHERE account_id = $1 AND id = i.id OFFSET 0) s
-             WHERE k.account_id = $1 AND k.campaign_id = $2 AND s.status = 'pending' AND s.started_at IS NOT NULL
-               AND s.unknown_at IS NULL) f
-           CROSS JOIN (SELECT count(*) AS n, (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS next
-             FROM campaign_sends
-             WHERE account_id = $1 AND campaign_id = $2 AND retry_at > now() AND status = 'pending'
-               AND started_at IS NULL AND {ids}) w",
+        include_str!("remaining.sql"),
         ids = id_of_campaign!("campaign_sends"),
+        fence = FENCE,
     ))
     .bind(account)
     .bind(campaign)

@@ -18,7 +18,7 @@ use super::send_ids::id_of_campaign;
 use super::store;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
-use crate::sql::{Sql, sql};
+use crate::sql::{FENCE, Sql, sql};
 
 /// CTEs that classify every failed send of campaign `$2`: `reason` says why a retry at `$3` leaves the send out and is
 /// null if the retry includes it. [`bind_classification`] binds the parameters. Reads the failed sends by their index,
@@ -26,40 +26,15 @@ use crate::sql::{Sql, sql};
 ///
 /// A send that fails with 131050 opts its contact out, and sets `consent_at` to `failed_at`. If the contact is no
 /// longer opted out, it has opted in since: through WhatsApp, or because the account reversed the opt-out.
-const CLASSIFICATION_CTES: &str = concat!(
-    "rules AS MATERIALIZED (
-           SELECT * FROM unnest($7, $8, $9, $10, $11) AS r (code, kind, first, second, further)
-         ), failed AS MATERIALIZED (
-           SELECT id, contact_id, coalesce(error_code, $6) AS code, failed_at,
-             CASE WHEN error_code IS NOT DISTINCT FROM earlier_error_code THEN earlier_failures ELSE 0 END AS earlier
-           FROM campaign_sends
-           WHERE account_id = $1 AND campaign_id = $2 AND failed_at IS NOT NULL AND status = 'failed'
-             AND ",
-    id_of_campaign!("campaign_sends"),
-    "
-         ), timed AS MATERIALIZED (
-           SELECT f.id, f.contact_id, f.code, f.failed_at, f.earlier, r.kind,
-             f.failed_at + nullif(CASE f.earlier WHEN 0 THEN r.first WHEN 1 THEN r.second ELSE r.further END, 0)
-               * interval '1 microsecond' AS due_at
-           FROM failed f LEFT JOIN rules r ON r.code = f.code
-         ), judged AS MATERIALIZED (
-           SELECT t.id, t.contact_id, t.code, t.due_at, CASE
-               WHEN $4 IS NOT NULL AND NOT t.code = ANY ($4) THEN 'not_chosen'
-               WHEN t.kind = 'never' THEN 'never'
-               WHEN t.kind = 'opt_in' AND (c.opted_out_at IS NULL AND c.consent_at >= t.failed_at) IS NOT TRUE THEN 'never'
-               WHEN t.kind = 'phone' AND c.phone IS NULL THEN 'never'
-               WHEN c.id IS NULL THEN 'unreachable'
-               WHEN c.opted_out_at IS NOT NULL THEN 'opted_out'
-               WHEN c.phone IS NULL THEN 'unreachable'
-               WHEN t.due_at > coalesce($3, now()) AND NOT ($4 IS NOT NULL AND $5) THEN 'later'
-             END AS reason
-           FROM timed t LEFT JOIN LATERAL (
-             SELECT id, phone, opted_out_at, consent_at, deleted_at FROM contacts
-             WHERE account_id = $1 AND id = t.contact_id OFFSET 0) c ON c.deleted_at IS NULL
-         )"
-);
+fn classification_ctes() -> String {
+    format!(
+        include_str!("classify_failed_sends.sql"),
+        ids = id_of_campaign!("campaign_sends"),
+        fence = FENCE,
+    )
+}
 
-/// Binds the parameters of [`CLASSIFICATION_CTES`]. Without `at` the retry is now.
+/// Binds the parameters of [`classification_ctes`]. Without `at` the retry is now.
 fn bind_classification<'a>(
     text: String,
     account: AccountId,
@@ -144,7 +119,7 @@ pub(super) async fn forecast(
     request: &RetryRequest,
 ) -> DbResult<RetryReport> {
     conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
-    let text = format!("WITH {CLASSIFICATION_CTES} {TOTALS}");
+    let text = format!("WITH {} {TOTALS}", classification_ctes());
     report(bind_classification(text, account, id, at, request).load(conn).await?)
 }
 
@@ -158,14 +133,15 @@ pub(super) async fn choose_failed_sends(
     request: &RetryRequest,
 ) -> DbResult<RetryReport> {
     let text = format!(
-        "WITH {CLASSIFICATION_CTES}, chosen AS MATERIALIZED (
+        "WITH {classified}, chosen AS MATERIALIZED (
            SELECT coalesce(array_agg(id ORDER BY contact_id), '{{}}') AS ids FROM judged WHERE reason IS NULL
          ), batches AS (
            INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
            SELECT $1, $2, batch_no, ids[(batch_no - 1) * $12 + 1 : batch_no * $12]
            FROM chosen CROSS JOIN generate_series(1, (cardinality(ids) + $12 - 1) / $12) AS batch_no
            ON CONFLICT (account_id, campaign_id, batch_no) DO UPDATE SET send_ids = excluded.send_ids
-         ) {TOTALS}"
+         ) {TOTALS}",
+        classified = classification_ctes(),
     );
     let rows = bind_classification(text, account, id, None, request)
         .bind(RETRY_BATCH_SIZE)

@@ -21,7 +21,8 @@ use super::audience;
 use super::claims::RunRow;
 use super::send_ids::{SendIdRange, smallest};
 use crate::errors::DbResult;
-use crate::sql::{key_rows, sql};
+use crate::pool::INDEX_ORDER;
+use crate::sql::{equals_without_index, key_rows, sql, unknown_limit};
 
 /// The most sends in a batch, and the most sends that one step of a search reads.
 pub(super) const RETRY_BATCH_SIZE: i32 = 2000;
@@ -57,21 +58,10 @@ pub(super) async fn reset_next_batch(
     ids.sort_unstable();
     let smallest = smallest(&ids);
     sql(format!(
-        "WITH failed AS MATERIALIZED (
-           SELECT s.id FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
-           WHERE s.campaign_id IS NOT DISTINCT FROM $3 AND s.status = 'failed' FOR UPDATE OF s
-         )
-         UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
-           retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
-           superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
-           never_confirmed = false,
-           quota_month = (SELECT run_quota_month FROM campaigns WHERE account_id = $1 AND id = $3),
-           earlier_error_code = s.error_code,
-           earlier_failures =
-             CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END + 1
-         FROM (SELECT id FROM failed LIMIT (SELECT cardinality($2))) f
-         WHERE s.account_id = $1 AND s.id = f.id AND s.id >= $4",
+        include_str!("reset_retry_batch.sql"),
         keys = key_rows("$2", "id"),
+        of_campaign = equals_without_index!("s.campaign_id", "$3"),
+        limit = unknown_limit("cardinality($2)"),
     ))
     .bind(account)
     .bind(ids)
@@ -143,24 +133,12 @@ pub(super) async fn search_untried(
         return Ok(true);
     }
     // Without statistics of the partition the planner would expect few ids in the range, and sort all sends.
-    conn.batch_execute("SET LOCAL enable_sort = off").await?;
+    conn.batch_execute(INDEX_ORDER).await?;
     let ids = SendIdRange::of_campaign(frozen_at);
-    let found: SearchedRow = sql("WITH next AS MATERIALIZED (
-           SELECT id, contact_id, status = 'pending' AND started_at IS NULL AS untried FROM campaign_sends
-           WHERE account_id = $1 AND campaign_id = $2 AND contact_id > $3
-             AND id BETWEEN $5 AND $6
-           ORDER BY contact_id LIMIT $4
-         ), untried AS MATERIALIZED (
-           SELECT s.id FROM (SELECT * FROM unnest((SELECT array_agg(id ORDER BY id) FROM next WHERE untried)) AS k (id)
-               LIMIT (SELECT count(*) FROM next)) n
-             JOIN campaign_sends s ON s.account_id = $1 AND s.id = n.id AND s.id >= $5
-           WHERE s.status = 'pending' AND s.started_at IS NULL FOR UPDATE OF s
-         ), renewed AS (
-           UPDATE campaign_sends s SET attempts = 0, retry_at = now(),
-             quota_month = (SELECT run_quota_month FROM campaigns WHERE account_id = $1 AND id = $2)
-           FROM (SELECT id FROM untried LIMIT $4) u WHERE s.account_id = $1 AND s.id = u.id AND s.id >= $5
-         )
-         SELECT count(*) AS searched, (array_agg(contact_id ORDER BY contact_id DESC))[1] AS until FROM next")
+    let found: SearchedRow = sql(format!(
+        include_str!("search_untried.sql"),
+        limit = unknown_limit("count(*) FROM next"),
+    ))
     .bind(account)
     .bind(campaign)
     .bind(searched_until.unwrap_or_default())

@@ -229,28 +229,9 @@ impl From<CountsRow> for SendCounts {
 /// another tool inserted the sends. The condition is inside of the lateral join: in its ON clause it would apply after
 /// all sends were counted. Returns no row if the campaign does not exist.
 pub(super) fn counts_query<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
-    sql(concat!(
-        "SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
-           coalesce(n.sent, r.sent) AS sent, coalesce(n.delivered, r.delivered) AS delivered,
-           coalesce(n.read, r.read) AS read, coalesce(n.failed, r.failed) AS failed
-         FROM campaigns c
-           LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
-           LEFT JOIN LATERAL (
-             SELECT count(*) AS total, count(*) FILTER (WHERE s.status = 'pending') AS pending,
-               count(*) FILTER (WHERE s.status = 'sent') AS sent,
-               count(*) FILTER (WHERE s.status = 'delivered') AS delivered,
-               count(*) FILTER (WHERE s.status = 'read') AS read,
-               count(*) FILTER (WHERE s.status = 'failed') AS failed
-             FROM campaign_sends s
-             WHERE s.account_id = c.account_id AND s.campaign_id = c.id AND n.campaign_id IS NULL
-               AND ",
-        id_of_campaign!("s"),
-        "
-           ) r ON true
-         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL"
-    ))
-    .bind(account)
-    .bind(id)
+    sql(format!(include_str!("send_counts.sql"), ids = id_of_campaign!("s")))
+        .bind(account)
+        .bind(id)
 }
 
 /// Runs [`counts_query`] on a connection.

@@ -10,7 +10,7 @@ use recado_domain::shared::AccountId;
 
 use crate::errors::DbResult;
 use crate::segments::{BoundFilters, SegmentRule};
-use crate::sql::{NumberRow, Sql, sql, uuids};
+use crate::sql::{FENCE, NumberRow, Sql, sql, uuids};
 
 /// The largest number of contacts that are looked up one by one. Looking up more costs more than reading all contacts
 /// of an account of this size.
@@ -119,13 +119,13 @@ impl<'a> Selection<'a> {
             Source::Tags => format!(
                 "SELECT l.id FROM unnest(${tags}) AS t (id) CROSS JOIN LATERAL (
                    SELECT l.contact_id AS id FROM contact_tags l
-                   WHERE l.account_id = $1 AND l.tag_id = t.id OFFSET 0) AS l",
+                   WHERE l.account_id = $1 AND l.tag_id = t.id {FENCE}) AS l",
                 tags = first + TAGS,
             ),
             Source::RfmSegments => format!(
                 "SELECT r.id FROM unnest(${segments}) AS s (name) CROSS JOIN LATERAL (
                    SELECT r.contact_id AS id FROM contact_rfm r
-                   WHERE r.account_id = $1 AND r.segment = s.name OFFSET 0) AS r",
+                   WHERE r.account_id = $1 AND r.segment = s.name {FENCE}) AS r",
                 segments = first + RFM_SEGMENTS,
             ),
             Source::Members => format!(
@@ -156,7 +156,7 @@ impl<'a> Selection<'a> {
             // The look-up has the key alone: a further condition would make the partial indexes an alternative.
             Some(sources) if self.looks_up => format!(
                 "FROM (SELECT DISTINCT id FROM ({ids}) AS source) AS k
-                 CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id OFFSET 0) AS c
+                 CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id {FENCE}) AS c
                  WHERE {reachable}",
                 ids = self.ids(&sources, first, false),
             ),

@@ -23,7 +23,7 @@ use crate::outbox;
 use crate::pool::TenantPool;
 use crate::pricing::published;
 use crate::schema::{campaign_sends, campaigns};
-use crate::sql::{NumberRow, Sql, TextRow, sql, uuids};
+use crate::sql::{FENCE, NumberRow, Sql, TextRow, sql, uuids};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -257,7 +257,7 @@ fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
              (SELECT count(*) FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2 AND {all_ids}))
            - (SELECT count(*) FROM ({DELETED_SINCE_START}) c
              WHERE EXISTS (SELECT 1 FROM campaign_sends s
-                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id AND {ids} OFFSET 0)) AS n
+                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id AND {ids} {FENCE})) AS n
          FROM campaigns WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
         all_ids = id_of_campaign!("campaign_sends"),
         ids = id_of_campaign!("s"),
@@ -268,23 +268,12 @@ fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
 
 /// Reads a page of a campaign's sends. The keys of all sends are sorted, and only the page is read in full (top-N sort):
 /// an index in this order would end HOT updates while the run sends. Each contact of the page is looked up by its key:
-/// OFFSET 0 is an optimization fence, so the planner neither reorders the join nor uses another index. With statistics
-/// from before a large import, a plain join would read all contacts for each send.
+/// with statistics from before a large import, a plain join would read all contacts for each send.
 fn list_sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
     sql(format!(
-        "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.pricing,
-           s.failed_at,
-           CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END::bigint + 1
-             AS times,
-           (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone, c.email
-         FROM (SELECT id, sent_at FROM campaign_sends
-             WHERE account_id = $1 AND campaign_id = $2 AND contact_id <> ALL (ARRAY ({DELETED_SINCE_START}))
-               AND {ids}
-             ORDER BY sent_at DESC NULLS LAST, id LIMIT $3 OFFSET $4) k
-           CROSS JOIN LATERAL (SELECT * FROM campaign_sends WHERE account_id = $1 AND id = k.id OFFSET 0) s
-           CROSS JOIN LATERAL (SELECT name, phone, email, opted_out_at, consent_at FROM contacts
-             WHERE account_id = $1 AND id = s.contact_id OFFSET 0) c
-         ORDER BY k.sent_at DESC NULLS LAST, k.id",
+        include_str!("list_sends.sql"),
+        deleted = DELETED_SINCE_START,
+        fence = FENCE,
         ids = id_of_campaign!("campaign_sends"),
     ))
     .bind(account)

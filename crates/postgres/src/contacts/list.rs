@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::store::ContactRow;
 use crate::errors::corrupt;
 use crate::segments::{BoundFilters, SegmentRule};
-use crate::sql::{Sql, key_rows, like_contains, limit_hint, sql};
+use crate::sql::{FENCE, MAX_PAGE, Sql, key_rows, like_contains, limit_hint, sql};
 
 /// How many rows of the source a page reads at most.
 pub(super) const MAX_SCAN: i64 = 50_000;
@@ -107,7 +107,7 @@ impl<'a> ContactList<'a> {
             // Lazy: the second part is read only if the first one does not fill the page.
             format!(
                 "SELECT * FROM (
-                   (SELECT * FROM ({found}) AS found LIMIT 200)
+                   (SELECT * FROM ({found}) AS found LIMIT {MAX_PAGE})
                    UNION ALL
                    (SELECT e.id, '', NULL, NULL, NULL, '{{}}', NULL, now(), now(), 0, true FROM ({ids} OFFSET $4 LIMIT 1) e)
                  ) AS first LIMIT $3",
@@ -127,7 +127,7 @@ impl<'a> ContactList<'a> {
         if self.filter.tag_id.is_some() {
             conditions.push(format!(
                 "EXISTS (SELECT 1 FROM contact_tags l
-                   WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ${TAG} OFFSET 0)"
+                   WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ${TAG} {FENCE})"
             ));
         }
         let text = format!(
@@ -224,7 +224,7 @@ impl<'a> ContactList<'a> {
         format!(
             "SELECT {COLUMNS}, false AS is_scan_end
              FROM ({ids} {scan_limit}) AS k
-             CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id OFFSET 0) AS c
+             CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id {FENCE}) AS c
              WHERE c.deleted_at IS NULL AND {conditions} ORDER BY k.id DESC",
             ids = self.ids(),
         )
@@ -244,21 +244,9 @@ pub(super) fn by_ids<'a>(account: AccountId, ids: Vec<Uuid>) -> Sql<'a> {
 /// Adds the tags to the contacts of a page. The page is cut before tags are looked up, and each tag is looked up once.
 fn with_tags(part: &str) -> String {
     format!(
-        "WITH part AS MATERIALIZED ({part}),
-         labels AS MATERIALIZED (
-           SELECT p.id AS contact_id, l.tag_id FROM part p CROSS JOIN LATERAL (
-             SELECT l.tag_id FROM contact_tags l WHERE l.account_id = $1 AND l.contact_id = p.id OFFSET 0) AS l
-           WHERE NOT p.is_scan_end),
-         names AS MATERIALIZED (
-           SELECT d.tag_id, t.name, t.color FROM (SELECT DISTINCT tag_id FROM labels) AS d CROSS JOIN LATERAL (
-             SELECT t.name, t.color FROM tags t WHERE t.account_id = $1 AND t.id = d.tag_id OFFSET 0) AS t)
-         SELECT {COLUMNS}, c.is_scan_end, coalesce(w.ids, '{{}}') AS tag_ids, coalesce(w.names, '{{}}') AS tag_names,
-           coalesce(w.colors, '{{}}') AS tag_colors
-         FROM part c LEFT JOIN (
-           SELECT l.contact_id, array_agg(l.tag_id ORDER BY lower(n.name), l.tag_id) AS ids,
-             array_agg(n.name ORDER BY lower(n.name), l.tag_id) AS names,
-             array_agg(n.color ORDER BY lower(n.name), l.tag_id) AS colors
-           FROM labels l JOIN names n ON n.tag_id = l.tag_id GROUP BY l.contact_id) AS w ON w.contact_id = c.id
-         ORDER BY c.is_scan_end, c.id DESC"
+        include_str!("with_tags.sql"),
+        part = part,
+        columns = COLUMNS,
+        fence = FENCE,
     )
 }

@@ -19,7 +19,7 @@ use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pricing::{published, stored};
 use crate::schema::messages;
-use crate::sql::{collect_column, key_rows, sql};
+use crate::sql::{collect_column, key_rows, sql, unknown_limit};
 
 /// The columns of a [`MessageRow`]. The statement MUST use the alias `m` for the table.
 pub(super) const COLUMNS: &str =
@@ -162,19 +162,9 @@ pub(crate) async fn lock_messages(
     since: OffsetDateTime,
 ) -> DbResult<Vec<LockedMessage>> {
     let query = sql(format!(
-        "SELECT {COLUMNS}, (SELECT v.contact_id FROM conversations v
-           WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id
-         FROM (SELECT i.id, i.created_at FROM (
-             SELECT o.id, o.created_at FROM {id_keys} k
-             JOIN messages o ON o.account_id = $1 AND o.id = k.id AND o.created_at >= k.since
-             UNION
-             SELECT o.id, o.created_at FROM {message_keys} k
-             JOIN messages o ON o.account_id = $1 AND o.wa_message_id = k.wa_message_id
-               AND o.created_at >= least($5, now() - interval '45 days')) i
-           LIMIT (SELECT cardinality($2) + cardinality($4))) k
-         JOIN messages m ON m.account_id = $1 AND m.id = k.id AND m.created_at = k.created_at
-         WHERE m.direction = 'outbound'
-         ORDER BY m.id FOR NO KEY UPDATE OF m",
+        include_str!("lock_messages.sql"),
+        columns = COLUMNS,
+        limit = unknown_limit("cardinality($2) + cardinality($4)"),
         id_keys = key_rows("$2, $3", "id, since"),
         message_keys = key_rows("$4", "wa_message_id"),
     ))

@@ -27,7 +27,7 @@ use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::{conversations, messages};
-use crate::sql::{Sql, limit_hint, sql};
+use crate::sql::{FENCE, Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::find_profile;
 
@@ -91,8 +91,12 @@ const CONVERSATION: &str = "v.id, v.contact_id, v.status, v.last_message_at, v.c
 
 /// Conversations of contacts that are not deleted. Each contact is looked up by its key, as in a campaign's list of
 /// sends.
-const LIVE: &str = "conversations v JOIN LATERAL (SELECT * FROM contacts k
-    WHERE k.account_id = v.account_id AND k.id = v.contact_id OFFSET 0) c ON c.deleted_at IS NULL";
+fn live_conversations() -> String {
+    format!(
+        "conversations v JOIN LATERAL (SELECT * FROM contacts k
+           WHERE k.account_id = v.account_id AND k.id = v.contact_id {FENCE}) c ON c.deleted_at IS NULL"
+    )
+}
 
 fn page_query(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
     let after = query.page.cursor.unwrap_or(TimeCursor::LAST);
@@ -102,9 +106,10 @@ fn page_query(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
         ""
     };
     let ordered = format!(
-        "SELECT {CONVERSATION} FROM {LIVE}
+        "SELECT {CONVERSATION} FROM {live}
          WHERE v.account_id = $1 AND (v.last_message_at, v.id) < ($2, $3){status_condition}
-         ORDER BY v.last_message_at DESC, v.id DESC"
+         ORDER BY v.last_message_at DESC, v.id DESC",
+        live = live_conversations(),
     );
     let page = sql(limit_hint(ordered, "$4"))
         .bind(account)
@@ -119,7 +124,8 @@ fn page_query(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
 
 fn conversation_query<'a>(account: AccountId, id: ConversationId, lock: &str) -> Sql<'a> {
     sql(format!(
-        "SELECT {CONVERSATION} FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2 {lock}"
+        "SELECT {CONVERSATION} FROM {live} WHERE v.account_id = $1 AND v.id = $2 {lock}",
+        live = live_conversations(),
     ))
     .bind(account)
     .bind(id)
@@ -200,7 +206,8 @@ async fn reply_facts(
         "SELECT {CONVERSATION}, v.last_inbound_at, c.phone, c.wa_id, c.wa_user_id, now() AS now,
            coalesce(v.profile_id, (SELECT p.id FROM whatsapp_profiles p WHERE p.account_id = $1
              ORDER BY p.verification_state <> 'verified', p.created_at, p.id LIMIT 1)) AS profile_id
-         FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2"
+         FROM {live} WHERE v.account_id = $1 AND v.id = $2",
+        live = live_conversations(),
     ))
     .bind(account)
     .bind(id);

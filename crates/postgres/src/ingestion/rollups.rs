@@ -22,42 +22,23 @@ async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, delta: &
     if rows.is_empty() {
         return Ok(());
     }
-    sql(
-        "INSERT INTO order_rollups AS r (account_id, bucket_minutes, bucket_start, platform, placed, pending,
-           cancelled, refunded, paid,
-           revenue, product_costs, gateway_fees, attributed_orders, attributed_revenue)
-         SELECT $1, d.bucket_minutes, d.bucket_start, d.platform, d.placed, d.pending, d.cancelled, d.refunded, d.paid,
-           d.revenue::numeric, d.costs::numeric, d.fees::numeric, d.attributed, d.attributed_revenue::numeric
-         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) WITH ORDINALITY
-           AS d (bucket_minutes, bucket_start, platform, placed, pending, cancelled, refunded, paid, revenue, costs,
-             fees, attributed,
-             attributed_revenue, position)
-         ORDER BY d.position
-         ON CONFLICT (account_id, bucket_minutes, bucket_start, platform)
-           DO UPDATE SET placed = r.placed + excluded.placed,
-           pending = r.pending + excluded.pending, cancelled = r.cancelled + excluded.cancelled,
-           refunded = r.refunded + excluded.refunded, paid = r.paid + excluded.paid,
-           revenue = r.revenue + excluded.revenue, product_costs = r.product_costs + excluded.product_costs,
-           gateway_fees = r.gateway_fees + excluded.gateway_fees,
-           attributed_orders = r.attributed_orders + excluded.attributed_orders,
-           attributed_revenue = r.attributed_revenue + excluded.attributed_revenue",
-    )
-    .bind(account)
-    .bind(collect_column(&rows, |((granularity, _, _), _)| granularity.minutes()))
-    .bind(collect_column(&rows, |((_, at, _), _)| *at))
-    .bind(collect_column(&rows, |((_, _, platform), _)| platform.clone()))
-    .bind(collect_column(&rows, |(_, sums)| sums.placed))
-    .bind(collect_column(&rows, |(_, sums)| sums.pending))
-    .bind(collect_column(&rows, |(_, sums)| sums.cancelled))
-    .bind(collect_column(&rows, |(_, sums)| sums.refunded))
-    .bind(collect_column(&rows, |(_, sums)| sums.paid))
-    .bind(collect_column(&rows, |(_, sums)| sums.revenue))
-    .bind(collect_column(&rows, |(_, sums)| sums.product_costs))
-    .bind(collect_column(&rows, |(_, sums)| sums.gateway_fees))
-    .bind(collect_column(&rows, |(_, sums)| sums.attributed_orders))
-    .bind(collect_column(&rows, |(_, sums)| sums.attributed_revenue))
-    .execute(conn)
-    .await?;
+    sql(include_str!("add_orders.sql"))
+        .bind(account)
+        .bind(collect_column(&rows, |((granularity, _, _), _)| granularity.minutes()))
+        .bind(collect_column(&rows, |((_, at, _), _)| *at))
+        .bind(collect_column(&rows, |((_, _, platform), _)| platform.clone()))
+        .bind(collect_column(&rows, |(_, sums)| sums.placed))
+        .bind(collect_column(&rows, |(_, sums)| sums.pending))
+        .bind(collect_column(&rows, |(_, sums)| sums.cancelled))
+        .bind(collect_column(&rows, |(_, sums)| sums.refunded))
+        .bind(collect_column(&rows, |(_, sums)| sums.paid))
+        .bind(collect_column(&rows, |(_, sums)| sums.revenue))
+        .bind(collect_column(&rows, |(_, sums)| sums.product_costs))
+        .bind(collect_column(&rows, |(_, sums)| sums.gateway_fees))
+        .bind(collect_column(&rows, |(_, sums)| sums.attributed_orders))
+        .bind(collect_column(&rows, |(_, sums)| sums.attributed_revenue))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 

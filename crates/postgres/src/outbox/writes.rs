@@ -58,34 +58,18 @@ fn parse<T: DeserializeOwned>(rows: &[OutboxRow]) -> Result<Vec<ParsedEvent<'_, 
 /// Writes audit entries and their counts. Counts are locked in the order of their keys, so that two relays never
 /// deadlock.
 async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<ParsedEvent<'_, Audit>>) -> DbResult<()> {
-    sql("WITH written AS (
-           INSERT INTO audit_logs
-             (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
-           SELECT e.account_id, e.id, e.user_id, e.action, e.entity_type, e.entity_id, e.changes, e.ip_address,
-             e.created_at
-           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
-             AS e (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
-           JOIN accounts a ON a.id = e.account_id
-           FOR KEY SHARE OF a
-           ON CONFLICT DO NOTHING
-           RETURNING account_id, entity_type, action, created_at)
-         INSERT INTO audit_counts (account_id, month, entity_type, action, n)
-         SELECT account_id, date_trunc('month', created_at AT TIME ZONE 'UTC')::date AS month, entity_type, action,
-           count(*)
-         FROM written
-         GROUP BY account_id, month, entity_type, action ORDER BY account_id, month, entity_type, action
-         ON CONFLICT (account_id, month, entity_type, action) DO UPDATE SET n = audit_counts.n + excluded.n")
-    .bind(collect_column(&events, |(event, _)| event.account_id))
-    .bind(collect_column(&events, |(event, _)| event.id()))
-    .bind(collect_column(&events, |(_, audit)| audit.user_id.map(Uuid::from)))
-    .bind(collect_column(&events, |(_, audit)| audit.action.as_str().to_owned()))
-    .bind(collect_column(&events, |(_, audit)| audit.entity_type.clone()))
-    .bind(collect_column(&events, |(_, audit)| audit.entity_id))
-    .bind(collect_column(&events, |(_, audit)| audit.recorded_changes()))
-    .bind(collect_column(&events, |(_, audit)| audit.ip_address.clone()))
-    .bind(collect_column(&events, |(event, _)| event.created_at))
-    .execute(conn)
-    .await?;
+    sql(include_str!("write_audits.sql"))
+        .bind(collect_column(&events, |(event, _)| event.account_id))
+        .bind(collect_column(&events, |(event, _)| event.id()))
+        .bind(collect_column(&events, |(_, audit)| audit.user_id.map(Uuid::from)))
+        .bind(collect_column(&events, |(_, audit)| audit.action.as_str().to_owned()))
+        .bind(collect_column(&events, |(_, audit)| audit.entity_type.clone()))
+        .bind(collect_column(&events, |(_, audit)| audit.entity_id))
+        .bind(collect_column(&events, |(_, audit)| audit.recorded_changes()))
+        .bind(collect_column(&events, |(_, audit)| audit.ip_address.clone()))
+        .bind(collect_column(&events, |(event, _)| event.created_at))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -148,22 +132,7 @@ fn feed_lock(account: Uuid) -> i32 {
 /// Inserts webhook events into the feed, with `seq` values in the order in which an account's rows become visible, and
 /// one delivery for every active endpoint that subscribes to the event. Deliveries are due from the time of the
 /// statement on: the transaction began before it waited for its locks.
-const FAN_OUT: &str = "WITH batch AS MATERIALIZED (
-       SELECT e.* FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY
-         AS e (account_id, id, type, payload, occurred_at, position)
-       JOIN accounts a ON a.id = e.account_id FOR KEY SHARE OF a),
-     events AS (
-       INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, seq)
-       SELECT o.account_id, o.id, o.type, o.payload, o.occurred_at, nextval('webhook_events_seq_seq')
-       FROM (SELECT * FROM batch ORDER BY position) o
-       ON CONFLICT DO NOTHING
-       RETURNING account_id, id, type)
-     INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
-     SELECT e.account_id, e.id, w.id, statement_timestamp() FROM events e
-     JOIN webhook_endpoints w ON w.account_id = e.account_id AND w.direction = 'outbound' AND w.is_active
-       AND w.events && ARRAY[e.type, '*']
-     FOR KEY SHARE OF w
-     ON CONFLICT DO NOTHING";
+const FAN_OUT: &str = include_str!("fan_out.sql");
 
 async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<ParsedEvent<'_, WebhookEventBatch>>) -> DbResult<()> {
     let items: Vec<ParsedEvent<'_, (usize, &str, Value)>> = events

@@ -135,39 +135,11 @@ const MESSAGES: &str = concat!(
 
 /// Sends of a large audience may still be recipient batches, and all of those are pending. Failed sends in retry batches
 /// count as pending from the start of the retry on.
-const SENDS: &str = "
-    SELECT campaign_id, sum(n)::bigint AS total, coalesce(sum(n) FILTER (WHERE status = 'pending'), 0)::bigint AS pending,
-      coalesce(sum(n) FILTER (WHERE status = 'sent'), 0)::bigint AS sent,
-      coalesce(sum(n) FILTER (WHERE status = 'delivered'), 0)::bigint AS delivered,
-      coalesce(sum(n) FILTER (WHERE status = 'read'), 0)::bigint AS read,
-      coalesce(sum(n) FILTER (WHERE status = 'failed'), 0)::bigint AS failed, max(created_at) AS created_at
-    FROM (SELECT campaign_id, status, count(*) AS n, max(created_at) AS created_at FROM campaign_sends
-        WHERE account_id = $1 GROUP BY 1, 2
-      UNION ALL SELECT campaign_id, 'pending', sum(cardinality(contact_ids)), max(created_at)
-        FROM campaign_recipient_batches
-        WHERE account_id = $1 GROUP BY 1
-      UNION ALL SELECT b.campaign_id, m.status, m.sign * sum(cardinality(b.send_ids)), NULL
-        FROM campaign_retry_batches b CROSS JOIN (VALUES ('pending', 1), ('failed', -1)) AS m (status, sign)
-        WHERE b.account_id = $1 GROUP BY 1, m.status, m.sign) s
-    GROUP BY 1";
+const SENDS: &str = include_str!("recompute_sends.sql");
 
 /// A message that WhatsApp accepted is sent; one that may still be sent is reserved. The unstarted sends of a run count
 /// in the run's month, also those that it has not reset yet.
-const USAGE: &str = "
-    SELECT month, sum(sent)::bigint AS sent, sum(reserved)::bigint AS reserved
-    FROM (SELECT coalesce(CASE WHEN s.status = 'pending' AND s.started_at IS NULL THEN c.run_quota_month END,
-          s.quota_month, c.quota_month) AS month,
-        (s.status IN ('sent', 'delivered', 'read'))::int AS sent,
-        (s.status = 'pending' AND (c.status = 'sending' OR s.started_at IS NOT NULL))::int AS reserved
-      FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
-      WHERE s.account_id = $1
-      UNION ALL SELECT c.run_quota_month, 0, cardinality(l.contact_ids)
-      FROM campaign_recipient_batches l JOIN campaigns c ON c.account_id = l.account_id AND c.id = l.campaign_id
-      WHERE l.account_id = $1 AND c.status = 'sending'
-      UNION ALL SELECT c.run_quota_month, 0, cardinality(b.send_ids)
-      FROM campaign_retry_batches b JOIN campaigns c ON c.account_id = b.account_id AND c.id = b.campaign_id
-      WHERE b.account_id = $1 AND c.status = 'sending') u
-    WHERE month IS NOT NULL GROUP BY 1";
+const USAGE: &str = include_str!("recompute_usage.sql");
 
 /// All rollups. Clicks have no rows of their own: the 15-minute buckets are their record, and the other rollups are
 /// sums of these.

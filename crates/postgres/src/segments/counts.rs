@@ -89,22 +89,11 @@ fn matching(gate: &str) -> String {
 }
 
 /// Selects segments of `$1` with their number of contacts, newest first. The page is cut before anything is counted.
-/// `$2` is [`MAX_AGE`], `$3` is [`EXACT_COUNTS`].
 fn segments(part: &str) -> String {
     format!(
-        "WITH part AS MATERIALIZED (
-           SELECT s.id, s.name, s.description, s.filters, s.created_at, s.updated_at, {CONDITIONS}
-           FROM segments s WHERE s.account_id = $1 AND s.deleted_at IS NULL AND {part}),
-         account AS MATERIALIZED (
-           SELECT coalesce(sum(contacts), 0) <= $3 AS is_small FROM contact_counts WHERE account_id = $1),
-         matching AS MATERIALIZED ({matching})
-         SELECT p.id, p.name, p.description, p.filters, p.created_at, p.updated_at,
-           CASE WHEN a.is_small THEN {member_count} + coalesce(m.contacts, 0) ELSE k.contacts END AS members,
-           NOT a.is_small AND coalesce(k.counted_at <= now() - $2 * interval '1 microsecond', true) AS is_stale
-         FROM part p CROSS JOIN account a
-         LEFT JOIN matching m ON m.id = p.id
-         LEFT JOIN segment_counts k ON k.account_id = $1 AND k.segment_id = p.id
-         ORDER BY p.id DESC",
+        include_str!("segments.sql"),
+        conditions = CONDITIONS,
+        part = part,
         matching = matching("(SELECT is_small FROM account)"),
         member_count = member_count("p"),
     )
@@ -158,19 +147,8 @@ pub(super) async fn refresh(
     }
     // Those that another transaction counted in the meantime are left out.
     let text = format!(
-        "WITH part AS MATERIALIZED (
-           SELECT s.id, coalesce(k.changes, 0) AS changes, {CONDITIONS}
-           FROM {keys} i JOIN segments s ON s.account_id = $1 AND s.id = i.id
-           LEFT JOIN segment_counts k ON k.account_id = $1 AND k.segment_id = s.id
-           WHERE s.deleted_at IS NULL
-             AND coalesce(k.counted_at <= now() - $3 * interval '1 microsecond', true)),
-         matching AS MATERIALIZED ({matching})
-         INSERT INTO segment_counts AS k (account_id, segment_id, contacts, counted_at, changes)
-         SELECT $1, p.id, {member_count} + coalesce(m.contacts, 0), statement_timestamp(), p.changes
-         FROM part p LEFT JOIN matching m ON m.id = p.id ORDER BY p.id
-         ON CONFLICT (account_id, segment_id) DO UPDATE SET contacts = excluded.contacts,
-           counted_at = excluded.counted_at
-           WHERE k.changes = excluded.changes",
+        include_str!("refresh_counts.sql"),
+        conditions = CONDITIONS,
         keys = key_rows("$2", "id"),
         matching = matching("true"),
         member_count = member_count("p"),

@@ -13,10 +13,10 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::queue::{REMOVE, bind_claims};
+use super::queue::{bind_claims, remove};
 use crate::low_water::{BEGINNING, Position, ReadyQueues, lock};
 use crate::pool::OwnerPool;
-use crate::sql::{collect_column, key_rows, sql};
+use crate::sql::{FENCE, collect_column, key_rows, sql};
 
 /// Claims that follow one another at once look for new endpoints no more often than this.
 const DISCOVERY_INTERVAL: StdDuration = StdDuration::from_millis(100);
@@ -42,35 +42,11 @@ const DISCOVER_ALL: &str = "WITH RECURSIVE endpoints (endpoint_id) AS (
 
 /// Leases due deliveries of the given endpoints: at most `n` of each, after the given position of its queue.
 fn claim_statement() -> String {
-    let endpoints = key_rows("$1, $2, $3, $4", "id, n, due_at, event_id");
     format!(
-        "WITH claimable AS MATERIALIZED (
-           SELECT e.account_id, w.id, w.n, w.due_at, w.event_id
-           FROM {endpoints} w JOIN webhook_endpoints e ON e.id = w.id
-           JOIN accounts a ON a.id = e.account_id AND a.status = 'active'
-           WHERE e.is_active AND e.direction = 'outbound'),
-         due AS MATERIALIZED (
-           SELECT d.* FROM claimable w CROSS JOIN LATERAL (
-             SELECT q.account_id, q.event_id, q.endpoint_id, q.next_attempt_at AS due_at FROM webhook_deliveries q
-             WHERE q.endpoint_id = w.id AND q.state = 'waiting' AND q.next_attempt_at <= now()
-               AND (q.next_attempt_at, q.event_id) > (w.due_at, w.event_id)
-             ORDER BY q.next_attempt_at, q.event_id LIMIT w.n FOR UPDATE SKIP LOCKED) d
-           LIMIT $5),
-         claimed AS (
-           UPDATE webhook_deliveries d
-           SET leased = true, claim = d.claim + 1, next_attempt_at = now() + $6 * interval '1 microsecond'
-           FROM {keys}
-           WHERE d.account_id = k.account_id AND d.event_id = k.event_id
-             AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
-           RETURNING d.account_id, d.event_id, d.endpoint_id, d.claim, d.attempt, k.due_at)
-         SELECT c.*, e.name, e.url, e.secret,
-           CASE WHEN e.previous_secret_until > now() THEN e.previous_secret END AS previous_secret,
-           e.previous_secret_until, e.failing_since, e.last_failed_at, v.type AS kind, v.payload AS data, v.occurred_at
-         FROM claimed c
-         JOIN webhook_endpoints e ON e.account_id = c.account_id AND e.id = c.endpoint_id
-         LEFT JOIN LATERAL (SELECT * FROM webhook_events
-           WHERE account_id = c.account_id AND id = c.event_id OFFSET 0) v ON true
-         ORDER BY v.occurred_at, v.id",
+        include_str!("claim_deliveries.sql"),
+        endpoints = key_rows("$1, $2, $3, $4", "id, n, due_at, event_id"),
+        is_delivery = is_delivery!("k"),
+        fence = FENCE,
         keys = keys_of!("due", "due_at"),
     )
 }
@@ -251,7 +227,7 @@ impl Claims {
             }
         }
         if !orphans.is_empty() {
-            pool.run(bind_claims(REMOVE, &orphans)).await?;
+            pool.run(bind_claims(remove(), &orphans)).await?;
         }
         Ok(claimed)
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::errors::parse_enum;
 use crate::pool::TenantPool;
-use crate::sql::{limit_hint, sql};
+use crate::sql::{FENCE, limit_hint, sql};
 
 /// Events of the feed that one request with a kind scans. To find a rare kind a client follows the cursor over several
 /// requests.
@@ -114,7 +114,7 @@ pub(super) async fn logs(
            v.occurred_at, l.response_status, l.attempt, l.duration_ms, l.error, l.next_attempt_at, l.created_at
          FROM ({latest}) l
          LEFT JOIN LATERAL (SELECT payload, occurred_at FROM webhook_events
-           WHERE account_id = $1 AND id = l.event_id OFFSET 0) v ON true
+           WHERE account_id = $1 AND id = l.event_id {FENCE}) v ON true
          ORDER BY l.id DESC",
         latest = limit_hint(
             format!("SELECT * FROM webhook_logs l WHERE {condition} ORDER BY l.id DESC"),
@@ -163,26 +163,7 @@ fn page_query(has_kind: bool) -> String {
         true => format!("SELECT seq, id, type = $4 AS matches {after} LIMIT {MAX_SCANNED_EVENTS}"),
         false => limit_hint(format!("SELECT seq, id, true AS matches {after}"), "$3"),
     };
-    format!(
-        "WITH start AS MATERIALIZED (
-           SELECT coalesce(
-             (SELECT seq FROM webhook_events WHERE account_id = $1 AND id = $2),
-             (SELECT e.seq - 1 FROM (SELECT seq, id FROM webhook_events
-               WHERE account_id = $1 AND seq IS NOT NULL ORDER BY seq OFFSET 0) e WHERE e.id > $2 LIMIT 1),
-             (SELECT max(seq) FROM webhook_events WHERE account_id = $1), 0) AS seq),
-         seen AS MATERIALIZED ({scanned}),
-         numbered AS (
-           SELECT s.*, count(*) FILTER (WHERE s.matches) OVER (ORDER BY s.seq) AS n FROM seen s),
-         slice AS MATERIALIZED (
-           SELECT seq, id, matches FROM numbered
-           WHERE n < $3 OR (n = $3 AND matches)),
-         last AS (SELECT max(seq) AS seq FROM slice)
-         SELECT v.id, v.type AS kind, v.payload AS data, v.occurred_at, s.matches,
-           last.seq < (SELECT max(seq) FROM webhook_events WHERE account_id = $1) AS followed
-         FROM last JOIN slice s ON s.matches OR s.seq = last.seq
-         CROSS JOIN LATERAL (SELECT * FROM webhook_events WHERE account_id = $1 AND id = s.id OFFSET 0) v
-         ORDER BY s.seq"
-    )
+    format!(include_str!("feed_page.sql"), scanned = scanned, fence = FENCE)
 }
 
 pub(super) async fn cursor_page(

@@ -4,9 +4,7 @@
 ///
 /// The planner expects ten elements in an unknown array and a tenth of the rows under an unknown limit. So it expects
 /// one key and uses the primary key. In a join with the CTE itself it could expect thousands of keys, or one row in the
-/// whole account, and read all rows. Statements compare the endpoint with `IS NOT DISTINCT FROM`, which no index
-/// supports: otherwise the planner may expect one delivery per endpoint and use the index that returns all of them.
-/// A second argument names another column of the CTE that `k` has.
+/// whole account, and read all rows. A second argument names another column of the CTE that `k` has.
 macro_rules! keys_of {
     ($rows:literal) => {
         keys_of!(@ $rows, "", "", "")
@@ -29,6 +27,21 @@ macro_rules! keys_of {
                LIMIT (SELECT count(*) FROM ",
             $rows,
             ")) k"
+        )
+    };
+}
+
+/// `is_delivery!("k")`: whether delivery `d` has the key of `k`. The index on the endpoint alone returns all of its
+/// deliveries.
+macro_rules! is_delivery {
+    ($key:literal) => {
+        concat!(
+            "d.account_id = ",
+            $key,
+            ".account_id AND d.event_id = ",
+            $key,
+            ".event_id AND ",
+            crate::sql::equals_without_index!("d.endpoint_id", concat!($key, ".endpoint_id"))
         )
     };
 }

@@ -14,7 +14,7 @@ use super::store::drop_waiting_deliveries;
 use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::OwnerPool;
-use crate::sql::{NumberRow, Param, Sql, collect_column, sql};
+use crate::sql::{NumberRow, Param, Sql, collect_column, key_rows, sql};
 use crate::transactions::{in_owner, on_owner};
 
 /// The delivery queue. Clones share the endpoints with due deliveries.
@@ -39,52 +39,15 @@ impl PgDeliveryQueue {
 ///
 /// Returns how many locked rows could not be written because another transaction changed them meanwhile. The caller
 /// then repeats the statement with a new snapshot. The repetition is idempotent.
-const FINISH: &str = concat!(
-    "WITH attempts AS MATERIALIZED (
-       SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-         AS m (account_id, event_id, endpoint_id, claim, log_id, number, type, status, error, duration_ms, at, state, delay)
-       ORDER BY account_id, event_id, endpoint_id),
-     held AS MATERIALIZED (
-       SELECT m.account_id, m.event_id, m.endpoint_id, m.state AS next, m.number, m.at, m.delay
-       FROM attempts m CROSS JOIN LATERAL (
-         SELECT FROM webhook_deliveries q
-         WHERE q.account_id = m.account_id AND q.event_id = m.event_id
-           AND q.endpoint_id IS NOT DISTINCT FROM m.endpoint_id
-           AND q.claim = m.claim AND (q.leased OR m.state = 'delivered')
-         FOR UPDATE) d),
-     delivered AS (
-       DELETE FROM webhook_deliveries d USING ",
-    keys_of!("held WHERE next = 'delivered'"),
-    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
-       RETURNING 1),
-     others AS (
-       UPDATE webhook_deliveries d
-       SET state = h.next, attempt = h.number, leased = false, failed_at = h.at,
-         next_attempt_at = now() + h.delay * interval '1 microsecond'
-       FROM ",
-    keys_of!("held WHERE next <> 'delivered'"),
-    " JOIN held h USING (account_id, event_id, endpoint_id)
-       WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
-       RETURNING 1),
-     recovered AS (
-       UPDATE webhook_endpoints e SET failing_since = NULL, last_failed_at = NULL
-       FROM unnest($14, $15) AS r (account_id, id)
-       WHERE e.account_id = r.account_id AND e.id = r.id AND e.failing_since IS NOT NULL),
-     failing AS (
-       UPDATE webhook_endpoints e SET failing_since = f.since, last_failed_at = f.at
-       FROM unnest($16, $17, $18, $19, $20) AS f (account_id, id, known, since, at)
-       WHERE e.account_id = f.account_id AND e.id = f.id AND e.failing_since IS NOT DISTINCT FROM f.known),
-     logged AS (
-       INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id,
-         response_status, attempt, duration_ms, error, next_attempt_at, created_at)
-       SELECT m.account_id, m.log_id, m.endpoint_id, 'outbound', m.type, m.event_id, m.event_id,
-         m.status, m.number, m.duration_ms, m.error,
-         CASE WHEN m.state = 'waiting' THEN now() + m.delay * interval '1 microsecond' END, m.at
-       FROM attempts m JOIN accounts a ON a.id = m.account_id
-       FOR KEY SHARE OF a
-       ON CONFLICT DO NOTHING)
-     SELECT (SELECT count(*) FROM held) - (SELECT count(*) FROM delivered) - (SELECT count(*) FROM others) AS n"
-);
+fn finish() -> String {
+    format!(
+        include_str!("finish_deliveries.sql"),
+        is_attempted = is_delivery!("m"),
+        is_delivery = is_delivery!("k"),
+        delivered = keys_of!("held WHERE next = 'delivered'"),
+        others = keys_of!("held WHERE next <> 'delivered'"),
+    )
+}
 
 /// Maximum tries to record attempts while other transactions change the same rows.
 const FINISH_TRIES: usize = 5;
@@ -127,7 +90,7 @@ fn finish_statement<'a>(attempts: &[Attempt], health_updates: &[EndpointHealthUp
         })
         .collect();
     let milliseconds = |attempt: &Attempt| i32::try_from(attempt.duration.whole_milliseconds()).ok();
-    sql(FINISH)
+    sql(finish())
         .bind(collect_column(attempts, |attempt| attempt.key.account_id.0))
         .bind(collect_column(attempts, |attempt| attempt.key.event_id.0))
         .bind(collect_column(attempts, |attempt| attempt.key.endpoint_id.0))
@@ -201,20 +164,28 @@ async fn record_attempts(
     Err(StoreError::Unavailable("other transactions changed the deliveries too often; try again".into()).into())
 }
 
+/// The columns of a claim.
+const CLAIM: &str = "account_id, event_id, endpoint_id, claim";
+
 /// Releases claims without an attempt: the deliveries are due at once.
-const RELEASE: &str = "UPDATE webhook_deliveries d SET leased = false, next_attempt_at = now()
-     FROM (SELECT * FROM unnest($1, $2, $3, $4) AS r (account_id, event_id, endpoint_id, claim)
-       LIMIT (SELECT cardinality($1))) r
-     WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id IS NOT DISTINCT FROM r.endpoint_id
-       AND d.claim = r.claim AND d.leased";
+fn release() -> String {
+    format!(
+        "UPDATE webhook_deliveries d SET leased = false, next_attempt_at = now() FROM {keys} k
+         WHERE {is_delivery} AND d.claim = k.claim AND d.leased",
+        keys = key_rows("$1, $2, $3, $4", CLAIM),
+        is_delivery = is_delivery!("k"),
+    )
+}
 
 /// Removes claimed deliveries whose event is gone: the end of its term dropped the event's day. No attempt is made, and
 /// none is logged.
-pub(super) const REMOVE: &str = "DELETE FROM webhook_deliveries d
-     USING (SELECT * FROM unnest($1, $2, $3, $4) AS r (account_id, event_id, endpoint_id, claim)
-       LIMIT (SELECT cardinality($1))) r
-     WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id IS NOT DISTINCT FROM r.endpoint_id
-       AND d.claim = r.claim";
+pub(super) fn remove() -> String {
+    format!(
+        "DELETE FROM webhook_deliveries d USING {keys} k WHERE {is_delivery} AND d.claim = k.claim",
+        keys = key_rows("$1, $2, $3, $4", CLAIM),
+        is_delivery = is_delivery!("k"),
+    )
+}
 
 /// Deletes abandoned deliveries of old events. An event's id begins with its time.
 const SWEEP: &str = concat!(
@@ -225,11 +196,12 @@ const SWEEP: &str = concat!(
        ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED)
      DELETE FROM webhook_deliveries d USING ",
     keys_of!("old"),
-    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id"
+    " WHERE ",
+    is_delivery!("k")
 );
 
 /// Binds the keys and claims of deliveries to `$1` to `$4`.
-pub(super) fn bind_claims<'a>(statement: &'static str, claims: &[(DeliveryKey, i64)]) -> Sql<'a> {
+pub(super) fn bind_claims<'a>(statement: String, claims: &[(DeliveryKey, i64)]) -> Sql<'a> {
     sql(statement)
         .bind(collect_column(claims, |(key, _)| key.account_id.0))
         .bind(collect_column(claims, |(key, _)| key.event_id.0))
@@ -255,7 +227,7 @@ impl DeliveryQueue for PgDeliveryQueue {
     }
 
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
-        self.pool.run(bind_claims(RELEASE, claims)).await.map(drop)
+        self.pool.run(bind_claims(release(), claims)).await.map(drop)
     }
 
     async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {

@@ -284,8 +284,9 @@ const RECOVER: &str = concat!(
        UPDATE webhook_deliveries d SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
        FROM ",
     keys_of!("failed"),
-    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
-       RETURNING 1)
+    " WHERE ",
+    is_delivery!("k"),
+    " RETURNING 1)
      SELECT (SELECT count(*) FROM queued) AS n, failed_at, event_id FROM failed
      ORDER BY failed_at DESC, event_id DESC LIMIT 1"
 );

@@ -1,0 +1,16 @@
+-- Resets the failed sends of a retry batch to untried. `keys`: the ids; `of_campaign`: of campaign $3.
+-- $1 account, $2 ids in ascending order, $3 campaign, $4 smallest id.
+WITH failed AS MATERIALIZED (
+  SELECT s.id FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
+  WHERE {of_campaign} AND s.status = 'failed' FOR UPDATE OF s
+)
+UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
+  retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
+  superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
+  never_confirmed = false,
+  quota_month = (SELECT run_quota_month FROM campaigns WHERE account_id = $1 AND id = $3),
+  earlier_error_code = s.error_code,
+  earlier_failures =
+    CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END + 1
+FROM (SELECT id FROM failed {limit}) f
+WHERE s.account_id = $1 AND s.id = f.id AND s.id >= $4
