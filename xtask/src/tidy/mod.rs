@@ -67,6 +67,7 @@ pub(crate) fn run() -> Result<()> {
         if file.ends_with(".rs") {
             findings.extend(sources::check(file, &text));
             findings.extend(secrets::check(file, &text));
+            findings.extend(sql_rules::check_statements(file, &text));
             type_names.add(file, &text);
         } else if file.ends_with(".md") {
             findings.extend(links::check(&root, file, &text));

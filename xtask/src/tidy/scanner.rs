@@ -34,6 +34,25 @@ pub(super) fn mask(source: &str) -> String {
     masked
 }
 
+/// Returns every string literal as it is written, with the line on which it begins.
+pub(super) fn strings(source: &str) -> Vec<(usize, String)> {
+    let chars: Vec<char> = source.chars().collect();
+    let mut found = Vec::new();
+    let mut line = 1;
+    let mut at = 0;
+    while let Some(&c) = chars.get(at) {
+        let end = end_of_text(&chars, at).unwrap_or(at + 1).min(chars.len());
+        let text = text_between(&chars, at, end);
+        let newlines = text.matches('\n').count();
+        if matches!(c, '"' | 'r') && text.ends_with(['"', '#']) {
+            found.push((line, text));
+        }
+        line += newlines;
+        at = end;
+    }
+    found
+}
+
 /// The exclusive end of the comment or literal at this position. `None`: none begins here.
 fn end_of_text(chars: &[char], at: usize) -> Option<usize> {
     let next = |ahead: usize| chars.get(at + ahead).copied();
@@ -190,6 +209,13 @@ mod tests {
             .into_iter()
             .map(|f| (f.name, f.line, f.lines))
             .collect()
+    }
+
+    #[test]
+    fn strings_are_literals_and_not_comments() {
+        let found = strings("// \"a\"\nf('\"', \"b\\\"\nc\", r#\"d\"#, x, r);\n");
+        let found: Vec<(usize, &str)> = found.iter().map(|(line, text)| (*line, text.as_str())).collect();
+        assert_eq!(found, [(2, "\"b\\\"\nc\""), (3, "r#\"d\"#")]);
     }
 
     #[test]

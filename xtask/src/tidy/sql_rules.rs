@@ -1,8 +1,9 @@
-//! Rules for every SQL file under `migrations`.
+//! Rules for every SQL file under `migrations`, and for the statements of the stores.
 
 use std::collections::BTreeSet;
 
 use super::Finding;
+use super::scanner::strings;
 
 /// What no migration may contain, and why.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -48,6 +49,35 @@ pub(super) fn check_migration(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+const STORES: &str = "crates/postgres/src/";
+/// `cargo xtask schema` writes it.
+const GENERATED: &str = "crates/postgres/src/schema.rs";
+/// A longer statement is a file of its own, which has a row in the table of plan tests.
+const STATEMENT: usize = 12;
+const VERBS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
+
+/// `text` is a Rust file.
+pub(super) fn check_statements(path: &str, text: &str) -> Vec<Finding> {
+    if !path.starts_with(STORES) || path == GENERATED {
+        return Vec::new();
+    }
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let statements = strings(code).into_iter().filter(|(_, literal)| {
+        let mut words = literal.split(|c: char| !c.is_ascii_alphanumeric());
+        words.any(|word| VERBS.contains(&word))
+    });
+    let lengths = statements.map(|(line, literal)| (line, literal.trim_matches(['"', '\n', ' ']).lines().count()));
+    lengths
+        .filter(|(_, lines)| *lines > STATEMENT)
+        .map(|(line, lines)| {
+            let message = format!(
+                "statement of {lines} lines, more than {STATEMENT}: move it into a .sql file beside the module"
+            );
+            Finding::new(path, line, message)
+        })
+        .collect()
+}
+
 fn created_table(line: &str) -> Option<&str> {
     let rest = ["CREATE TABLE ", "CREATE UNLOGGED TABLE "]
         .iter()
@@ -81,6 +111,27 @@ mod tests {
         assert_eq!(lines(table), [1]);
         assert!(lines(&format!("{table}SELECT set_storage('fresh', 'entity');\n")).is_empty());
         assert!(lines("CREATE TABLE fresh (\n  -- Docs; more.\n  a int\n) PARTITION BY RANGE (a);\n").is_empty());
+    }
+
+    #[test]
+    fn long_statements_are_found() {
+        let path = "crates/postgres/src/a.rs";
+        let text = |lines: usize| {
+            format!(
+                "//! x\nconst A: &str = \"\n  SELECT 1{}\";\n",
+                "\n, 1".repeat(lines - 1)
+            )
+        };
+        assert_eq!(check_statements(path, &text(12)), []);
+        let found = check_statements(path, &text(13));
+        assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2]);
+        assert_eq!(check_statements(path, &text(13).replace("SELECT", "a")), []);
+        assert_eq!(
+            check_statements(path, &format!("#[cfg(test)]\nmod tests {{\n{}", text(13))),
+            []
+        );
+        assert_eq!(check_statements(GENERATED, &text(13)), []);
+        assert_eq!(check_statements("crates/postgres/tests/it/a.rs", &text(13)), []);
     }
 
     #[test]
