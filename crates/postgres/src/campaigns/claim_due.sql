@@ -10,9 +10,9 @@ WITH due AS MATERIALIZED (
    ORDER BY retry_at LIMIT $4)
   UNION ALL
   (SELECT id, contact_id, attempts, retry_at FROM campaign_sends
-   WHERE account_id = $1 AND campaign_id = $2 AND contact_id > $3 AND retry_at IS NULL AND status = 'pending'
-     AND started_at IS NULL AND $6 AND id BETWEEN $9 AND $10
-   ORDER BY contact_id LIMIT $4)
+   WHERE account_id = $1 AND (campaign_id, contact_id) > ($2, $3) AND campaign_id <= $2 AND retry_at IS NULL
+     AND status = 'pending' AND started_at IS NULL AND $6 AND id BETWEEN $9 AND $10
+   ORDER BY campaign_id, contact_id LIMIT $4)
   LIMIT $4
 ), claim AS (
   INSERT INTO campaign_claims AS k (account_id, campaign_id, send_ids, earlier_send_ids, retried_until)

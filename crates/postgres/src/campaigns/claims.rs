@@ -338,6 +338,9 @@ impl DueSearch {
 ///
 /// The range of ids skips other partitions. It MUST be executed in index order: without statistics of a new partition
 /// the planner would expect few ids in the range, and read and sort all sends of the campaign.
+///
+/// The campaign is a range of one, because an equality is no part of an order: by the contact alone, the planner may
+/// read the index on the account's contacts, with the sends of all campaigns.
 async fn claim_due(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,

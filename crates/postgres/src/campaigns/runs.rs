@@ -34,8 +34,6 @@ use crate::{billing, whatsapp};
 #[derive(Clone, Debug)]
 pub struct PgRuns {
     tenants: TenantPool,
-    /// For statements that look sends up by their ids. They need no custom plans.
-    sends: TenantPool,
     /// For the next sends of a run, which are read in index order.
     claims: TenantPool,
     owner: OwnerPool,
@@ -44,9 +42,8 @@ pub struct PgRuns {
 impl PgRuns {
     pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self {
-            sends: tenants.clone(),
-            claims: tenants.in_index_order_with_custom_plans(),
-            tenants: tenants.with_custom_plans(),
+            claims: tenants.in_index_order(),
+            tenants,
             owner,
         }
     }
@@ -189,7 +186,7 @@ impl RunStore for PgRuns {
         if results.is_empty() {
             return Ok(());
         }
-        in_tenant!(self.sends, run.account_id, |conn| record(conn, run, results))
+        in_tenant!(self.tenants, run.account_id, |conn| record(conn, run, results))
     }
 
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
@@ -248,7 +245,7 @@ impl RunStore for PgRuns {
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
         let mut failed = 0;
         for (account, sends) in self.unknown_sends(ttl, limit).await? {
-            failed += in_tenant!(self.sends, account, |conn| fail_unknown_sends(
+            failed += in_tenant!(self.tenants, account, |conn| fail_unknown_sends(
                 conn, account, &sends, ttl
             ))?;
         }
