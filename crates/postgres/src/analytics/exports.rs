@@ -25,7 +25,7 @@ pub struct PgExports(TenantPool);
 
 impl PgExports {
     pub fn new(pool: TenantPool) -> Self {
-        Self(pool.with_custom_plans())
+        Self(pool.in_index_order_with_custom_plans())
     }
 }
 
