@@ -7,11 +7,18 @@
 
 mod fixture;
 mod narrow_sources;
+mod queues;
+mod reports;
+mod runs;
+mod statements;
 
 use fixture::{FIRST_PAGE, PART, PlannerStatistics, newest, unanalyzed_account};
 use narrow_sources::{
     audiences_of_few_contacts_read_few_rows, contacts_of_a_rare_source_read_few_rows,
     run_starts_of_few_contacts_read_few_rows, segment_pages_read_contacts_once_or_never,
+};
+use queues::{
+    idempotency_keys_use_index_lookups, queue_depths_read_waiting_rows_only, relayed_events_use_index_lookups,
 };
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{
@@ -30,6 +37,8 @@ use recado_domain::whatsapp::{ProfileStore, STOPPED_MARKETING, StatusUpdate, Sta
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };
+use reports::reports_of_a_month_read_few_rows;
+use runs::{claims_and_ends_of_runs_read_few_rows, retries_and_pages_of_sends_read_few_rows};
 use serde_json::Map;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -69,7 +78,13 @@ under_statistics! {
         contacts_of_a_rare_source_read_few_rows
         audiences_of_few_contacts_read_few_rows
         run_starts_of_few_contacts_read_few_rows
-        segment_pages_read_contacts_once_or_never;
+        segment_pages_read_contacts_once_or_never
+        claims_and_ends_of_runs_read_few_rows
+        retries_and_pages_of_sends_read_few_rows
+        relayed_events_use_index_lookups
+        idempotency_keys_use_index_lookups
+        queue_depths_read_waiting_rows_only
+        reports_of_a_month_read_few_rows;
     Small as small_accounts:
         status_updates_use_index_lookups
         run_results_use_index_lookups
@@ -84,7 +99,13 @@ under_statistics! {
         contacts_of_a_rare_source_read_few_rows
         audiences_of_few_contacts_read_few_rows
         run_starts_of_few_contacts_read_few_rows
-        segment_pages_read_contacts_once_or_never;
+        segment_pages_read_contacts_once_or_never
+        claims_and_ends_of_runs_read_few_rows
+        retries_and_pages_of_sends_read_few_rows
+        relayed_events_use_index_lookups
+        idempotency_keys_use_index_lookups
+        queue_depths_read_waiting_rows_only
+        reports_of_a_month_read_few_rows;
 }
 
 fn phone(i: usize) -> Phone {

@@ -131,6 +131,18 @@ impl DbFixture {
         key.parse().unwrap()
     }
 
+    /// Gives the sends of campaign `i` the ids that its freeze would give them.
+    pub(super) async fn freeze(&self, i: usize) {
+        let at = format!("2020-01-{i:02} 00:00Z");
+        let account = self.account;
+        self.sql(&format!(
+            "UPDATE campaigns SET frozen_at = '{at}' WHERE account_id = '{account}' AND id = key('{account}', {i});
+             UPDATE campaign_sends SET id = send_id('{at}', campaign_id, contact_id), created_at = '{at}'
+               WHERE account_id = '{account}' AND campaign_id = key('{account}', {i})"
+        ))
+        .await;
+    }
+
     pub(super) async fn keys(&self) -> Vec<Uuid> {
         let mut keys = vec![];
         for i in 1..=PART {

@@ -1,6 +1,8 @@
 //! Lists and audiences that a tag, a segment, an RFM segment or a period narrows to a few contacts.
 
-use recado_domain::campaigns::{Audience, Campaign, CampaignStore, RunStore, SegmentConfig, StartOutcome};
+use recado_domain::campaigns::{
+    Audience, Campaign, CampaignStore, Field, RequiredPlaceholder, RunStart, RunStore, SegmentConfig, StartOutcome,
+};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
 use recado_domain::segments::{AudienceFilters, SegmentStore};
 use recado_domain::shared::{AccountId, CursorQuery, SegmentId, TagId};
@@ -202,7 +204,13 @@ pub(super) async fn run_starts_of_few_contacts_read_few_rows(mut fixture: DbFixt
             ..sources.campaign(&fixture, audience)
         };
         fixture.campaigns().insert(&campaign, &[]).await.unwrap();
-        let start = fixture.start_of(&campaign);
+        let start = RunStart {
+            required_placeholders: vec![RequiredPlaceholder {
+                placeholder: "1".to_owned(),
+                fields: vec![Field::Name],
+            }],
+            ..fixture.start_of(&campaign)
+        };
         fixture.count_reads().await;
         let outcome = fixture.runs().start(&start, None, LEASE).await.unwrap();
         let recipients = i64::try_from(PART).unwrap();

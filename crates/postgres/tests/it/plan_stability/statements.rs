@@ -1,0 +1,129 @@
+//! Every `.sql` file has a plan test, or a reason to have none.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+enum Plan {
+    /// The test of `plan_stability` that runs the statement.
+    Tested(&'static str),
+    /// Why the rows that the statement reads are not bounded.
+    Unbounded(&'static str),
+}
+
+use Plan::{Tested, Unbounded};
+
+const RECOUNT: &str = "maintenance: recounts all rows of one account";
+const CATALOG: &str = "reads the system catalog";
+const ADMINISTRATION: &str = "a report of the platform's administrators, over all accounts";
+const REPORTS: Plan = Tested("reports_of_a_month_read_few_rows");
+const RUNS: Plan = Tested("claims_and_ends_of_runs_read_few_rows");
+const RETRIES: Plan = Tested("retries_and_pages_of_sends_read_few_rows");
+
+/// Every file under `src`, and its plan test.
+const STATEMENTS: &[(&str, Plan)] = &[
+    ("administration/churn.sql", Unbounded(ADMINISTRATION)),
+    ("administration/page.sql", Unbounded(ADMINISTRATION)),
+    ("administration/purge_tables.sql", Unbounded(CATALOG)),
+    ("analytics/automations.sql", REPORTS),
+    ("analytics/campaign_totals.sql", REPORTS),
+    (
+        "analytics/dashboard.sql",
+        Unbounded("adds up every daily rollup of the account"),
+    ),
+    ("analytics/ecommerce.sql", REPORTS),
+    ("analytics/export_messages.sql", REPORTS),
+    ("analytics/revenue.sql", REPORTS),
+    (
+        "analytics/rfm_changes.sql",
+        Unbounded("ranks all customers of one account, once a day"),
+    ),
+    ("campaigns/claim_due.sql", RUNS),
+    ("campaigns/classify_failed_sends.sql", RETRIES),
+    (
+        "campaigns/fold_counters.sql",
+        Unbounded("maintenance: adds up the counter slots of one campaign"),
+    ),
+    (
+        "campaigns/freeze.sql",
+        Tested("run_starts_of_few_contacts_read_few_rows"),
+    ),
+    ("campaigns/list_sends.sql", RETRIES),
+    ("campaigns/lock_sends.sql", Tested("run_results_use_index_lookups")),
+    (
+        "campaigns/record_and_start.sql",
+        Tested("send_starts_use_index_lookups"),
+    ),
+    ("campaigns/remaining.sql", RUNS),
+    ("campaigns/renew_lease.sql", RUNS),
+    ("campaigns/reset_retry_batch.sql", RETRIES),
+    ("campaigns/search_untried.sql", RETRIES),
+    ("campaigns/send_counts.sql", RETRIES),
+    (
+        "campaigns/survey.sql",
+        Tested("audiences_of_few_contacts_read_few_rows"),
+    ),
+    (
+        "contacts/with_tags.sql",
+        Tested("contact_and_conversation_pages_read_few_rows"),
+    ),
+    (
+        "conversations/lock_messages.sql",
+        Tested("status_updates_use_index_lookups"),
+    ),
+    ("idempotency/claim.sql", Tested("idempotency_keys_use_index_lookups")),
+    ("ingestion/add_orders.sql", Tested("ingestion_uses_index_lookups")),
+    ("outbox/fan_out.sql", Tested("relayed_events_use_index_lookups")),
+    ("outbox/write_audits.sql", Tested("relayed_events_use_index_lookups")),
+    ("queues/depths.sql", Tested("queue_depths_read_waiting_rows_only")),
+    ("rollups/recompute_sends.sql", Unbounded(RECOUNT)),
+    ("rollups/recompute_usage.sql", Unbounded(RECOUNT)),
+    (
+        "segments/refresh_counts.sql",
+        Tested("segment_pages_read_contacts_once_or_never"),
+    ),
+    (
+        "segments/segments.sql",
+        Tested("segment_pages_read_contacts_once_or_never"),
+    ),
+    ("snapshots/oldest.sql", Unbounded(CATALOG)),
+    ("statistics/most_stale_table.sql", Unbounded(CATALOG)),
+    ("tenant_role/problem.sql", Unbounded(CATALOG)),
+    ("webhooks/claim_deliveries.sql", Tested("delivery_claims_read_few_rows")),
+    ("webhooks/feed_page.sql", Tested("feed_and_log_pages_read_few_rows")),
+    (
+        "webhooks/finish_deliveries.sql",
+        Tested("delivery_claims_read_few_rows"),
+    ),
+];
+
+fn add_files(folder: &Path, root: &Path, files: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            add_files(&path, root, files);
+        } else if path.extension().is_some_and(|extension| extension == "sql") {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            files.insert(name.to_owned());
+        }
+    }
+}
+
+#[test]
+fn every_statement_file_has_a_plan_test_or_a_reason() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = BTreeSet::new();
+    add_files(&root, &root, &mut files);
+    let listed: BTreeSet<String> = STATEMENTS.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(files, listed);
+    assert_eq!(listed.len(), STATEMENTS.len(), "a file is listed twice");
+    let tests: BTreeSet<&str> = include_str!("../plan_stability.rs")
+        .lines()
+        .map(|line| line.trim().trim_end_matches(';'))
+        .collect();
+    for (file, plan) in STATEMENTS {
+        match plan {
+            Tested(test) => assert!(tests.contains(test), "{file}: there is no test {test}"),
+            Unbounded(reason) => assert!(!reason.is_empty(), "{file}: no reason"),
+        }
+    }
+}
