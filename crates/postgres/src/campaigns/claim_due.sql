@@ -10,7 +10,7 @@ WITH due AS MATERIALIZED (
    ORDER BY retry_at LIMIT $4)
   UNION ALL
   (SELECT id, contact_id, attempts, retry_at FROM campaign_sends
-   WHERE account_id = $1 AND (campaign_id, contact_id) > ($2, $3) AND campaign_id <= $2 AND retry_at IS NULL
+   WHERE account_id = $1 AND {after_contact} AND retry_at IS NULL
      AND status = 'pending' AND started_at IS NULL AND $6 AND id BETWEEN $9 AND $10
    ORDER BY campaign_id, contact_id LIMIT $4)
   LIMIT $4

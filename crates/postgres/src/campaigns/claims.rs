@@ -329,6 +329,11 @@ impl DueSearch {
     }
 }
 
+/// The sends of campaign `$2` after contact `$3`, for the order `campaign_id, contact_id`. The campaign is a range of one,
+/// because an equality is no part of an order: by the contact alone, the planner may read the index on the account's
+/// contacts, with the sends of all campaigns.
+pub(super) const AFTER_CONTACT: &str = "(campaign_id, contact_id) > ($2, $3) AND campaign_id <= $2";
+
 /// Reads the next due sends: first the retries by time, then the untried sends by contact (keyset pagination). Each
 /// contact is looked up by its key, as in a list of sends. No send is written: a run has one holder, and the start of a
 /// send requires that it is still unstarted. The run's claim (see [`in_flight`]) becomes these sends and `in_flight`.
@@ -338,9 +343,6 @@ impl DueSearch {
 ///
 /// The range of ids skips other partitions. It MUST be executed in index order: without statistics of a new partition
 /// the planner would expect few ids in the range, and read and sort all sends of the campaign.
-///
-/// The campaign is a range of one, because an equality is no part of an order: by the contact alone, the planner may
-/// read the index on the account's contacts, with the sends of all campaigns.
 async fn claim_due(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
@@ -349,19 +351,23 @@ async fn claim_due(
     in_flight: &InFlight,
     size: i64,
 ) -> DbResult<Vec<ClaimedRow>> {
-    let rows = sql(format!(include_str!("claim_due.sql"), fence = FENCE))
-        .bind(run.account_id)
-        .bind(run.campaign_id)
-        .bind(search.after)
-        .bind(size)
-        .bind(search.goes_on)
-        .bind(search.fresh)
-        .bind(in_flight.own.clone())
-        .bind(in_flight.earlier.clone())
-        .bind(ids.first)
-        .bind(ids.last)
-        .load(conn)
-        .await?;
+    let rows = sql(format!(
+        include_str!("claim_due.sql"),
+        after_contact = AFTER_CONTACT,
+        fence = FENCE
+    ))
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .bind(search.after)
+    .bind(size)
+    .bind(search.goes_on)
+    .bind(search.fresh)
+    .bind(in_flight.own.clone())
+    .bind(in_flight.earlier.clone())
+    .bind(ids.first)
+    .bind(ids.last)
+    .load(conn)
+    .await?;
     Ok(rows)
 }
 

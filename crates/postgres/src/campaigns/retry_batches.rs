@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::audience;
-use super::claims::RunRow;
+use super::claims::{AFTER_CONTACT, RunRow};
 use super::send_ids::{SendIdRange, smallest};
 use crate::errors::DbResult;
 use crate::pool::INDEX_ORDER;
@@ -137,6 +137,7 @@ pub(super) async fn search_untried(
     let ids = SendIdRange::of_campaign(frozen_at);
     let found: SearchedRow = sql(format!(
         include_str!("search_untried.sql"),
+        after_contact = AFTER_CONTACT,
         limit = unknown_limit("count(*) FROM next"),
     ))
     .bind(account)

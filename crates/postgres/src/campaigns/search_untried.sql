@@ -2,7 +2,7 @@
 -- $1 account, $2 campaign, $3 last contact, $4 limit, $5 to $6 range of send ids.
 WITH next AS MATERIALIZED (
   SELECT id, contact_id, status = 'pending' AND started_at IS NULL AS untried FROM campaign_sends
-  WHERE account_id = $1 AND (campaign_id, contact_id) > ($2, $3) AND campaign_id <= $2 AND id BETWEEN $5 AND $6
+  WHERE account_id = $1 AND {after_contact} AND id BETWEEN $5 AND $6
   ORDER BY campaign_id, contact_id LIMIT $4
 ), untried AS MATERIALIZED (
   SELECT s.id FROM (SELECT * FROM unnest((SELECT array_agg(id ORDER BY id) FROM next WHERE untried)) AS k (id)

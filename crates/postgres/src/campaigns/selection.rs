@@ -16,9 +16,9 @@ use crate::sql::{FENCE, NumberRow, Sql, sql, uuids};
 /// of an account of this size.
 const MAX_LOOKUPS: i64 = 20_000;
 
-/// Generic plans that read the contacts of the account only: of the average account the planner expects a third of the
-/// contacts before or after an unknown time, and may prefer to read the whole table.
-const PLANS: &str = "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off";
+/// Reads the contacts of the account only: of the average account the planner expects a third of the contacts before or
+/// after an unknown time, and may prefer to read the whole table.
+const PLANS: &str = "SET LOCAL enable_seqscan = off";
 
 /// A set of contacts of which the audience is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ const SEGMENT: usize = FILTERS + BoundFilters::PARAMETERS;
 const SEGMENT_FILTERS: usize = SEGMENT + 1;
 
 impl<'a> Selection<'a> {
-    /// Reads the segment's filters and counts the sources. The rest of the transaction has generic plans without
+    /// Reads the segment's filters and counts the sources. The rest of the transaction is planned without
     /// sequential scans.
     pub(super) async fn of(
         conn: &mut AsyncPgConnection,

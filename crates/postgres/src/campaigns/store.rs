@@ -340,9 +340,7 @@ impl CampaignStore for PgCampaigns {
         id: CampaignId,
         first: i64,
     ) -> Result<Option<PreviewFacts>, StoreError> {
-        in_tenant!(self.0.with_custom_plans(), account, |conn| preview::preview_facts(
-            conn, account, id, first
-        ))
+        in_tenant!(self.0, account, |conn| preview::preview_facts(conn, account, id, first))
     }
 
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
