@@ -162,21 +162,10 @@ async fn write_contacts(
     );
     let fits = merge_fits("contacts.attributes", "excluded.attributes");
     Ok(sql(format!(
-        "INSERT INTO contacts
-           (account_id, id, name, phone, email, attributes, opted_out_at, consent_at, created_at, updated_at)
-         SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, CASE WHEN r.opted_out THEN now() END,
-           CASE WHEN r.opted_out THEN now() END, $8, $8
-         FROM unnest($2, $3, $4, $5, $6, $7) AS r (id, name, phone, email, attributes, opted_out) ORDER BY r.phone
-         ON CONFLICT (account_id, phone) WHERE deleted_at IS NULL DO UPDATE SET
-           name = excluded.name,
-           email = coalesce(excluded.email, contacts.email),
-           attributes = contacts.attributes || excluded.attributes,
-           opted_out_at = {opted_out_at}, consent_at = {consent_at}, updated_at = excluded.updated_at,
-           version = contacts.version + 1
-           WHERE {fits}
-         RETURNING id, phone, (xmax = 0) AS inserted,
-           CASE WHEN xmax = 0 THEN (SELECT has_subscribers($1, 'contact.created'))
-             ELSE (SELECT has_subscribers($1, 'contact.updated')) END AS is_subscribed",
+        include_str!("upsert.sql"),
+        opted_out_at = opted_out_at,
+        consent_at = consent_at,
+        fits = fits,
     ))
     .bind(account)
     .bind(uuids(ids))

@@ -22,7 +22,7 @@ use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
-use crate::sql::{TextRow, collect_column, key_rows, sql, uuids};
+use crate::sql::{FENCE, TextRow, collect_column, key_rows, sql, unknown_limit, uuids};
 use crate::transactions::in_tenant;
 
 /// Maximum tries to apply a batch when a concurrent transaction inserts the same new contact.
@@ -261,14 +261,14 @@ fn contacts_by_keys() -> String {
     };
     format!(
         "SELECT c.id, c.name, c.phone, c.wa_id, c.wa_user_id, c.opted_out_at, c.consent_at
-         FROM (SELECT i.id FROM ({phones} UNION {wa_ids} UNION {user_ids}) i
-           LIMIT (SELECT cardinality($2) + cardinality($3) + cardinality($4))) k
+         FROM (SELECT i.id FROM ({phones} UNION {wa_ids} UNION {user_ids}) i {limit}) k
          JOIN contacts c ON c.account_id = $1 AND c.id = k.id
          WHERE c.deleted_at IS NULL AND (c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))
          ORDER BY c.id FOR NO KEY UPDATE OF c",
         phones = ids_by("$2", "phone"),
         wa_ids = ids_by("$3", "wa_id"),
         user_ids = ids_by("$4", "wa_user_id"),
+        limit = unknown_limit("cardinality($2) + cardinality($3) + cardinality($4)"),
     )
 }
 
@@ -438,29 +438,6 @@ async fn write_conversations(
     Ok(())
 }
 
-/// Inserts messages. A message from an ad also sets the contact's first referral. The contact is already locked and is
-/// looked up by its key. The rows are those of the events, none without a subscriber.
-const WRITE_MESSAGES: &str = "WITH written AS (
-       INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, wa_message_id, payload,
-         referral, created_at)
-       SELECT $1, m.id, m.conversation_id, $2, m.type, m.text, $3, m.wa_message_id, m.payload, m.referral, m.created_at
-       FROM unnest($4, $5, $6, $7, $8, $9, $10, $11)
-         AS m (id, conversation_id, type, text, wa_message_id, payload, referral, created_at)
-       RETURNING id, conversation_id, referral, created_at),
-     referred AS (
-       SELECT DISTINCT ON (c.contact_id) c.contact_id, w.referral, w.created_at
-       FROM written w CROSS JOIN LATERAL (
-         SELECT contact_id FROM conversations WHERE account_id = $1 AND id = w.conversation_id OFFSET 0) c
-       WHERE w.referral IS NOT NULL ORDER BY c.contact_id, w.created_at, w.id),
-     first_referred AS (
-       UPDATE contacts c SET first_referral = r.referral, first_referral_at = r.created_at
-       FROM (SELECT * FROM referred LIMIT (SELECT count(*) FROM referred)) r
-       WHERE c.account_id = $1 AND c.id = r.contact_id
-         AND (c.first_referral_at IS NULL OR c.first_referral_at > r.created_at))
-     SELECT w.id, c.contact_id, c.profile_id FROM written w CROSS JOIN LATERAL (
-       SELECT contact_id, profile_id FROM conversations WHERE account_id = $1 AND id = w.conversation_id OFFSET 0) c
-     WHERE (SELECT has_subscribers($1, 'message.received'))";
-
 /// A stored message to whose event an endpoint subscribes.
 #[derive(QueryableByName)]
 struct ReceivedRow {
@@ -480,22 +457,26 @@ async fn write_messages(
     if messages.is_empty() {
         return Ok(());
     }
-    let rows: Vec<ReceivedRow> = sql(WRITE_MESSAGES)
-        .bind(account)
-        .bind(Direction::Inbound.as_str())
-        .bind(MessageStatus::Received.as_str())
-        .bind(collect_column(&messages, |(id, ..)| id.0))
-        .bind(collect_column(&messages, |(_, conversation, _)| conversation.0))
-        .bind(collect_column(&messages, |(.., message)| message.kind.clone()))
-        .bind(collect_column(&messages, |(.., message)| message.text.clone()))
-        .bind(collect_column(&messages, |(.., message)| message.wa_message_id.clone()))
-        .bind(collect_column(&messages, |(.., message)| message.payload.clone()))
-        .bind(collect_column(&messages, |(.., message)| {
-            message.referral.as_ref().map(|referral| json!(referral))
-        }))
-        .bind(collect_column(&messages, |(.., message)| message.at))
-        .load(&mut *conn)
-        .await?;
+    let rows: Vec<ReceivedRow> = sql(format!(
+        include_str!("write_messages.sql"),
+        fence = FENCE,
+        limit = unknown_limit("count(*) FROM referred"),
+    ))
+    .bind(account)
+    .bind(Direction::Inbound.as_str())
+    .bind(MessageStatus::Received.as_str())
+    .bind(collect_column(&messages, |(id, ..)| id.0))
+    .bind(collect_column(&messages, |(_, conversation, _)| conversation.0))
+    .bind(collect_column(&messages, |(.., message)| message.kind.clone()))
+    .bind(collect_column(&messages, |(.., message)| message.text.clone()))
+    .bind(collect_column(&messages, |(.., message)| message.wa_message_id.clone()))
+    .bind(collect_column(&messages, |(.., message)| message.payload.clone()))
+    .bind(collect_column(&messages, |(.., message)| {
+        message.referral.as_ref().map(|referral| json!(referral))
+    }))
+    .bind(collect_column(&messages, |(.., message)| message.at))
+    .load(&mut *conn)
+    .await?;
     let rows: HashMap<Uuid, ReceivedRow> = rows.into_iter().map(|row| (row.id, row)).collect();
     let received = messages.iter().filter_map(|&(id, conversation_id, ref message)| {
         rows.get(&id.0).map(|row| ReceivedMessage {

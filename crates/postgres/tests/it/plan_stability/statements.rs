@@ -62,6 +62,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
         "campaigns/survey.sql",
         Tested("audiences_of_few_contacts_read_few_rows"),
     ),
+    ("contacts/upsert.sql", Tested("contact_imports_use_index_lookups")),
     (
         "contacts/with_tags.sql",
         Tested("contact_and_conversation_pages_read_few_rows"),
@@ -69,6 +70,10 @@ const STATEMENTS: &[(&str, Plan)] = &[
     (
         "conversations/lock_messages.sql",
         Tested("status_updates_use_index_lookups"),
+    ),
+    (
+        "conversations/write_messages.sql",
+        Tested("inbound_messages_use_index_lookups"),
     ),
     ("idempotency/claim.sql", Tested("idempotency_keys_use_index_lookups")),
     ("ingestion/add_orders.sql", Tested("ingestion_uses_index_lookups")),
@@ -87,6 +92,10 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ),
     ("snapshots/oldest.sql", Unbounded(CATALOG)),
     ("statistics/most_stale_table.sql", Unbounded(CATALOG)),
+    (
+        "templates/update_synced.sql",
+        Unbounded("synchronizes all templates of one account, in batches"),
+    ),
     ("tenant_role/problem.sql", Unbounded(CATALOG)),
     ("webhooks/claim_deliveries.sql", Tested("delivery_claims_read_few_rows")),
     ("webhooks/feed_page.sql", Tested("feed_and_log_pages_read_few_rows")),

@@ -1,0 +1,15 @@
+-- Writes what WhatsApp decides of templates, and the placeholders of its texts. The version guards the columns that
+-- members edit. Returns the values before. `seen`: ids and versions. $1 account, $2 rows as JSON, $3 ids, $4 versions.
+WITH known AS MATERIALIZED (
+  SELECT t.id, t.meta_status, t.category, s.version
+  FROM {seen} s JOIN message_templates t ON t.account_id = $1 AND t.id = s.id
+  WHERE t.deleted_at IS NULL ORDER BY t.id FOR NO KEY UPDATE OF t)
+UPDATE message_templates t SET category = w.category,
+  category_change = w.category_change, profile_id = w.profile_id,
+  meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
+  quality_score = w.quality_score, unsupported = w.unsupported, parameter_format = w.parameter_format,
+  header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at,
+  version = t.version + 1
+FROM known k JOIN jsonb_populate_recordset(NULL::message_templates, $2) w ON w.id = k.id
+WHERE t.account_id = $1 AND t.id = k.id AND t.deleted_at IS NULL AND t.version = k.version
+RETURNING t.id, k.category, k.meta_status
