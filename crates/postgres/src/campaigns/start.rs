@@ -63,14 +63,7 @@ pub(super) async fn start(
         account_id: account,
         campaign_id: id,
     };
-    let queued = queued_start(run);
-    if stored.status == CampaignStatus::Sending
-        && queued
-            .get_result::<QueueEntryRow>(&mut *conn)
-            .await
-            .optional()?
-            .is_none()
-    {
+    if stored.status == CampaignStatus::Sending && !is_queued(conn, run).await? {
         return Ok(StartOutcome::Refused(CampaignRefusal::Status {
             status: stored.status,
             command: Command::Start,
@@ -158,6 +151,11 @@ pub(super) async fn enqueue_start(
 pub(super) fn queued_start(run: QueuedRun) -> _ {
     let entry: rows::queue_entry = rows::queue_entry(run);
     entry.filter(not(campaign_queue::prepared))
+}
+
+async fn is_queued(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<bool> {
+    let entry: Option<QueueEntryRow> = queued_start(run).get_result(conn).await.optional()?;
+    Ok(entry.is_some())
 }
 
 /// Starts a retry of failed sends. On any outcome but `Started` the caller MUST roll back.
