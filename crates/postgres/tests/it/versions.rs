@@ -5,6 +5,21 @@ use std::path::{Path, PathBuf};
 
 use crate::support::DbFixture;
 
+/// Functions that change only columns on which no decision of the table's version depends, as `(table, function)`.
+const UNVERSIONED: &[(&str, &str)] = &[
+    // The folder that they leave no longer exists.
+    ("campaigns", "delete"),
+    ("message_templates", "delete"),
+    // The time of the last use.
+    ("api_keys", "touch"),
+    // The verification has a version of its own.
+    ("whatsapp_profiles", "record"),
+    ("whatsapp_profiles", "end_hold"),
+    ("whatsapp_profiles", "restart_verification"),
+    // What refers to a deleted number.
+    ("whatsapp_profiles", "delete"),
+];
+
 /// Adds the Rust and SQL sources below the directory.
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -20,7 +35,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the rest of each statement after `begin`, up to the end of its string literal.
+/// Returns the rest of each statement after `begin`, up to the end of its string literal or file.
 fn statements<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
     let after = text.split(begin).skip(1);
     let matching = after.filter(|rest| rest.starts_with(char::is_whitespace));
@@ -53,17 +68,20 @@ async fn every_change_of_a_versioned_table_raises_its_version() {
                     );
                 }
             }
-            let queries = format!("diesel::update({table}");
-            assert!(
-                !text.contains(&queries),
-                "{}: this test does not check {queries}",
-                file.display()
-            );
+            // In the query language a function updates one table.
+            let updates = text
+                .split("fn ")
+                .filter(|function| function.contains("diesel::update(") && function.contains(&format!("{table}::")));
+            for function in updates {
+                let name = function.split(['(', '<']).next().unwrap_or_default();
+                if UNVERSIONED.contains(&(table, name)) {
+                    continue;
+                }
+                seen += 1;
+                let raised = format!("{table}::version + 1");
+                assert!(function.contains(&raised), "{}: {table}: {name}", file.display());
+            }
         }
-        let changes = text.matches("diesel::update(").count();
-        let raised = text.matches("version + 1)").count();
-        seen += changes;
-        assert_eq!(changes, raised, "{}", file.display());
     }
     assert!(seen > 15, "only {seen} statements were found");
 }
