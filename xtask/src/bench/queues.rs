@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Options;
 use super::data::accounts;
 use super::fixture::{Fixture, Launch};
-use super::results::BenchResult;
+use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator};
 use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
@@ -23,12 +23,13 @@ use crate::signals;
 /// Rows that are inserted and deleted while the snapshot is held.
 const DEAD_ROWS: u32 = 200_000;
 
-/// Rows of a measurement: transactions, rows of each, and the pause between two.
-const STEPS: u32 = 200;
+/// Seconds of a measurement, transactions of each, rows of each transaction, and the pause between two.
+const SECONDS: u32 = 20;
+const STEPS: u32 = 40;
 const STEP_ROWS: u32 = 10;
 const STEP_PAUSE: Duration = Duration::from_millis(25);
 
-/// The first reads pass the dead rows once, and a connection reports its statistics with a delay.
+/// A connection reports its statistics with a delay.
 const SETTLE: Duration = Duration::from_secs(3);
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -40,8 +41,9 @@ struct Queue {
     insert: &'static str,
     /// Inserts and deletes `{rows}` rows.
     dead: &'static str,
-    /// Counts the rows that no worker has claimed.
-    waiting: &'static str,
+    /// The statistic of the table that counts a row when a worker is done with it. Counting the rows themselves would
+    /// read all dead ones, and these pages would count.
+    done: &'static str,
 }
 
 const QUEUES: [Queue; 4] = [
@@ -53,7 +55,7 @@ const QUEUES: [Queue; 4] = [
         dead: "INSERT INTO whatsapp_callbacks (id, body, due_at)
                  SELECT gen_random_uuid(), '{}', clock_timestamp() FROM generate_series(1, {rows});
                DELETE FROM whatsapp_callbacks",
-        waiting: "SELECT count(*) FROM whatsapp_callbacks WHERE due_at < 'infinity'",
+        done: "n_tup_del",
     },
     Queue {
         name: "outbox",
@@ -65,7 +67,7 @@ const QUEUES: [Queue; 4] = [
                  jsonb_build_object('kind', 'audit', 'action', 'create', 'entity_type', 'contact')
                  FROM generate_series(1, {rows});
                DELETE FROM outbox_events",
-        waiting: "SELECT count(*) FROM outbox_events",
+        done: "n_tup_del",
     },
     Queue {
         name: "deliveries",
@@ -83,7 +85,7 @@ const QUEUES: [Queue; 4] = [
                  SELECT v.account_id, v.id, e.id, clock_timestamp() FROM v
                  JOIN webhook_endpoints e ON e.account_id = v.account_id AND e.name = 'Queues';
                DELETE FROM webhook_deliveries",
-        waiting: "SELECT count(*) FROM webhook_deliveries",
+        done: "n_tup_del",
     },
     Queue {
         name: "mail",
@@ -94,7 +96,7 @@ const QUEUES: [Queue; 4] = [
         dead: "INSERT INTO outgoing_mail (id, account_id, content)
                  SELECT gen_random_uuid(), md5((n % 100)::text)::uuid, '' FROM generate_series(1, {rows}) n;
                DELETE FROM outgoing_mail",
-        waiting: "SELECT count(*) FROM outgoing_mail WHERE attempts = 0",
+        done: "n_tup_upd",
     },
 ];
 
@@ -183,20 +185,35 @@ fn pages(client: &mut Client, table: &str) -> Result<f64> {
     row.context(|| format!("cannot read the statistics of {table}"))
 }
 
-/// Inserts the rows of a measurement and waits until the server has claimed them.
+/// Inserts the rows of a measurement, waits until the server is done with them, and returns the pages of the median
+/// second for each row. A full read of the queue, at most one a minute, does not count: it passes all dead rows.
 fn pages_per_row(client: &mut Client, queue: &Queue, account: &str) -> Result<f64> {
-    let before = pages(client, queue.table)?;
-    for _ in 0..STEPS {
-        batch(client, &text(queue.insert, STEP_ROWS, account))?;
-        sleep(STEP_PAUSE);
+    let done = format!(
+        "SELECT {} FROM pg_stat_user_tables WHERE relname = '{}'",
+        queue.done, queue.table
+    );
+    let done_before = number(client, &done)?;
+    let mut seconds = Vec::new();
+    for _ in 0..SECONDS {
+        let before = pages(client, queue.table)?;
+        for _ in 0..STEPS {
+            batch(client, &text(queue.insert, STEP_ROWS, account))?;
+            sleep(STEP_PAUSE);
+        }
+        seconds.push((pages(client, queue.table)? - before) / f64::from(STEPS * STEP_ROWS));
     }
     let began = Instant::now();
-    while number(client, queue.waiting)? > 0 {
+    while number(client, &done)? < done_before + i64::from(SECONDS * STEPS * STEP_ROWS) {
         if began.elapsed() > TIMEOUT || signals::received() {
             return fail(format!("rows of {} remained in the queue", queue.table));
         }
         sleep(Duration::from_millis(200));
     }
     sleep(SETTLE);
-    Ok((pages(client, queue.table)? - before) / f64::from(STEPS * STEP_ROWS))
+    println!(
+        "{}: {:.1} pages a row on average",
+        queue.name,
+        seconds.iter().sum::<f64>() / f64::from(SECONDS)
+    );
+    Ok(median_and_spread(&seconds).0)
 }

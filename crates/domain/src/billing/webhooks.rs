@@ -31,7 +31,8 @@ impl From<&Subscription> for PublishedSubscription {
     }
 }
 
-/// `subscription.changed`, if a published value changed. A subscription that was only an attempt before is new.
+/// `subscription.changed`, if a published value of the subscription changed. Without a previous status if it was only an
+/// attempt before.
 pub fn changed_event(before: &PublishedSubscription, after: &Subscription) -> Option<Event> {
     let now = PublishedSubscription::from(after);
     if now.is_attempt || now == *before {

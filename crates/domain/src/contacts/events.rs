@@ -23,7 +23,7 @@ pub struct ContactEvent {
 redacted_debug!(ContactEvent { id });
 
 impl ContactEvent {
-    /// One event for each contact.
+    /// Receivers get one event for each contact.
     pub fn event(kind: WebhookKind, contacts: &[Self]) -> Event {
         Event::webhook(kind, contacts.iter().map(|contact| json!(contact)).collect())
     }

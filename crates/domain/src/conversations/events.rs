@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::InboundMessage;
 use crate::shared::{ContactId, ConversationId, Event, MessageId, ProfileId, WebhookKind, timestamp};
 
-/// A stored inbound message.
+/// An inbound message that was stored for the first time.
 #[derive(Clone, Copy)]
 pub struct ReceivedMessage<'a> {
     pub id: MessageId,
@@ -32,7 +32,7 @@ impl ReceivedMessage<'_> {
     }
 }
 
-/// `message.received`, by the time at which the messages were written.
+/// `message.received`, in the order in which the contacts wrote.
 pub fn received_event(mut messages: Vec<ReceivedMessage<'_>>) -> Event {
     messages.sort_by_key(|received| (received.message.at, received.id.0));
     let items = messages.iter().map(ReceivedMessage::published).collect();
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn received_messages_have_the_published_fields_in_the_order_of_writing() {
+    fn received_event_has_its_published_json_in_order_of_time() {
         let message = |second: u8| InboundMessage {
             wa_message_id: format!("wamid.{second}"),
             sender: Sender {

@@ -53,7 +53,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// One webhook event per item. It is stored only if an endpoint of the account subscribes to `kind`.
+    /// One webhook event per item. It is stored only if an endpoint of the account subscribes to `kind`, and not without
+    /// items.
     pub fn webhook(kind: WebhookKind, items: Vec<Value>) -> Self {
         Self::Webhook(WebhookEventBatch { kind, items })
     }

@@ -6,7 +6,8 @@ use uuid::Uuid;
 use super::{Category, CategoryChange, MetaStatus, Template, has_other_category};
 use crate::shared::{Event, WebhookKind, timestamp};
 
-/// `template.status_changed`, with one item for each template whose status or category differs from the one given.
+/// `template.status_changed`. A change is the status and the category before, and the template now. Templates that kept
+/// both are left out. The category of a draft does not count: the account chose it.
 pub fn status_changed_event<'a>(changes: impl IntoIterator<Item = (MetaStatus, Category, &'a Template)>) -> Event {
     let items = changes.into_iter().filter_map(|(status, category, now)| {
         let changed = status != now.meta_status || has_other_category(category, now);
@@ -65,17 +66,17 @@ mod tests {
     }
 
     #[test]
-    fn announced_category_is_published_with_the_campaigns_that_it_concerns() {
+    fn category_changing_event_lists_its_campaigns() {
         let template = approved_template("Oi", &[]);
         let change = CategoryChange {
             to: Category::Utility,
             at: time::macros::datetime!(2026-03-02 12:00 UTC),
         };
         assert_eq!(
-            items(category_changing_event(&template, &change, &[])),
+            items(category_changing_event(&template, &change, &[Uuid::nil()])),
             [
                 json!({ "id": template.id, "name": "boas_vindas", "language": "pt_BR", "from": "MARKETING",
-                        "to": "UTILITY", "at": "2026-03-02T12:00:00.000Z", "campaigns": [] })
+                        "to": "UTILITY", "at": "2026-03-02T12:00:00.000Z", "campaigns": [Uuid::nil()] })
             ]
         );
     }

@@ -26,9 +26,9 @@ use crate::transactions::{in_owner, on_owner};
 /// `held` locks the queue entry. A cancel waits for it, so it never releases the reservation of a send that this
 /// statement starts.
 ///
-/// `recorded` writes the one result that does not depend on the send's state: accepted, with no other detail. If a
-/// status update was faster, the send is no longer pending and nothing is written. `used` reads `counted` so that both
-/// rows are locked in the common order. Both write the counter slot that `counter_slot()` selects (see the view
+/// `recorded` writes plain results (see [`is_plain`]), also if the run has ended meanwhile. If a status update was faster,
+/// the send is no longer pending and nothing is written. `used` reads `counted`, so that the campaign's counters are
+/// locked before the month's usage, as everywhere. `counter_slot()` selects the counter slot of each (see the view
 /// `campaign_counters`).
 ///
 /// `concurrent_runs` are the other runs that send from the same number. Mostly there are none.
@@ -38,9 +38,10 @@ use crate::transactions::{in_owner, on_owner};
 /// account is a sub-select for the same reason: the planner then assumes an average account. The arrays are sub-selects
 /// under a limit, so the planner expects one key (see `sql::key_rows`).
 ///
-/// `$8` is the smallest of the ids: earlier partitions are skipped when the statement starts, later ones for each id.
-///
-/// `$9` tells whether the caller appends the events in the same transaction.
+/// Parameters: `$1` account, `$2` campaign, `$3` worker, `$4` sends to start, `$5` and `$6` accepted sends and their
+/// WhatsApp message ids, `$7` [`PAIR_INTERVAL`] in microseconds, `$8` the smallest of the ids, `$9` whether the caller
+/// appends the events in the same transaction. By `$8` earlier partitions are skipped when the statement starts, later
+/// ones for each id.
 const RECORD_AND_START: &str = include_str!("record_and_start.sql");
 
 #[derive(QueryableByName)]
@@ -51,9 +52,9 @@ struct StartedRow {
     started: Vec<Uuid>,
     #[diesel(sql_type = Array<SqlUuid>)]
     unreachable: Vec<Uuid>,
-    /// Events are due and the statement runs without a transaction: it changed nothing.
+    /// Events are due: the statement changed nothing, and must run in a transaction that appends them.
     #[diesel(sql_type = Bool)]
-    was_refused: bool,
+    needs_transaction: bool,
     /// The recorded sends whose events are due, and the contact of each.
     #[diesel(sql_type = Array<SqlUuid>)]
     event_sends: Vec<Uuid>,
@@ -86,7 +87,7 @@ pub(super) async fn record_and_start(
     next: &[SendId],
 ) -> Result<StartedSends, StoreError> {
     let mut sent: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_id(result))).collect();
-    // Sends are locked in the order of their ids.
+    // Results are locked in the order of their ids.
     sent.sort_unstable();
     let batch = Batch {
         run,
@@ -95,10 +96,10 @@ pub(super) async fn record_and_start(
         next,
     };
     let row = on_owner!(owner, |conn| batch.write(conn, false))?;
-    let row = match row.was_refused {
-        true => in_owner!(owner, |conn| batch.write_with_events(conn))?,
-        false => row,
-    };
+    if row.needs_transaction {
+        let row = in_owner!(owner, |conn| batch.write_with_events(conn))?;
+        return Ok(row.into_started(next));
+    }
     Ok(row.into_started(next))
 }
 
@@ -132,13 +133,13 @@ impl Batch<'_> {
 
     async fn write_with_events(&self, conn: &mut AsyncPgConnection) -> DbResult<StartedRow> {
         let row = self.write(conn, true).await?;
-        let messages: HashMap<Uuid, &Option<String>> = self.sent.iter().map(|(id, message)| (*id, message)).collect();
+        let messages: HashMap<Uuid, Option<String>> = self.sent.iter().cloned().collect();
         let event = |(&id, &contact): (&Uuid, &Uuid)| MessageStatusEvent {
             id,
             campaign_id: Some(self.run.campaign_id),
             conversation_id: None,
             contact_id: contact.into(),
-            wa_message_id: messages.get(&id).copied().cloned().flatten(),
+            wa_message_id: messages.get(&id).cloned().flatten(),
             status: SendStatus::Sent,
             error_code: None,
             error_message: None,

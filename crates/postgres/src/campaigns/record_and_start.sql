@@ -67,6 +67,6 @@ WITH events AS MATERIALIZED (
 )
 SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
   ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable,
-  NOT (SELECT yes FROM may_write) AS was_refused,
+  NOT (SELECT yes FROM may_write) AS needs_transaction,
   ARRAY (SELECT id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_sends,
   ARRAY (SELECT contact_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_contacts

@@ -20,7 +20,7 @@ pub(crate) fn is_subscribed(kind: WebhookKind) -> String {
     format!("(SELECT has_subscribers($1, '{}')) AS is_subscribed", kind.as_str())
 }
 
-/// A contact that a statement has changed.
+/// A row of RETURNING: a contact that a statement has changed, and the column of [`is_subscribed`].
 #[derive(QueryableByName)]
 pub(crate) struct ChangedContact {
     #[diesel(sql_type = SqlUuid)]
@@ -55,7 +55,7 @@ impl From<EventRow> for ContactEvent {
     }
 }
 
-/// Appends an event for each changed contact if an endpoint subscribes to them.
+/// Appends an event for each changed contact if an endpoint subscribes to `kind`, which the statement must have asked.
 pub(crate) async fn append_if_subscribed(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -68,7 +68,8 @@ pub(crate) async fn append_if_subscribed(
     append(conn, account, kind, changed.iter().map(|contact| contact.id).collect()).await
 }
 
-/// Appends an event for each of these contacts, with the values that the transaction has just written.
+/// Appends an event for each of these contacts, with the values that the transaction has just written. The rows of
+/// deleted contacts still exist.
 pub(super) async fn append(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -87,6 +88,6 @@ pub(super) async fn append(
     .bind(ids)
     .load(&mut *conn)
     .await?;
-    let rows: Vec<ContactEvent> = rows.into_iter().map(ContactEvent::from).collect();
-    outbox::append(conn, account, &[ContactEvent::event(kind, &rows)]).await
+    let contacts: Vec<ContactEvent> = rows.into_iter().map(ContactEvent::from).collect();
+    outbox::append(conn, account, &[ContactEvent::event(kind, &contacts)]).await
 }

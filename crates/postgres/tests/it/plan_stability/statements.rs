@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 enum Plan {
-    /// The test of `plan_stability` that runs the statement.
+    /// The test in `plan_stability.rs` that runs the statement. Only its existence is checked.
     Tested(&'static str),
-    /// Why the rows that the statement reads are not bounded.
-    Unbounded(&'static str),
+    /// Why no test bounds the rows that the statement reads.
+    Untested(&'static str),
 }
 
-use Plan::{Tested, Unbounded};
+use Plan::{Tested, Untested};
 
 const RECOUNT: &str = "maintenance: recounts all rows of one account";
 const CATALOG: &str = "reads the system catalog";
@@ -19,29 +19,29 @@ const REPORTS: Plan = Tested("reports_of_a_month_read_few_rows");
 const RUNS: Plan = Tested("claims_and_ends_of_runs_read_few_rows");
 const RETRIES: Plan = Tested("retries_and_pages_of_sends_read_few_rows");
 
-/// Every file under `src`, and its plan test.
+/// Every `.sql` file under `src`, and its plan test.
 const STATEMENTS: &[(&str, Plan)] = &[
-    ("administration/churn.sql", Unbounded(ADMINISTRATION)),
-    ("administration/page.sql", Unbounded(ADMINISTRATION)),
-    ("administration/purge_tables.sql", Unbounded(CATALOG)),
+    ("administration/churn.sql", Untested(ADMINISTRATION)),
+    ("administration/page.sql", Untested(ADMINISTRATION)),
+    ("administration/purge_tables.sql", Untested(CATALOG)),
     ("analytics/automations.sql", REPORTS),
     ("analytics/campaign_totals.sql", REPORTS),
     (
         "analytics/dashboard.sql",
-        Unbounded("adds up every daily rollup of the account"),
+        Untested("adds up every daily rollup of the account"),
     ),
     ("analytics/ecommerce.sql", REPORTS),
     ("analytics/export_messages.sql", REPORTS),
     ("analytics/revenue.sql", REPORTS),
     (
         "analytics/rfm_changes.sql",
-        Unbounded("ranks all customers of one account, once a day"),
+        Untested("ranks all customers of one account, once a day"),
     ),
     ("campaigns/claim_due.sql", RUNS),
     ("campaigns/classify_failed_sends.sql", RETRIES),
     (
         "campaigns/fold_counters.sql",
-        Unbounded("maintenance: adds up the counter slots of one campaign"),
+        Untested("maintenance: adds up the counter slots of one campaign"),
     ),
     (
         "campaigns/freeze.sql",
@@ -79,13 +79,13 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ("ingestion/add_orders.sql", Tested("ingestion_uses_index_lookups")),
     (
         "links/add_clicks.sql",
-        Unbounded("maintenance: a batch of clicks, by key"),
+        Untested("maintenance: a batch of clicks, by key"),
     ),
     ("outbox/fan_out.sql", Tested("relayed_events_use_index_lookups")),
     ("outbox/write_audits.sql", Tested("relayed_events_use_index_lookups")),
     ("queues/depths.sql", Tested("queue_depths_read_waiting_rows_only")),
-    ("rollups/recompute_sends.sql", Unbounded(RECOUNT)),
-    ("rollups/recompute_usage.sql", Unbounded(RECOUNT)),
+    ("rollups/recompute_sends.sql", Untested(RECOUNT)),
+    ("rollups/recompute_usage.sql", Untested(RECOUNT)),
     (
         "segments/refresh_counts.sql",
         Tested("segment_pages_read_contacts_once_or_never"),
@@ -94,13 +94,13 @@ const STATEMENTS: &[(&str, Plan)] = &[
         "segments/segments.sql",
         Tested("segment_pages_read_contacts_once_or_never"),
     ),
-    ("snapshots/oldest.sql", Unbounded(CATALOG)),
-    ("statistics/most_stale_table.sql", Unbounded(CATALOG)),
+    ("snapshots/oldest.sql", Untested(CATALOG)),
+    ("statistics/most_stale_table.sql", Untested(CATALOG)),
     (
         "templates/update_synced.sql",
-        Unbounded("synchronizes all templates of one account, in batches"),
+        Untested("synchronizes all templates of one account, in batches"),
     ),
-    ("tenant_role/problem.sql", Unbounded(CATALOG)),
+    ("tenant_role/problem.sql", Untested(CATALOG)),
     ("webhooks/claim_deliveries.sql", Tested("delivery_claims_read_few_rows")),
     ("webhooks/feed_page.sql", Tested("feed_and_log_pages_read_few_rows")),
     (
@@ -136,7 +136,7 @@ fn every_statement_file_has_a_plan_test_or_a_reason() {
     for (file, plan) in STATEMENTS {
         match plan {
             Tested(test) => assert!(tests.contains(test), "{file}: there is no test {test}"),
-            Unbounded(reason) => assert!(!reason.is_empty(), "{file}: no reason"),
+            Untested(reason) => assert!(!reason.is_empty(), "{file}: no reason"),
         }
     }
 }

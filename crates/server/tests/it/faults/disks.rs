@@ -65,6 +65,10 @@ fn dump_without_background(db: &Database) -> BTreeMap<String, String> {
             // A worker resolves the subscription attempts.
             "subscriptions",
             "billing_history",
+            "webhook_events",
+            "webhook_deliveries",
+            "webhook_endpoints",
+            "webhook_logs",
         ]
         .contains(&table.as_str())
     });
@@ -189,6 +193,9 @@ fn write_rejected_by_full_disk_leaves_nothing() {
     let server = Server::start(without_statuses().with("REDIS_URL", "redis://127.0.0.1:1"));
     let ana = server.owner();
     ana.profile();
+    // With a subscriber, changes also write events.
+    let endpoint = json!({ "name": "CI", "url": "https://example.com/", "events": ["*"] });
+    assert_eq!(ana.post("/api/webhooks", endpoint).status, 201);
     server.db.run(
         "UPDATE accounts SET plan = 'scale';
          CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
