@@ -4,6 +4,7 @@ mod entitlement;
 mod events;
 mod rows;
 mod store;
+mod update;
 mod work;
 
 use recado_domain::billing::ChangeOutcome;

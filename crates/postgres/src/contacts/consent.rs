@@ -122,25 +122,7 @@ pub(crate) async fn opt_out(
         .into_iter()
         .map(|(contact, (before, now))| (contact, now, before.opted_out_at == now.opted_out_at))
         .partition(|(.., repeated)| *repeated);
-    if !changed.is_empty() {
-        let kind = WebhookKind::ContactUpdated;
-        let statement = format!(
-            "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at,
-               updated_at = now(), version = version + 1
-             FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id
-             RETURNING c.id, {is_subscribed}",
-            keys = key_rows("$2, $3, $4", "id, opted_out_at, consent_at"),
-            is_subscribed = events::is_subscribed(kind),
-        );
-        let written: Vec<ChangedContact> = sql(statement)
-            .bind(account)
-            .bind(collect_column(&changed, |(contact, ..)| *contact))
-            .bind(collect_column(&changed, |(_, consent, _)| consent.opted_out_at))
-            .bind(collect_column(&changed, |(_, consent, _)| consent.changed_at))
-            .load(&mut *conn)
-            .await?;
-        events::append_if_subscribed(conn, account, kind, &written).await?;
-    }
+    write_changed(conn, account, &changed).await?;
     if !repeated.is_empty() {
         sql(format!(
             "UPDATE contacts c SET consent_at = w.consent_at FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id",
@@ -153,4 +135,32 @@ pub(crate) async fn opt_out(
         .await?;
     }
     Ok(())
+}
+
+/// Writes the consent of these contacts and appends their events.
+async fn write_changed(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    changed: &[(Uuid, Consent, bool)],
+) -> DbResult<()> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let kind = WebhookKind::ContactUpdated;
+    let statement = format!(
+        "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at,
+           updated_at = now(), version = version + 1
+         FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id
+         RETURNING c.id, {is_subscribed}",
+        keys = key_rows("$2, $3, $4", "id, opted_out_at, consent_at"),
+        is_subscribed = events::is_subscribed(kind),
+    );
+    let written: Vec<ChangedContact> = sql(statement)
+        .bind(account)
+        .bind(collect_column(changed, |(contact, ..)| *contact))
+        .bind(collect_column(changed, |(_, consent, _)| consent.opted_out_at))
+        .bind(collect_column(changed, |(_, consent, _)| consent.changed_at))
+        .load(&mut *conn)
+        .await?;
+    events::append_if_subscribed(conn, account, kind, &written).await
 }
