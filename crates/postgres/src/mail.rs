@@ -75,7 +75,7 @@ const CLAIM: &str = "WITH due AS MATERIALIZED (
 impl PgMailQueue {
     async fn discover(&self) -> Result<(), StoreError> {
         let (read, since) = lock(&self.ready).begin();
-        let rows = self.pool.rows::<DiscoveredRow>(sql(DISCOVER).bind(since)).await?;
+        let rows = self.pool.queue_rows::<DiscoveredRow>(sql(DISCOVER).bind(since)).await?;
         if let Some(read_at) = rows.as_slice().first().map(|row| row.read_at) {
             let found = rows
                 .iter()
@@ -92,7 +92,7 @@ impl PgMailQueue {
         lease: Duration,
     ) -> Result<Option<MailRow>, StoreError> {
         let query = sql(CLAIM).bind(lease).bind(account).bind(due_at).bind(id);
-        self.pool.row_if_any(query).await
+        self.pool.queue_row_if_any(query).await
     }
 }
 

@@ -38,6 +38,12 @@ const CUSTOM_PLANS: &str = "SET LOCAL plan_cache_mode = auto; ";
 pub(crate) const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 const CUSTOM_PLANS_IN_INDEX_ORDER: &str = "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_sort = off; ";
 
+/// For the head of a queue, which an index finds in order. A connection keeps a plan that it made while the queue was
+/// empty, or while few rows were alive among many dead ones. Then a scan or a sort of all rows seems cheapest, and the
+/// plan would do that with every row that comes later.
+const QUEUE_PLANS: &str =
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; ";
+
 /// How a pool connects, and its timeouts.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
@@ -263,10 +269,9 @@ impl OwnerPool {
         Transaction::begin(&self.0, "").await
     }
 
-    /// Begins a transaction that reads an index in order rather than sort the rows. For the head of a queue: no
-    /// statistics say how long the queue is.
-    pub(crate) async fn begin_in_index_order(&self) -> Result<Transaction, StoreError> {
-        Transaction::begin(&self.0, INDEX_ORDER).await
+    /// Begins a transaction for a statement on the head of a queue (see [`QUEUE_PLANS`]).
+    pub(crate) async fn begin_on_queue(&self) -> Result<Transaction, StoreError> {
+        Transaction::begin(&self.0, QUEUE_PLANS).await
     }
 
     /// Begins a transaction with its own `lock_timeout`.

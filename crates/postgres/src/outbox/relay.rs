@@ -112,12 +112,12 @@ impl PgOutbox {
         Ok(retried + moved)
     }
 
-    /// One query, so that an iteration without work needs no transaction. It reads from the kind's low-water mark.
+    /// One query, which reads from the kind's low-water mark.
     async fn pending_work(&self, kind: EventKind) -> Result<PendingWork, StoreError> {
         let began_at = Instant::now();
         let (from, is_full) = lock(&self.marks).entry(kind.as_str()).or_default().begin(began_at);
         let query = sql(LOOK).bind(kind.as_str()).bind(from);
-        let work = self.pool.row::<PendingWork>(query).await?;
+        let work = self.pool.queue_row::<PendingWork>(query).await?;
         let look = Look {
             oldest: work.oldest,
             assigned: work.assigned,
@@ -170,7 +170,7 @@ impl PgOutbox {
         kind: EventKind,
         delete_statement: impl Fn() -> Sql<'a>,
     ) -> Result<usize, StoreError> {
-        in_transaction!(self.pool.begin_in_index_order(), |conn| move_events(
+        in_transaction!(self.pool.begin_on_queue(), |conn| move_events(
             conn,
             kind,
             delete_statement()

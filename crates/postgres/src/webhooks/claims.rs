@@ -217,7 +217,7 @@ impl Claims {
             .bind(collect_column(&shares, |share| share.after.1))
             .bind(request.limit)
             .bind(lease);
-        let rows = pool.rows::<Row>(query).await?;
+        let rows = pool.queue_rows::<Row>(query).await?;
         lock(&self.0).record(&shares, &rows, request.limit);
         let (mut claimed, mut orphans) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in rows {
@@ -238,7 +238,7 @@ impl Claims {
             true => sql(DISCOVER_ALL),
             false => sql(DISCOVER).bind(since),
         };
-        let rows = pool.rows::<DiscoveredRow>(query).await?;
+        let rows = pool.queue_rows::<DiscoveredRow>(query).await?;
         if let Some(read_at) = rows.as_slice().first().map(|row| row.read_at) {
             let mut endpoints = lock(&self.0);
             let found = rows.iter().filter_map(|row| row.endpoint_id.zip(row.oldest));

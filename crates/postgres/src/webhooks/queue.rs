@@ -15,7 +15,7 @@ use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::OwnerPool;
 use crate::sql::{NumberRow, Param, Sql, collect_column, key_rows, sql};
-use crate::transactions::{in_owner, on_owner};
+use crate::transactions::in_transaction;
 
 /// The delivery queue. Clones share the endpoints with due deliveries.
 #[derive(Clone, Debug)]
@@ -219,10 +219,11 @@ impl DeliveryQueue for PgDeliveryQueue {
         let disables = health_updates
             .iter()
             .any(|(.., health_update)| matches!(health_update, HealthUpdate::Disabled { .. }));
+        let begin = || self.pool.begin_on_queue();
         if disables {
-            in_owner!(self.pool, |conn| finish_all(conn, attempts, health_updates))
+            in_transaction!(begin(), |conn| finish_all(conn, attempts, health_updates))
         } else {
-            on_owner!(self.pool, |conn| record_attempts(conn, attempts, health_updates))
+            in_transaction!(begin(), |conn| record_attempts(conn, attempts, health_updates))
         }
     }
 

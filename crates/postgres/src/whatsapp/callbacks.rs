@@ -88,7 +88,7 @@ impl CallbackStore for PgCallbacks {
     async fn claim(&self, lease: Duration) -> Result<Option<StoredCallback>, StoreError> {
         let (read, (due_at, id)) = lock(&self.mark).begin();
         let query = sql(CLAIM).bind(lease).bind(due_at).bind(id);
-        let row = self.pool.row::<ClaimRow>(query).await?;
+        let row = self.pool.queue_row::<ClaimRow>(query).await?;
         lock(&self.mark).end(read, row.read_at, row.position());
         Ok(row.into_callback())
     }
