@@ -60,8 +60,8 @@ macro_rules! in_owner {
     };
 }
 
-/// `on_owner!(pool, |conn| work)`: on the owner pool without a transaction, for one statement or for several
-/// independent ones. Behind a transaction pooler they have one transaction.
+/// `on_owner!(pool, |conn| work)`: on the owner pool without a transaction, for one statement or for several reads. A
+/// retry runs all of them again. Behind a transaction pooler they have one transaction.
 macro_rules! on_owner {
     ($pool:expr, |$conn:ident| $work:expr) => {
         $crate::errors::retry(|| async {

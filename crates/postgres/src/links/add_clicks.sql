@@ -1,3 +1,6 @@
+-- Adds clicks to links and their rollups, and notes the batch in the row of its writer, which the caller has locked.
+-- Returns the links that another transaction had locked: their clicks wait for the next batch. $1 accounts, $2 links,
+-- $3 clicks; of the rollups $4 accounts, $5 links, $6 bucket sizes, $7 bucket starts, $8 clicks; $9 writer, $10 batch.
 WITH totals AS (
   SELECT * FROM unnest($1, $2, $3) AS t (account_id, link_id, clicks) LIMIT (SELECT cardinality($1))),
 present AS (

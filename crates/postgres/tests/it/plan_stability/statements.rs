@@ -77,10 +77,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ),
     ("idempotency/claim.sql", Tested("idempotency_keys_use_index_lookups")),
     ("ingestion/add_orders.sql", Tested("ingestion_uses_index_lookups")),
-    (
-        "links/add_clicks.sql",
-        Untested("maintenance: a batch of clicks, by key"),
-    ),
+    ("links/add_clicks.sql", Untested("a worker's batch of clicks, by key")),
     ("outbox/fan_out.sql", Tested("relayed_events_use_index_lookups")),
     ("outbox/write_audits.sql", Tested("relayed_events_use_index_lookups")),
     ("queues/depths.sql", Tested("queue_depths_read_waiting_rows_only")),
