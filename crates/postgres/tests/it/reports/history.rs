@@ -15,7 +15,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{Fixed, NOW};
-use crate::support::{DbFixture, id};
+use crate::support::{DbFixture, id, id_at};
 
 /// Units per currency unit: the product of two amounts of four decimals is a whole number of units.
 pub(super) const UNIT: i128 = 100_000_000;
@@ -200,7 +200,7 @@ impl History {
                 INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, sent_at)
                 VALUES ('{account}', '{}', '{campaign}', '{}', 'read', '{}'),
                   ('{account}', '{}', '{campaign}', '{}', 'failed', '{}');",
-                id(), contacts[0], ago(SENT[at]), id(), contacts[1], ago(SENT[at]));
+                id_at(ago(SENT[at])), contacts[0], ago(SENT[at]), id_at(ago(SENT[at])), contacts[1], ago(SENT[at]));
         }
         for (at, link) in link_ids.iter().enumerate() {
             let campaign = if at == 0 {
