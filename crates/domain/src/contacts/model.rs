@@ -160,7 +160,7 @@ pub struct ContactUpsert {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContactFilter {
     /// A part of the name, phone number or e-mail address; case does not matter. A phone number also matches in other
-    /// notations.
+    /// notations. If a contact has the number, only this contact is found.
     pub search: Option<String>,
     pub tag_id: Option<TagId>,
     /// Only members of this segment.

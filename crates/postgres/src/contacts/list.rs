@@ -29,6 +29,9 @@ const SEGMENT: usize = 8;
 const COLUMNS: &str = "c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, \
      c.updated_at, c.version";
 
+/// The end of a scan at contact `e`.
+const SCAN_END: &str = "SELECT e.id, '', NULL, NULL, NULL, '{}', NULL, now(), now(), 0, true";
+
 /// The text that `contacts_search_idx` indexes. A line break separates the fields.
 pub(super) const SEARCHED_TEXT: &str = "(name || E'\\n' || coalesce(phone, '') || E'\\n' || coalesce(email, ''))";
 
@@ -97,6 +100,21 @@ impl<'a> ContactList<'a> {
         words.into_iter().any(|word| word.chars().nth(2).is_some())
     }
 
+    /// Selects the contact that has the searched phone number and meets the other filters. The end of a scan follows if
+    /// a contact has this number. None: the search is not a whole number.
+    pub(super) fn by_number(&self, before: Uuid) -> Option<Sql<'a>> {
+        let number = Phone::parse(self.filter.search.as_deref()?)?;
+        let conditions = self.tag_condition().into_iter().chain(self.segment_condition());
+        let conditions: String = conditions.map(|condition| format!(" AND {condition}")).collect();
+        let found = format!(
+            "WITH number AS MATERIALIZED (SELECT * FROM contacts
+               WHERE account_id = $1 AND phone = (${PHONES})[1] AND deleted_at IS NULL)
+             SELECT {COLUMNS}, false AS is_scan_end FROM number c WHERE c.id < $2{conditions}
+             UNION ALL {SCAN_END} FROM number e",
+        );
+        Some(self.bind(sql(with_tags(&found)), before, 1, 0, vec![number.to_string()]))
+    }
+
     /// Selects up to `limit` contacts with smaller ids than `before`, among the next `max_scan` rows of the source. If
     /// there are more rows, and fewer contacts than `limit`, the end of the scan follows.
     pub(super) fn page(&self, before: Uuid, limit: i64, max_scan: i64) -> Sql<'a> {
@@ -109,13 +127,13 @@ impl<'a> ContactList<'a> {
                 "SELECT * FROM (
                    (SELECT * FROM ({found}) AS found LIMIT {MAX_PAGE})
                    UNION ALL
-                   (SELECT e.id, '', NULL, NULL, NULL, '{{}}', NULL, now(), now(), 0, true FROM ({ids} OFFSET $4 LIMIT 1) e)
+                   ({SCAN_END} FROM ({ids} OFFSET $4 LIMIT 1) e)
                  ) AS first LIMIT $3",
                 found = self.found("LIMIT $4", &conditions),
                 ids = self.ids(),
             )
         };
-        self.bind(sql(with_tags(&found)), before, limit, max_scan)
+        self.bind(sql(with_tags(&found)), before, limit, max_scan, self.phone_patterns())
     }
 
     /// Selects the ids of up to `limit` contacts with smaller ids than `before`, by the search index. For the owner
@@ -124,12 +142,7 @@ impl<'a> ContactList<'a> {
     /// Only the index has the account as a text, so no other index is an alternative for the planner.
     pub(super) fn indexed_ids(&self, before: Uuid, limit: i64) -> Sql<'a> {
         let mut conditions = self.conditions(false);
-        if self.filter.tag_id.is_some() {
-            conditions.push(format!(
-                "EXISTS (SELECT 1 FROM contact_tags l
-                   WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ${TAG} {FENCE})"
-            ));
-        }
+        conditions.extend(self.tag_condition());
         let text = format!(
             "WITH found AS MATERIALIZED (
                SELECT c.account_id, c.id, c.name, c.phone, c.email, c.created_at, {attributes} AS attributes
@@ -146,19 +159,25 @@ impl<'a> ContactList<'a> {
             },
             conditions = conditions.join(" AND "),
         );
-        self.bind(sql(text), before, limit, 0)
+        self.bind(sql(text), before, limit, 0, self.phone_patterns())
     }
 
-    fn bind(&self, statement: Sql<'a>, before: Uuid, limit: i64, max_scan: i64) -> Sql<'a> {
+    /// Patterns of the numbers that contain the search in any notation.
+    fn phone_patterns(&self) -> Vec<String> {
         let search = self.filter.search.as_deref();
         let phones = search.map(Phone::search_forms).unwrap_or_default();
+        phones.iter().map(|phone| like_contains(phone)).collect()
+    }
+
+    fn bind(&self, statement: Sql<'a>, before: Uuid, limit: i64, max_scan: i64, phones: Vec<String>) -> Sql<'a> {
+        let search = self.filter.search.as_deref();
         let statement = statement
             .bind(self.account)
             .bind(before)
             .bind(limit)
             .bind(max_scan)
             .bind(search.map(like_contains))
-            .bind(phones.iter().map(|phone| like_contains(phone)).collect::<Vec<_>>())
+            .bind(phones)
             .bind(self.filter.tag_id);
         match self.segment {
             None => BoundFilters::default().bind(statement.bind(None::<Uuid>)),
@@ -179,11 +198,20 @@ impl<'a> ContactList<'a> {
                    OR c.phone LIKE ANY (${PHONES}))"
             )
         });
-        let segment = self.segment.filter(|_| !are_members);
-        search
-            .into_iter()
-            .chain(segment.map(|segment| segment.belongs(SEGMENT)))
-            .collect()
+        let segment = self.segment_condition().filter(|_| !are_members);
+        search.into_iter().chain(segment).collect()
+    }
+
+    fn segment_condition(&self) -> Option<String> {
+        self.segment.map(|segment| segment.belongs(SEGMENT))
+    }
+
+    fn tag_condition(&self) -> Option<String> {
+        self.filter.tag_id?;
+        Some(format!(
+            "EXISTS (SELECT 1 FROM contact_tags l
+               WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ${TAG} {FENCE})"
+        ))
     }
 
     /// The ids of the source in the order of the list.

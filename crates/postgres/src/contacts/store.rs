@@ -34,6 +34,16 @@ pub struct PgContacts {
     search_index: Option<SearchIndex>,
 }
 
+fn read_contacts(rows: Vec<ListedRow>) -> Result<Vec<Contact>, StoreError> {
+    rows.into_iter().map(Contact::try_from).collect()
+}
+
+fn contact_page(rows: Vec<ListedRow>, limit: i64) -> Result<CursorPage<Contact>, StoreError> {
+    Ok(CursorPage::cut(read_contacts(rows)?, limit, |contact: &Contact| {
+        contact.id
+    }))
+}
+
 impl PgContacts {
     /// Searches without the search index.
     pub fn new(tenants: TenantPool) -> Self {
@@ -48,6 +58,23 @@ impl PgContacts {
     pub fn with_search_index(self, owner: OwnerPool) -> Self {
         let search_index = Some(SearchIndex::new(owner));
         Self { search_index, ..self }
+    }
+
+    /// The page of a search for a whole number that a contact has: this contact alone, at the cost of a look-up. None:
+    /// no contact has it, or the search is something else.
+    async fn number_page(
+        &self,
+        account: AccountId,
+        list: &ContactList<'_>,
+        before: Uuid,
+    ) -> Result<Option<CursorPage<Contact>>, StoreError> {
+        let Some(number) = list.by_number(before) else {
+            return Ok(None);
+        };
+        let mut rows: Vec<ListedRow> = self.tenants.read_rows(account, number).await?;
+        ListedRow::take_scan_end(&mut rows)
+            .map(|_| contact_page(rows, 1))
+            .transpose()
     }
 
     /// The search index, if the list needs it and there is one.
@@ -339,18 +366,19 @@ impl ContactStore for PgContacts {
             Some(id) => {
                 let rule = SegmentRule::query(account, id);
                 let Some(rule) = self.tenants.read_row_if_any::<RuleRow, _>(account, rule).await? else {
-                    return Ok(CursorPage::cut(vec![], query.page.limit, |contact: &Contact| {
-                        contact.id
-                    }));
+                    return contact_page(vec![], query.page.limit);
                 };
                 Some(rule.into())
             }
         };
         let list = ContactList::new(account, &query.filter, segment.as_ref());
-        let index = self.index_for(&list).await?;
-        let max_scan = index.map_or(MAX_SCAN, |_| MAX_SCAN_BEFORE_INDEX);
         // Without a cursor it starts at the greatest id, so that one index scan serves both cases.
         let before = query.page.cursor.unwrap_or(Uuid::max());
+        if let Some(page) = self.number_page(account, &list, before).await? {
+            return Ok(page);
+        }
+        let index = self.index_for(&list).await?;
+        let max_scan = index.map_or(MAX_SCAN, |_| MAX_SCAN_BEFORE_INDEX);
         let page = list.page(before, query.page.limit + 1, max_scan);
         let mut rows: Vec<ListedRow> = self.tenants.in_index_order().read_rows(account, page).await?;
         // The cursor is exclusive, and the end of the scan was not read yet.
@@ -361,11 +389,10 @@ impl ContactStore for PgContacts {
             let found = by_ids(account, collect_column(&ids, |row| row.id));
             rows.extend(self.tenants.read_rows::<ListedRow, _>(account, found).await?);
         }
-        let contacts = rows.into_iter().map(Contact::try_from).collect::<Result<_, _>>()?;
-        Ok(match next {
-            Some(next) if index.is_none() => CursorPage::partial(contacts, next),
-            _ => CursorPage::cut(contacts, query.page.limit, |contact: &Contact| contact.id),
-        })
+        match next {
+            Some(next) if index.is_none() => Ok(CursorPage::partial(read_contacts(rows)?, next)),
+            _ => contact_page(rows, query.page.limit),
+        }
     }
 
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError> {

@@ -234,6 +234,49 @@ async fn contact_search_matches_characters_literally() {
 }
 
 #[tokio::test]
+async fn search_for_a_whole_number_finds_its_contact_alone() {
+    let fixture = DbFixture::new().await;
+    let vip = tag(&fixture, fixture.account, "vip").await;
+    let ana = add(&fixture, &draft("Ana", Some("+5511961234567")), &[vip]).await;
+    add(&fixture, &draft("again +5511961234567", Some("+5511961234568")), &[]).await;
+    add(&fixture, &draft("+5511961239999", None), &[]).await;
+    let other = fixture.another_account().await;
+    fixture.add_contacts_to(other, 1).await;
+    let (account, members, rule) = (fixture.account, SegmentId(id()), SegmentId(id()));
+    fixture
+        .sql(&format!(
+            "INSERT INTO segments (account_id, id, name, filters) VALUES
+               ('{account}', '{members}', 'm', NULL), ('{account}', '{rule}', 'r', '{{\"has_email\": true}}');
+             INSERT INTO segment_members (account_id, segment_id, contact_id) VALUES ('{account}', '{members}', '{}')",
+            ana.id
+        ))
+        .await;
+    let found = async |text: &str, tag_id, segment_id| {
+        let search = Some(text.into());
+        let filter = ContactFilter {
+            search,
+            tag_id,
+            segment_id,
+        };
+        names(&fixture, filter).await.join(", ")
+    };
+    for number in ["+5511961234567", "(11) 6123-4567", "11961234567"] {
+        assert_eq!(found(number, None, None).await, "Ana", "{number}");
+        assert_eq!(found(number, Some(vip), None).await, "Ana", "{number}");
+        assert_eq!(found(number, Some(TagId(id())), None).await, "", "{number}");
+        assert_eq!(found(number, None, Some(members)).await, "Ana", "{number}");
+        assert_eq!(found(number, None, Some(rule)).await, "", "{number}");
+    }
+    // A number that no contact of the account has, or no longer has, is a text like any other.
+    assert_eq!(found("+5511961239999", None, None).await, "+5511961239999");
+    assert_eq!(found("+5511900000001", None, None).await, "");
+    fixture
+        .sql("UPDATE contacts SET deleted_at = now() WHERE name = 'Ana'")
+        .await;
+    assert_eq!(found("+5511961234567", None, None).await, "again +5511961234567");
+}
+
+#[tokio::test]
 async fn contact_list_filters_by_tag_or_segment() {
     let fixture = DbFixture::new().await;
     let vip = tag(&fixture, fixture.account, "vip").await;

@@ -375,6 +375,23 @@ async fn contact_and_conversation_pages_read_few_rows(mut fixture: DbFixture) {
             assert_eq!(page.data.len(), PART);
             fixture.assert_few_of(rows, "contacts").await;
         }
+        let query = ContactQuery {
+            filter: ContactFilter {
+                search: Some("11 90000-0007".into()),
+                ..ContactFilter::default()
+            },
+            page: FIRST_PAGE,
+        };
+        fixture.count_reads().await;
+        let page = fixture.contacts().list(account, &query).await.unwrap();
+        assert_eq!(page.data.len(), 1);
+        let read = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables
+          WHERE relname = 'contacts'";
+        fixture.close().await;
+        assert!(
+            (1..10).contains(&fixture.number(read).await),
+            "the contact with a number"
+        );
         fixture.count_reads().await;
         let conversations = PgConversations::new(fixture.tenants.clone(), fixture.owner.clone());
         let query = ConversationQuery {
