@@ -371,6 +371,15 @@ CREATE TABLE public.campaign_run_contents (
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.campaign_send_times (
+    account_id uuid NOT NULL,
+    campaign_id uuid NOT NULL,
+    sent_at timestamp with time zone NOT NULL,
+    first_send_id uuid NOT NULL,
+    send_ids uuid[] NOT NULL
+)
+PARTITION BY RANGE (first_send_id);
+
 CREATE TABLE public.campaign_sends (
     account_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -1329,6 +1338,9 @@ ALTER TABLE ONLY public.campaign_retry_batches
 ALTER TABLE ONLY public.campaign_run_contents
     ADD CONSTRAINT campaign_run_contents_pkey PRIMARY KEY (account_id, campaign_id);
 
+ALTER TABLE ONLY public.campaign_send_times
+    ADD CONSTRAINT campaign_send_times_pkey PRIMARY KEY (account_id, campaign_id, sent_at, first_send_id);
+
 ALTER TABLE ONLY public.campaign_sends
     ADD CONSTRAINT campaign_sends_pkey PRIMARY KEY (account_id, id);
 
@@ -1984,6 +1996,8 @@ ALTER TABLE public.campaign_retry_batches ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.campaign_run_contents ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.campaign_send_times ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.campaign_sends ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.campaigns ENABLE ROW LEVEL SECURITY;
@@ -2109,6 +2123,8 @@ CREATE POLICY tenant_isolation ON public.campaign_retries USING ((account_id = (
 CREATE POLICY tenant_isolation ON public.campaign_retry_batches USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.campaign_run_contents USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.campaign_send_times USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.campaign_sends USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2283,6 +2299,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_retries TO recado_ten
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_retry_batches TO recado_tenant;
 
 GRANT SELECT,INSERT ON TABLE public.campaign_run_contents TO recado_tenant;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.campaign_send_times TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.campaign_sends TO recado_tenant;
 

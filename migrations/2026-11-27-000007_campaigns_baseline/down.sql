@@ -4,6 +4,7 @@ DROP TABLE campaign_claims;
 DROP TABLE campaign_retries;
 DROP TABLE campaign_counter_slots;
 DROP TABLE sent_messages;
+DROP TABLE campaign_send_times;
 DROP TABLE campaign_sends;
 DROP TABLE campaign_recipient_batches;
 DROP TABLE campaign_run_contents;

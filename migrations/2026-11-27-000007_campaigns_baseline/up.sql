@@ -206,6 +206,20 @@ CREATE TABLE sent_messages (
 SELECT make_tenant_table('sent_messages');
 GRANT SELECT, INSERT ON sent_messages TO recado_tenant;
 
+-- The sends of a campaign in the order of `sent_at`, for the pages of their list: an index of that column on
+-- `campaign_sends` would end the HOT updates of a run. A row has the sends that got one `sent_at` together; it is
+-- written in their transaction. A retry takes its sends out. `first_send_id` names the partition.
+CREATE TABLE campaign_send_times (
+  account_id uuid NOT NULL,
+  campaign_id uuid NOT NULL,
+  sent_at timestamptz NOT NULL,
+  first_send_id uuid NOT NULL,
+  send_ids uuid[] NOT NULL,
+  CONSTRAINT campaign_send_times_pkey PRIMARY KEY (account_id, campaign_id, sent_at, first_send_id)
+) PARTITION BY RANGE (first_send_id);
+SELECT make_tenant_table('campaign_send_times');
+GRANT SELECT, INSERT, UPDATE ON campaign_send_times TO recado_tenant;
+
 -- Sends of a campaign by status. Written in the transaction of the sends that it counts. `counter_slot()` spreads the
 -- writes over slots, and readers add them up.
 CREATE TABLE campaign_counter_slots (

@@ -300,6 +300,16 @@ diesel::table! {
 }
 
 diesel::table! {
+    campaign_send_times (account_id, campaign_id, sent_at, first_send_id) {
+        account_id -> Uuid,
+        campaign_id -> Uuid,
+        sent_at -> Timestamptz,
+        first_send_id -> Uuid,
+        send_ids -> Array<Uuid>,
+    }
+}
+
+diesel::table! {
     campaign_sends (account_id, id) {
         account_id -> Uuid,
         id -> Uuid,

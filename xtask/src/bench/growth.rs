@@ -111,8 +111,11 @@ const FILL: &str = "
         {n}, now(), now(), date_trunc('milliseconds', now()));
     INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, started_at, sent_at, created_at)
       SELECT '{account}', pg_temp.id_at(now(), 'send', c), '0193a6e0-0000-7000-8000-0000000000c2',
-        pg_temp.id_of('contact', c), 'sent', now(), now() - c * interval '1 millisecond', now()
+        pg_temp.id_of('contact', c), 'sent', now(), now() - (c / 50) * interval '1 second', now()
       FROM generate_series(1, {n}) c;
+    INSERT INTO campaign_send_times (account_id, campaign_id, sent_at, first_send_id, send_ids)
+      SELECT account_id, campaign_id, sent_at, (array_agg(id ORDER BY id))[1], array_agg(id ORDER BY id)
+      FROM campaign_sends GROUP BY account_id, campaign_id, sent_at;
     INSERT INTO campaign_counter_slots (account_id, campaign_id, total, sent)
       VALUES ('{account}', '0193a6e0-0000-7000-8000-0000000000c2', {n}, {n});
     INSERT INTO conversations (account_id, id, contact_id, last_message_at)

@@ -87,6 +87,7 @@ const SECTIONS: &[(&str, &str, &[&str])] = &[
             "campaign_recipient_batches",
             "campaign_retry_batches",
             "campaign_sends",
+            "campaign_send_times",
             "campaign_retries",
             "campaign_counter_slots",
             "message_usage_slots",

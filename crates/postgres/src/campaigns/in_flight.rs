@@ -129,7 +129,7 @@ pub(super) async fn remaining(
 ) -> DbResult<Remaining> {
     let row = sql(format!(
         include_str!("remaining.sql"),
-        ids = id_of_campaign!("campaign_sends"),
+        ids = id_of_campaign!("campaign_sends.id"),
         fence = FENCE,
     ))
     .bind(account)

@@ -1,14 +1,30 @@
--- A page of a campaign's sends. `deleted`: contacts deleted since the start; `ids`: the range of its send ids.
+-- A page of a campaign's sends: those that were sent, latest first, then the others. `deleted`: contacts deleted since
+-- the start; `ids`, `time_ids`: the range of its send ids; `of_campaign`: of campaign $2.
 -- $1 account, $2 campaign, $3 limit, $4 offset.
+WITH deleted AS MATERIALIZED (
+  SELECT s.id, s.sent_at FROM ({deleted}) d CROSS JOIN LATERAL (SELECT id, sent_at FROM campaign_sends
+    WHERE account_id = $1 AND campaign_id = $2 AND contact_id = d.id AND {ids} {fence}) s
+), sent AS MATERIALIZED (
+  SELECT s.id, t.sent_at FROM campaign_send_times t CROSS JOIN LATERAL unnest(t.send_ids) s (id)
+  WHERE t.account_id = $1 AND t.campaign_id = $2 AND {time_ids} AND s.id NOT IN (SELECT id FROM deleted)
+  ORDER BY t.sent_at DESC, s.id LIMIT $3 OFFSET $4
+), others AS MATERIALIZED (
+  -- Read only if the page reaches behind the last sent one: their offset needs the number of all sent ones.
+  SELECT o.id FROM (SELECT id FROM campaign_sends
+    WHERE account_id = $1 AND {of_campaign} AND {ids} AND sent_at IS NULL AND id NOT IN (SELECT id FROM deleted)
+    ORDER BY id
+    LIMIT $3 - (SELECT count(*) FROM sent)
+    OFFSET greatest(0, $4 + (SELECT count(*) FROM deleted WHERE sent_at IS NOT NULL)
+      - (SELECT coalesce(sum(cardinality(t.send_ids)), 0) FROM campaign_send_times t
+        WHERE t.account_id = $1 AND t.campaign_id = $2 AND {time_ids}))) o
+  WHERE (SELECT count(*) FROM sent) < $3
+)
 SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.pricing,
   s.failed_at,
   CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END::bigint + 1
     AS times,
   (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone, c.email
-FROM (SELECT id, sent_at FROM campaign_sends
-    WHERE account_id = $1 AND campaign_id = $2 AND contact_id <> ALL (ARRAY ({deleted}))
-      AND {ids}
-    ORDER BY sent_at DESC NULLS LAST, id LIMIT $3 OFFSET $4) k
+FROM (SELECT id, sent_at FROM sent UNION ALL SELECT id, NULL FROM others) k
   CROSS JOIN LATERAL (SELECT * FROM campaign_sends WHERE account_id = $1 AND id = k.id {fence}) s
   CROSS JOIN LATERAL (SELECT name, phone, email, opted_out_at, consent_at FROM contacts
     WHERE account_id = $1 AND id = s.contact_id {fence}) c

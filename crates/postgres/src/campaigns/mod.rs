@@ -24,6 +24,7 @@ mod runs;
 mod selection;
 mod send_ids;
 mod send_slots;
+mod send_times;
 mod sends;
 mod start;
 mod store;

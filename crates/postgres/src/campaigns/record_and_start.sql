@@ -21,6 +21,10 @@ WITH events AS MATERIALIZED (
 ), named AS (
   INSERT INTO sent_messages (account_id, wa_message_id, send_id)
   SELECT $1, wa_message_id, id FROM recorded WHERE wa_message_id IS NOT NULL ON CONFLICT DO NOTHING
+), listed AS (
+  INSERT INTO campaign_send_times (account_id, campaign_id, sent_at, first_send_id, send_ids)
+  SELECT $1, $2, now(), ids[1], ids FROM (SELECT array_agg(id ORDER BY id) AS ids FROM recorded) r
+  WHERE ids IS NOT NULL
 ), counted AS (
   INSERT INTO campaign_counter_slots AS n (account_id, campaign_id, slot, created_at, pending, sent)
   SELECT $1, f.campaign_id, counter_slot(f.total), f.created_at, -r.n, r.n

@@ -1,8 +1,13 @@
 -- Resets the failed sends of a retry batch to untried. `keys`: the ids; `of_campaign`: of campaign $3.
--- $1 account, $2 ids in ascending order, $3 campaign, $4 smallest id.
+-- $1 account, $2 ids in ascending order, $3 campaign, $4 smallest id, $5 and $6 smallest and greatest id of a send.
 WITH failed AS MATERIALIZED (
-  SELECT s.id FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
+  SELECT s.id, s.sent_at FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
   WHERE {of_campaign} AND s.status = 'failed' FOR UPDATE OF s
+), unlisted AS (
+  UPDATE campaign_send_times t
+  SET send_ids = ARRAY (SELECT id FROM unnest(t.send_ids) AS u (id) WHERE id NOT IN (SELECT id FROM failed))
+  FROM (SELECT DISTINCT sent_at FROM failed WHERE sent_at IS NOT NULL ORDER BY sent_at {limit}) f
+  WHERE t.account_id = $1 AND t.campaign_id = $3 AND t.sent_at = f.sent_at AND t.first_send_id BETWEEN $5 AND $6
 )
 UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
   retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,

@@ -29,7 +29,7 @@ use crate::sql::{FENCE, Sql, sql};
 fn classification_ctes() -> String {
     format!(
         include_str!("classify_failed_sends.sql"),
-        ids = id_of_campaign!("campaign_sends"),
+        ids = id_of_campaign!("campaign_sends.id"),
         fence = FENCE,
     )
 }

@@ -57,6 +57,7 @@ pub(super) async fn reset_next_batch(
     };
     ids.sort_unstable();
     let smallest = smallest(&ids);
+    let campaign_ids = SendIdRange::around(smallest);
     sql(format!(
         include_str!("reset_retry_batch.sql"),
         keys = key_rows("$2", "id"),
@@ -67,6 +68,8 @@ pub(super) async fn reset_next_batch(
     .bind(ids)
     .bind(campaign)
     .bind(smallest)
+    .bind(campaign_ids.first)
+    .bind(campaign_ids.last)
     .execute(conn)
     .await?;
     Ok(true)

@@ -229,7 +229,7 @@ impl From<CountsRow> for SendCounts {
 /// another tool inserted the sends. The condition is inside of the lateral join: in its ON clause it would apply after
 /// all sends were counted. Returns no row if the campaign does not exist.
 pub(super) fn counts_query<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
-    sql(format!(include_str!("send_counts.sql"), ids = id_of_campaign!("s")))
+    sql(format!(include_str!("send_counts.sql"), ids = id_of_campaign!("s.id")))
         .bind(account)
         .bind(id)
 }

@@ -20,13 +20,18 @@ pub(super) struct SendIdRange {
 const HASH_BITS: u128 = (1 << 80) - 1;
 
 impl SendIdRange {
+    /// The ids of the campaign that has a send with this id.
+    pub(super) fn around(id: Uuid) -> Self {
+        Self {
+            first: Uuid::from_u128(id.as_u128() & !HASH_BITS),
+            last: Uuid::from_u128(id.as_u128() | HASH_BITS),
+        }
+    }
+
     /// The ids of a campaign's sends. Without the time of the freeze: all ids.
     pub(super) fn of_campaign(frozen_at: Option<OffsetDateTime>) -> Self {
         match frozen_at.map(first_id) {
-            Some(first) => Self {
-                first,
-                last: Uuid::from_u128(first.as_u128() | HASH_BITS),
-            },
+            Some(first) => Self::around(first),
             None => Self {
                 first: Uuid::nil(),
                 last: Uuid::max(),
@@ -42,13 +47,13 @@ pub(super) fn smallest<'a>(ids: impl IntoIterator<Item = &'a Uuid>) -> Uuid {
     ids.into_iter().min().copied().unwrap_or(Uuid::max())
 }
 
-/// `id_of_campaign!("s")`: the condition on `campaign_sends` as `s` that bounds the ids to those of campaign `$2` of
-/// account `$1`. For statements that run seldom: PostgreSQL skips the other partitions when it executes them.
+/// `id_of_campaign!("s.id")`: the condition that bounds a column with ids of sends to those of campaign `$2` of account
+/// `$1`. For statements that run seldom: PostgreSQL skips the other partitions when it executes them.
 macro_rules! id_of_campaign {
-    ($table:literal) => {
+    ($column:literal) => {
         concat!(
-            $table,
-            ".id BETWEEN (SELECT first_id(frozen_at) FROM campaigns WHERE account_id = $1 AND id = $2)
+            $column,
+            " BETWEEN (SELECT first_id(frozen_at) FROM campaigns WHERE account_id = $1 AND id = $2)
                AND (SELECT last_id(frozen_at) FROM campaigns WHERE account_id = $1 AND id = $2)"
         )
     };
@@ -67,6 +72,7 @@ mod tests {
         let range = SendIdRange::of_campaign(Some(datetime!(2026-11-01 00:00 UTC)));
         assert_eq!(range.first.to_string(), "01a19467-e800-0000-0000-000000000000");
         assert_eq!(range.last.to_string(), "01a19467-e800-ffff-ffff-ffffffffffff");
+        assert_eq!(SendIdRange::around(range.last), range);
         let all = SendIdRange::of_campaign(None);
         assert_eq!((all.first, all.last), (Uuid::nil(), Uuid::max()));
     }

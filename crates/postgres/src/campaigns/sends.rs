@@ -15,7 +15,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::send_ids::smallest;
-use super::usage;
+use super::{send_times, usage};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pricing::stored;
@@ -76,6 +76,7 @@ pub(crate) struct LockedSend {
     row: SendRow,
     status: SendStatus,
     status_before: SendStatus,
+    sent_at_before: Option<OffsetDateTime>,
     pricing: Option<StatusPricing>,
     held_reservation_before: bool,
     changed: bool,
@@ -259,9 +260,10 @@ pub(crate) async fn lock_sends(
         let status: SendStatus = parse_enum(&row.status)?;
         let mut send = LockedSend {
             pricing: stored(row.pricing.as_ref())?,
-            row,
             status,
             status_before: status,
+            sent_at_before: row.sent_at,
+            row,
             held_reservation_before: false,
             changed: false,
             message_id_is_new: false,
@@ -457,6 +459,9 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     }))
     .bind(smallest);
     query.execute(&mut *conn).await?;
+    let sent_now = sends.iter().filter(|send| send.sent_at_before.is_none());
+    let sent_now = sent_now.filter_map(|send| Some((send.row.campaign_id, send.row.sent_at?, send.row.id)));
+    send_times::insert(conn, account, sent_now).await?;
     insert_message_ids(conn, account, &sends).await
 }
 

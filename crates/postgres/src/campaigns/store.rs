@@ -23,7 +23,7 @@ use crate::outbox;
 use crate::pool::TenantPool;
 use crate::pricing::published;
 use crate::schema::{campaign_sends, campaigns};
-use crate::sql::{FENCE, NumberRow, Sql, TextRow, sql, uuids};
+use crate::sql::{FENCE, NumberRow, Sql, TextRow, equals_without_index, sql, uuids};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -259,22 +259,24 @@ fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
              WHERE EXISTS (SELECT 1 FROM campaign_sends s
                  WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id AND {ids} {FENCE})) AS n
          FROM campaigns WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
-        all_ids = id_of_campaign!("campaign_sends"),
-        ids = id_of_campaign!("s"),
+        all_ids = id_of_campaign!("campaign_sends.id"),
+        ids = id_of_campaign!("s.id"),
     ))
     .bind(account)
     .bind(id)
 }
 
-/// Reads a page of a campaign's sends. The keys of all sends are sorted, and only the page is read in full (top-N sort):
-/// an index in this order would end HOT updates while the run sends. Each contact of the page is looked up by its key:
-/// with statistics from before a large import, a plain join would read all contacts for each send.
+/// Reads a page of a campaign's sends. Execute it with `TenantPool::in_index_order`: the planner could also sort all
+/// sends. Each contact of the page is looked up by its key: with statistics from before a large import, a plain join
+/// would read all contacts for each send.
 fn list_sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
     sql(format!(
         include_str!("list_sends.sql"),
         deleted = DELETED_SINCE_START,
         fence = FENCE,
-        ids = id_of_campaign!("campaign_sends"),
+        ids = id_of_campaign!("campaign_sends.id"),
+        time_ids = id_of_campaign!("t.first_send_id"),
+        of_campaign = equals_without_index!("campaign_id", "$2"),
     ))
     .bind(account)
     .bind(id)
@@ -359,6 +361,7 @@ impl CampaignStore for PgCampaigns {
     ) -> Result<Option<Page<CampaignSend>>, StoreError> {
         let (totals, rows) = self
             .0
+            .in_index_order()
             .read_both::<NumberRow, SentRow, _, _>(account, count_sends(account, id), list_sends(account, id, page))
             .await?;
         let Some(total) = totals.into_iter().next() else {

@@ -56,6 +56,15 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         fillfactor: Some(35),
         retention: RetentionTerm::Configured(|terms| terms.campaign_sends),
     },
+    // After `campaign_sends`: a send that is still stored is in the list.
+    PartitionedTable {
+        name: "campaign_send_times",
+        key: PartitionKey::IdOf("first_send_id"),
+        interval: Interval::Month,
+        class: "ledger",
+        fillfactor: None,
+        retention: RetentionTerm::Configured(|terms| terms.campaign_sends),
+    },
     PartitionedTable {
         name: "sent_messages",
         key: PartitionKey::Time("recorded_at"),

@@ -326,6 +326,9 @@ async fn retry_of_few_reads_few_sends() {
             "UPDATE campaign_sends SET status = 'sent', started_at = now(), sent_at = now();
              UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = 131000
                WHERE id IN (SELECT id FROM campaign_sends ORDER BY id LIMIT 5);
+             INSERT INTO campaign_send_times (account_id, campaign_id, sent_at, first_send_id, send_ids)
+               SELECT account_id, campaign_id, now(), (array_agg(id))[1], array_agg(id) FROM campaign_sends
+               GROUP BY account_id, campaign_id;
              UPDATE campaign_counter_slots SET pending = 0, sent = total - 5, failed = 5;
              UPDATE message_usage_slots SET sent = 1995, reserved = 0;
              ANALYZE campaign_sends",

@@ -101,6 +101,7 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
+                 INSERT INTO campaign_send_times VALUES ('{account}', '{campaign}', now(), '{tag}', '{{{tag}}}');
                  INSERT INTO campaign_recipient_batches VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
                  INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
                    VALUES ('{account}', '{campaign}', 1, '{{{tag}}}');

@@ -72,6 +72,7 @@ mod runs;
 mod sealed;
 mod segment_counts;
 mod segments;
+mod send_list;
 mod sessions;
 mod snapshots;
 mod statistics;

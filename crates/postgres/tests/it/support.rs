@@ -439,33 +439,30 @@ impl DbFixture {
         started.sends
     }
 
-    /// Asserts that counters and usage equal a recount of the sends.
+    /// Asserts that counters, usage and the order of lists equal those of the sends.
     pub(crate) async fn assert_recount(&self) {
-        let wrong = self
-            .text(
-                "SELECT json_agg(t) FROM (SELECT n.*, r.* FROM campaign_counters n
-                   CROSS JOIN LATERAL (SELECT count(*) AS a,
-                     count(*) FILTER (WHERE status = 'pending') AS b, count(*) FILTER (WHERE status = 'sent') AS c,
-                     count(*) FILTER (WHERE status = 'delivered') AS d, count(*) FILTER (WHERE status = 'read') AS e,
-                     count(*) FILTER (WHERE status = 'failed') AS f
-                     FROM campaign_sends s WHERE s.account_id = n.account_id AND s.campaign_id = n.campaign_id) r
-                   WHERE (n.total, n.pending, n.sent, n.delivered, n.read, n.failed) <> (a, b, c, d, e, f)) t",
-            )
-            .await;
-        assert_eq!(wrong, None, "counters");
-        let wrong = self
-            .text(
-                "SELECT json_agg(t) FROM (SELECT u.*, r.* FROM message_usage u
-                   CROSS JOIN LATERAL (SELECT
-                     count(*) FILTER (WHERE s.status IN ('sent', 'delivered', 'read')) AS a,
-                     count(*) FILTER (WHERE s.status = 'pending'
-                       AND (c.status = 'sending' OR s.started_at IS NOT NULL)) AS b
-                     FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
-                     WHERE s.account_id = u.account_id AND coalesce(s.quota_month, c.quota_month) = u.month) r
-                   WHERE (u.sent, u.reserved) <> (a, b)) t",
-            )
-            .await;
-        assert_eq!(wrong, None, "usage");
+        let counters = "SELECT n.*, r.* FROM campaign_counters n
+             CROSS JOIN LATERAL (SELECT count(*) AS a,
+               count(*) FILTER (WHERE status = 'pending') AS b, count(*) FILTER (WHERE status = 'sent') AS c,
+               count(*) FILTER (WHERE status = 'delivered') AS d, count(*) FILTER (WHERE status = 'read') AS e,
+               count(*) FILTER (WHERE status = 'failed') AS f
+               FROM campaign_sends s WHERE s.account_id = n.account_id AND s.campaign_id = n.campaign_id) r
+             WHERE (n.total, n.pending, n.sent, n.delivered, n.read, n.failed) <> (a, b, c, d, e, f)";
+        let usage = "SELECT u.*, r.* FROM message_usage u
+             CROSS JOIN LATERAL (SELECT
+               count(*) FILTER (WHERE s.status IN ('sent', 'delivered', 'read')) AS a,
+               count(*) FILTER (WHERE s.status = 'pending'
+                 AND (c.status = 'sending' OR s.started_at IS NOT NULL)) AS b
+               FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
+               WHERE s.account_id = u.account_id AND coalesce(s.quota_month, c.quota_month) = u.month) r
+             WHERE (u.sent, u.reserved) <> (a, b)";
+        let listed = "SELECT account_id, campaign_id, sent_at, unnest(send_ids) AS id FROM campaign_send_times";
+        let sent = "SELECT account_id, campaign_id, sent_at, id FROM campaign_sends WHERE sent_at IS NOT NULL";
+        let lists = format!("({listed} EXCEPT ALL {sent}) UNION ALL ({sent} EXCEPT ALL {listed})");
+        for (what, wrong) in [("counters", counters), ("usage", usage), ("lists", &lists)] {
+            let wrong = self.text(&format!("SELECT json_agg(t) FROM ({wrong}) t")).await;
+            assert_eq!(wrong, None, "{what}");
+        }
     }
 
     /// Waits until `connections` of the database's connections are blocked by a lock.

@@ -138,7 +138,9 @@ impl ModelFixture {
         }
         self.fixture
             .sql(&format!(
-                "DELETE FROM campaign_queue; DELETE FROM campaign_claims; DELETE FROM campaign_sends; DELETE FROM campaigns; DELETE FROM message_usage_slots; DELETE FROM sent_messages;
+                "DELETE FROM campaign_queue; DELETE FROM campaign_claims; DELETE FROM campaign_sends;
+                 DELETE FROM campaign_send_times; DELETE FROM campaigns; DELETE FROM message_usage_slots;
+                 DELETE FROM sent_messages;
                  DELETE FROM outbox_events; DELETE FROM contacts; UPDATE accounts SET status = 'active'; {contacts}"
             ))
             .await;
@@ -203,7 +205,15 @@ const LINES: &str = "SELECT string_agg(line, E'\\n') FROM (
     SELECT concat('out ', (account_id <> $1)::int, ' ', right(id::text, 1)) FROM contacts
     WHERE opted_out_at IS NOT NULL
     UNION ALL
-    SELECT concat('message ', (account_id <> $1)::int, ' ', wa_message_id) FROM sent_messages) l";
+    SELECT concat('message ', (account_id <> $1)::int, ' ', wa_message_id) FROM sent_messages
+    UNION ALL
+    SELECT concat('not in list ', id) FROM (
+      SELECT campaign_id, sent_at, id FROM campaign_sends WHERE sent_at IS NOT NULL EXCEPT ALL
+      SELECT campaign_id, sent_at, unnest(send_ids) FROM campaign_send_times) s
+    UNION ALL
+    SELECT concat('not sent ', id) FROM (
+      SELECT campaign_id, sent_at, unnest(send_ids) AS id FROM campaign_send_times EXCEPT ALL
+      SELECT campaign_id, sent_at, id FROM campaign_sends) t) l";
 
 /// The system under test of one case.
 pub(super) struct System {

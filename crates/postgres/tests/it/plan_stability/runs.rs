@@ -86,7 +86,8 @@ async fn ended(fixture: &DbFixture) {
     fixture.on_plan("growth").await;
     fixture
         .sql(&format!(
-            "UPDATE campaign_sends SET status = 'sent' WHERE account_id = '{0}';
+            "UPDATE campaign_sends SET status = 'sent', sent_at = now() - i / 10 * interval '1 s'
+               FROM generate_series(2 * {PART} + 1, {ROWS}) i WHERE account_id = '{0}' AND id = key('{0}', i);
              UPDATE campaign_sends SET status = 'failed', failed_at = now() - interval '9 days'
                FROM generate_series(1, {PART}) i WHERE account_id = '{0}' AND id = key('{0}', i);
              UPDATE campaign_sends SET status = 'pending', started_at = NULL, campaign_id = key('{0}', 2)
@@ -103,6 +104,14 @@ async fn ended(fixture: &DbFixture) {
     for campaign in [1, 2] {
         fixture.freeze(campaign).await;
     }
+    fixture
+        .sql(&format!(
+            "INSERT INTO campaign_send_times (account_id, campaign_id, sent_at, first_send_id, send_ids)
+               SELECT account_id, campaign_id, sent_at, (array_agg(id ORDER BY id))[1], array_agg(id) FROM campaign_sends
+               WHERE account_id = '{0}' AND sent_at IS NOT NULL GROUP BY account_id, campaign_id, sent_at",
+            fixture.account
+        ))
+        .await;
 }
 
 pub(super) async fn retries_and_pages_of_sends_read_few_rows(mut fixture: DbFixture) {
@@ -113,9 +122,19 @@ pub(super) async fn retries_and_pages_of_sends_read_few_rows(mut fixture: DbFixt
     let counts = fixture.campaigns().stats(fixture.account, untried).await.unwrap();
     assert_eq!(counts.unwrap().pending, part);
     let page = PageQuery::new(None, None, 20, 100);
-    let page = fixture.campaigns().sends(fixture.account, untried, page).await.unwrap();
-    assert_eq!(page.unwrap().total, part);
-    fixture.assert_looked_up("a page of sends").await;
+    let sends = fixture.campaigns().sends(fixture.account, untried, page).await.unwrap();
+    assert_eq!(sends.unwrap().total, part);
+    fixture.assert_looked_up("a page of untried sends").await;
+    fixture.count_reads().await;
+    let page = PageQuery::new(None, Some(100), 20, 100);
+    let sends = fixture
+        .campaigns()
+        .sends(fixture.account, failed, page)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(sends.data.len() == 100 && sends.data[99].sent_at.is_some());
+    fixture.assert_few_of(ROWS / 2, "a page of sent sends").await;
     for (campaign, retried, operation) in [
         (failed, part, "a retry of failed sends"),
         (untried, 0, "a retry of untried sends"),

@@ -1,0 +1,114 @@
+//! The list of a campaign's sends: in the order of sending, at the cost of a page.
+
+use recado_domain::campaigns::{CampaignStore as _, QueuedRun, RunStore as _, SendResult, SendStatus};
+use recado_domain::shared::{CampaignId, PageQuery, SendId};
+use recado_domain::whatsapp::{StatusUpdate, StatusUpdateStore as _};
+use uuid::Uuid;
+
+use crate::retries::{retry_of, tried};
+use crate::status_updates::status_update;
+use crate::support::{DbFixture, LEASE, id};
+
+/// The list as the interface defines it: every send that has a contact.
+const EXPECTED: &str = "SELECT string_agg(s.id::text, ' ' ORDER BY s.sent_at DESC NULLS LAST, s.id)
+  FROM campaign_sends s JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id
+  WHERE c.deleted_at IS NULL";
+
+/// Compares every page of several sizes with the expected list, in one step.
+async fn assert_listed(fixture: &DbFixture, campaign: CampaignId) {
+    let expected = fixture.text(EXPECTED).await.unwrap();
+    for limit in [1, 7, 100] {
+        let mut listed: Vec<String> = vec![];
+        for number in 1.. {
+            let page = PageQuery::new(Some(number), Some(limit), 20, 100);
+            let sends = fixture.campaigns().sends(fixture.account, campaign, page).await;
+            let page = sends.unwrap().unwrap();
+            assert_eq!(
+                page.data.len() as i64,
+                limit.min(page.total - (number - 1) * limit).max(0)
+            );
+            if page.data.is_empty() {
+                break;
+            }
+            listed.extend(page.data.iter().map(|send| send.id.to_string()));
+        }
+        assert_eq!(listed.join(" "), expected, "pages of {limit}");
+    }
+}
+
+fn sent(sends: &[SendId]) -> Vec<(SendId, SendResult)> {
+    let result = |send: &SendId| {
+        let message_id = Some(format!("m{send}"));
+        (
+            *send,
+            SendResult::Sent {
+                message_id,
+                wa_id: None,
+            },
+        )
+    };
+    sends.iter().map(result).collect()
+}
+
+/// A run of 30 sends. 20 were sent, the last five of them as a status update says; one failed before it was sent, and
+/// two afterwards; the contacts of two sent ones and of two others are deleted.
+async fn half_sent() -> (DbFixture, CampaignId, QueuedRun, Uuid) {
+    let fixture = DbFixture::new().await;
+    fixture.on_plan("scale").await;
+    fixture.add_contacts(30).await;
+    let (worker, runs) = (id(), fixture.runs());
+    let (campaign, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 24).await;
+    runs.record_and_start(run, worker, &sent(&sends[..10]), &[])
+        .await
+        .unwrap();
+    runs.record(run, &sent(&sends[10..15])).await.unwrap();
+    let reported = sends[15..20].iter();
+    let mut updates: Vec<_> = reported
+        .map(|send| status_update(Some(*send), &format!("m{send}"), SendStatus::Delivered))
+        .collect();
+    updates.extend([0, 1, 20].map(|at| StatusUpdate {
+        error_code: Some(131_026),
+        ..status_update(Some(sends[at]), &format!("m{}", sends[at]), SendStatus::Failed)
+    }));
+    fixture.status_updates().apply(fixture.account, &updates).await.unwrap();
+    fixture
+        .sql(
+            "UPDATE contacts SET deleted_at = now() WHERE id IN (SELECT contact_id FROM (
+               SELECT contact_id, row_number() OVER (PARTITION BY sent_at IS NULL ORDER BY contact_id) AS n
+               FROM campaign_sends) s WHERE n IN (2, 4))",
+        )
+        .await;
+    (fixture, campaign.id, run, worker)
+}
+
+#[tokio::test]
+async fn sends_are_listed_in_the_order_of_sending() {
+    let (fixture, campaign, ..) = half_sent().await;
+    let sent = "SELECT count(*) || ' at ' || count(DISTINCT sent_at) FROM campaign_sends WHERE sent_at IS NOT NULL";
+    assert_eq!(fixture.text(sent).await.unwrap(), "20 at 3");
+    assert_listed(&fixture, campaign).await;
+    fixture.assert_recount().await;
+}
+
+#[tokio::test]
+async fn retried_sends_leave_the_list_and_return_to_its_top() {
+    let (fixture, campaign, run, worker) = half_sent().await;
+    let runs = fixture.runs();
+    runs.finish(run).await.unwrap();
+    let campaign = fixture
+        .campaigns()
+        .find(fixture.account, campaign)
+        .await
+        .unwrap()
+        .unwrap();
+    let (tried, failed) = tried(&runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap());
+    assert!(failed >= 2, "{tried} tried, {failed} had failed");
+    runs.take(worker, LEASE).await.unwrap();
+    let again = fixture.in_flight(run, worker, 3).await;
+    assert_listed(&fixture, campaign.id).await;
+    fixture.assert_recount().await;
+    runs.record_and_start(run, worker, &sent(&again), &[]).await.unwrap();
+    assert_listed(&fixture, campaign.id).await;
+    fixture.assert_recount().await;
+}
