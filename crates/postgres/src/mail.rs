@@ -16,7 +16,7 @@ use crate::errors::DbResult;
 use crate::low_water::{Position, ReadyQueues, lock};
 use crate::pool::OwnerPool;
 use crate::schema::outgoing_mail;
-use crate::sql::sql;
+use crate::sql::{PlannedEachTime, sql};
 
 /// Enqueues a mail in the caller's transaction.
 pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mail: &OutgoingMail) -> DbResult<()> {
@@ -50,7 +50,7 @@ impl PgMailQueue {
 /// The accounts of mails that became due since a time. Returns one row with nulls if there is none.
 const DISCOVER: &str = "SELECT now() AS read_at, m.account_id, m.oldest FROM (SELECT 1) one LEFT JOIN (
        SELECT account_id, min(due_at) AS oldest FROM outgoing_mail
-       WHERE due_at >= $1 AND due_at <= now() GROUP BY account_id) m ON true";
+       WHERE due_at >= (SELECT $1) AND due_at <= (SELECT now()) GROUP BY account_id) m ON true";
 
 #[derive(QueryableByName)]
 struct DiscoveredRow {
@@ -64,7 +64,8 @@ struct DiscoveredRow {
 
 /// Claims the first due mail of an account after a position.
 const CLAIM: &str = "WITH due AS MATERIALIZED (
-       SELECT id, due_at FROM outgoing_mail WHERE account_id = $2 AND due_at <= now() AND (due_at, id) > ($3, $4)
+       SELECT id, due_at FROM outgoing_mail WHERE account_id = $2 AND due_at <= (SELECT now())
+         AND (due_at, id) > ((SELECT $3), (SELECT $4))
        ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED),
      claimed AS (
        UPDATE outgoing_mail SET due_at = now() + $1 * interval '1 microsecond', attempts = attempts + 1
@@ -75,7 +76,10 @@ const CLAIM: &str = "WITH due AS MATERIALIZED (
 impl PgMailQueue {
     async fn discover(&self) -> Result<(), StoreError> {
         let (read, since) = lock(&self.ready).begin();
-        let rows = self.pool.queue_rows::<DiscoveredRow>(sql(DISCOVER).bind(since)).await?;
+        let rows = self
+            .pool
+            .rows::<DiscoveredRow>(PlannedEachTime(sql(DISCOVER).bind(since)))
+            .await?;
         if let Some(read_at) = rows.as_slice().first().map(|row| row.read_at) {
             let found = rows
                 .iter()
@@ -92,7 +96,7 @@ impl PgMailQueue {
         lease: Duration,
     ) -> Result<Option<MailRow>, StoreError> {
         let query = sql(CLAIM).bind(lease).bind(account).bind(due_at).bind(id);
-        self.pool.queue_row_if_any(query).await
+        self.pool.row_if_any(PlannedEachTime(query)).await
     }
 }
 
@@ -143,7 +147,7 @@ impl MailQueue for PgMailQueue {
 
     async fn delete(&self, id: MailId) -> Result<(), StoreError> {
         let statement = diesel::delete(outgoing_mail::table.find(id.0));
-        self.pool.run(statement).await.map(drop)
+        self.pool.run(PlannedEachTime(statement)).await.map(drop)
     }
 
     async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError> {
@@ -152,6 +156,6 @@ impl MailQueue for PgMailQueue {
         .bind(id)
         .bind(i32::try_from(attempts).unwrap_or(i32::MAX))
         .bind(delay);
-        self.pool.run(statement).await.map(drop)
+        self.pool.run(PlannedEachTime(statement)).await.map(drop)
     }
 }

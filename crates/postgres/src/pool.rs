@@ -38,11 +38,10 @@ const CUSTOM_PLANS: &str = "SET LOCAL plan_cache_mode = auto; ";
 pub(crate) const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 const CUSTOM_PLANS_IN_INDEX_ORDER: &str = "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_sort = off; ";
 
-/// For the head of a queue, which an index finds in order. A connection keeps a plan that it made while the queue was
-/// empty, or while few rows were alive among many dead ones. Then a scan or a sort of all rows seems cheapest, and the
-/// plan would do that with every row that comes later.
-const QUEUE_PLANS: &str =
-    "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; ";
+/// For statements on queues that are too large to be [planned each time](crate::sql::PlannedEachTime): without scans and
+/// sorts of all rows, only an index that finds the head of a queue in order remains.
+const QUEUE_PLANS: &str = "SELECT set_config(name, 'off', true)
+     FROM unnest('{enable_seqscan,enable_bitmapscan,enable_sort}'::text[]) AS name";
 
 /// How a pool connects, and its timeouts.
 #[derive(Clone, Debug)]

@@ -130,6 +130,30 @@ impl Query for Sql<'_> {
     type SqlType = Untyped;
 }
 
+/// A statement on a queue, planned each time with the size that the table has then. A connection would keep a plan that
+/// it made while the queue was empty, or while few rows were alive among many dead ones: a scan of the table, or of an
+/// index that only happens to have the key, seems as cheap as any other plan then.
+///
+/// Its bounds of times and numbers stand in sub-selects: for a bound that it knows, the planner reads the ends of the
+/// index.
+pub(crate) struct PlannedEachTime<Q>(pub(crate) Q);
+
+impl<Q: QueryFragment<Pg>> QueryFragment<Pg> for PlannedEachTime<Q> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.unsafe_to_cache_prepared();
+        self.0.walk_ast(out)
+    }
+}
+
+impl<Q: Query> Query for PlannedEachTime<Q> {
+    type SqlType = Q::SqlType;
+}
+
+impl<Q> QueryId for PlannedEachTime<Q> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
 /// A Rust value that can be bound, and its SQL type.
 pub(crate) trait Param {
     type Sql;

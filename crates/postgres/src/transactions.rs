@@ -115,23 +115,6 @@ impl OwnerPool {
     pub(crate) async fn row_if_any<R: Send>(&self, statement: impl Reads<R> + Sync) -> Result<Option<R>, StoreError> {
         on_owner!(self, |conn| first_row_if_any(conn, &statement))
     }
-
-    /// Returns the rows of a statement on the head of a queue.
-    pub(crate) async fn queue_rows<R: Send>(&self, statement: impl Reads<R> + Sync) -> Result<Vec<R>, StoreError> {
-        in_transaction!(self.begin_on_queue(), |conn| load(conn, &statement))
-    }
-
-    /// Returns the row of a statement on the head of a queue that always has one.
-    pub(crate) async fn queue_row<R: Send>(&self, statement: impl Reads<R> + Sync) -> Result<R, StoreError> {
-        in_transaction!(self.begin_on_queue(), |conn| first_row(conn, &statement))
-    }
-
-    pub(crate) async fn queue_row_if_any<R: Send>(
-        &self,
-        statement: impl Reads<R> + Sync,
-    ) -> Result<Option<R>, StoreError> {
-        in_transaction!(self.begin_on_queue(), |conn| first_row_if_any(conn, &statement))
-    }
 }
 
 async fn first_row<R, Q: Reads<R>>(conn: &AsyncPgConnection, query: &Q) -> DbResult<R> {

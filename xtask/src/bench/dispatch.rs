@@ -146,7 +146,7 @@ impl DbCounters {
         };
         Ok(Self {
             statements,
-            wal_bytes: number("SELECT wal_bytes::float8 FROM pg_stat_wal")?,
+            wal_bytes: number("SELECT (pg_current_wal_insert_lsn() - '0/0')::float8")?,
             updates: number(&of_sends("n_tup_upd"))?,
             hot_updates: number(&of_sends("n_tup_hot_upd"))?,
         })

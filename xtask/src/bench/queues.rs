@@ -101,6 +101,9 @@ const QUEUES: [Queue; 4] = [
 ];
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
+    if !fixture.cluster.has_statement_statistics() {
+        return fail("snapshot-queues names readers with pg_stat_statements: install PostgreSQL's contrib modules");
+    }
     let account = accounts().into_iter().nth(12).unwrap_or_default();
     let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
     let mut client = connect(&fixture.database())?;
@@ -193,6 +196,7 @@ fn pages_per_row(client: &mut Client, queue: &Queue, account: &str) -> Result<f6
         queue.done, queue.table
     );
     let done_before = number(client, &done)?;
+    batch(client, "SELECT pg_stat_statements_reset()")?;
     let mut seconds = Vec::new();
     for _ in 0..SECONDS {
         let before = pages(client, queue.table)?;
@@ -215,5 +219,22 @@ fn pages_per_row(client: &mut Client, queue: &Queue, account: &str) -> Result<f6
         queue.name,
         seconds.iter().sum::<f64>() / f64::from(SECONDS)
     );
+    print_readers(client)?;
     Ok(median_and_spread(&seconds).0)
+}
+
+/// Prints the statements that read the most pages, of any table.
+fn print_readers(client: &mut Client) -> Result<()> {
+    let readers = client
+        .query(
+            "SELECT shared_blks_hit + shared_blks_read AS pages, calls, left(regexp_replace(query, '\\s+', ' ', 'g'), 120)
+             FROM pg_stat_statements ORDER BY 1 DESC LIMIT 4",
+            &[],
+        )
+        .context(|| "cannot read the statistics of statements".to_owned())?;
+    for row in readers {
+        let (pages, calls, query): (i64, i64, String) = (row.get(0), row.get(1), row.get(2));
+        println!("  {pages} pages in {calls} calls: {query}");
+    }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use super::writes::{OutboxRow, write};
 use crate::errors::DbResult;
 use crate::low_water::lock;
 use crate::pool::OwnerPool;
-use crate::sql::{FlagRow, NumberRow, Sql, sql};
+use crate::sql::{FlagRow, NumberRow, PlannedEachTime, Sql, sql};
 use crate::transactions::{in_owner, in_transaction};
 
 /// How long a reader waits for its own account's events.
@@ -49,9 +49,9 @@ const DELETE_ONE: &str = "DELETE FROM outbox_events WHERE kind = $1 AND seq IN
 
 /// Looks for work of a kind, from `seq` `$2` on. Only indexes on `(kind, seq)` fit: that of readers requires an account.
 const LOOK: &str = "SELECT
-       (SELECT seq FROM outbox_events WHERE kind = $1 AND seq >= $2 AND retry_at IS NULL
+       (SELECT seq FROM outbox_events WHERE kind = $1 AND seq >= (SELECT $2) AND retry_at IS NULL
         ORDER BY kind, seq LIMIT 1) AS oldest,
-       EXISTS (SELECT 1 FROM outbox_events WHERE kind = $1 AND retry_at <= now()) AS due,
+       EXISTS (SELECT 1 FROM outbox_events WHERE kind = $1 AND retry_at <= (SELECT now())) AS due,
        coalesce(pg_sequence_last_value('outbox_events_seq_seq'), 0) AS assigned,
        pg_snapshot_xmin(s.snapshot)::text::bigint AS running, pg_snapshot_xmax(s.snapshot)::text::bigint AS next
      FROM (SELECT pg_current_snapshot() AS snapshot) s";
@@ -117,7 +117,7 @@ impl PgOutbox {
         let began_at = Instant::now();
         let (from, is_full) = lock(&self.marks).entry(kind.as_str()).or_default().begin(began_at);
         let query = sql(LOOK).bind(kind.as_str()).bind(from);
-        let work = self.pool.queue_row::<PendingWork>(query).await?;
+        let work = self.pool.row::<PendingWork>(PlannedEachTime(query)).await?;
         let look = Look {
             oldest: work.oldest,
             assigned: work.assigned,
@@ -239,7 +239,7 @@ impl PgOutbox {
             sql("UPDATE outbox_events SET retry_at = now() + interval '2 seconds' WHERE kind = $1 AND seq = $2")
                 .bind(kind.as_str())
                 .bind(seq);
-        self.pool.run(query).await?;
+        self.pool.run(PlannedEachTime(query)).await?;
         Ok(())
     }
 

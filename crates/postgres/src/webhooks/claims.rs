@@ -16,7 +16,9 @@ use uuid::Uuid;
 use super::queue::{bind_claims, remove};
 use crate::low_water::{BEGINNING, Position, ReadyQueues, lock};
 use crate::pool::OwnerPool;
-use crate::sql::{FENCE, collect_column, key_rows, sql};
+use crate::reads::load;
+use crate::sql::{FENCE, PlannedEachTime, collect_column, key_rows, sql};
+use crate::transactions::in_transaction;
 
 /// Claims that follow one another at once look for new endpoints no more often than this.
 const DISCOVERY_INTERVAL: StdDuration = StdDuration::from_millis(100);
@@ -24,7 +26,8 @@ const DISCOVERY_INTERVAL: StdDuration = StdDuration::from_millis(100);
 /// The endpoints of deliveries that became due since a time. Returns one row with nulls if there is none.
 const DISCOVER: &str = "SELECT now() AS read_at, d.endpoint_id, d.oldest FROM (SELECT 1) one LEFT JOIN (
        SELECT endpoint_id, min(next_attempt_at) AS oldest FROM webhook_deliveries
-       WHERE state = 'waiting' AND next_attempt_at >= $1 AND next_attempt_at <= now() GROUP BY endpoint_id) d ON true";
+       WHERE state = 'waiting' AND next_attempt_at >= (SELECT $1) AND next_attempt_at <= (SELECT now())
+       GROUP BY endpoint_id) d ON true";
 
 /// All endpoints with due deliveries. The recursive CTE skips from endpoint to endpoint: one index probe each, however
 /// long the queue of an endpoint is.
@@ -37,7 +40,7 @@ const DISCOVER_ALL: &str = "WITH RECURSIVE endpoints (endpoint_id) AS (
      SELECT now() AS read_at, d.endpoint_id, d.oldest FROM (SELECT 1) one LEFT JOIN (
        SELECT l.endpoint_id, q.next_attempt_at AS oldest FROM endpoints l CROSS JOIN LATERAL (
          SELECT next_attempt_at FROM webhook_deliveries
-         WHERE endpoint_id = l.endpoint_id AND state = 'waiting' AND next_attempt_at <= now()
+         WHERE endpoint_id = l.endpoint_id AND state = 'waiting' AND next_attempt_at <= (SELECT now())
          ORDER BY next_attempt_at, event_id LIMIT 1) q) d ON true";
 
 /// Leases due deliveries of the given endpoints: at most `n` of each, after the given position of its queue.
@@ -217,7 +220,7 @@ impl Claims {
             .bind(collect_column(&shares, |share| share.after.1))
             .bind(request.limit)
             .bind(lease);
-        let rows = pool.queue_rows::<Row>(query).await?;
+        let rows = in_transaction!(pool.begin_on_queue(), |conn| load(conn, &query))?;
         lock(&self.0).record(&shares, &rows, request.limit);
         let (mut claimed, mut orphans) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in rows {
@@ -227,7 +230,7 @@ impl Claims {
             }
         }
         if !orphans.is_empty() {
-            pool.run(bind_claims(remove(), &orphans)).await?;
+            pool.run(PlannedEachTime(bind_claims(remove(), &orphans))).await?;
         }
         Ok(claimed)
     }
@@ -238,7 +241,7 @@ impl Claims {
             true => sql(DISCOVER_ALL),
             false => sql(DISCOVER).bind(since),
         };
-        let rows = pool.queue_rows::<DiscoveredRow>(query).await?;
+        let rows = pool.rows::<DiscoveredRow>(PlannedEachTime(query)).await?;
         if let Some(read_at) = rows.as_slice().first().map(|row| row.read_at) {
             let mut endpoints = lock(&self.0);
             let found = rows.iter().filter_map(|row| row.endpoint_id.zip(row.oldest));

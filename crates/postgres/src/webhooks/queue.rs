@@ -14,7 +14,7 @@ use super::store::drop_waiting_deliveries;
 use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::OwnerPool;
-use crate::sql::{NumberRow, Param, Sql, collect_column, key_rows, sql};
+use crate::sql::{NumberRow, Param, PlannedEachTime, Sql, collect_column, key_rows, sql};
 use crate::transactions::in_transaction;
 
 /// The delivery queue. Clones share the endpoints with due deliveries.
@@ -228,7 +228,10 @@ impl DeliveryQueue for PgDeliveryQueue {
     }
 
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
-        self.pool.run(bind_claims(release(), claims)).await.map(drop)
+        self.pool
+            .run(PlannedEachTime(bind_claims(release(), claims)))
+            .await
+            .map(drop)
     }
 
     async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {

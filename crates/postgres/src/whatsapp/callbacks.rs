@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::low_water::{Mark, Position, lock};
 use crate::pool::OwnerPool;
-use crate::sql::{IdRow, sql};
+use crate::sql::{IdRow, PlannedEachTime, sql};
 
 /// The callbacks of all accounts. Clones share the low-water mark of [`CallbackStore::claim`].
 #[derive(Clone, Debug)]
@@ -33,7 +33,8 @@ impl PgCallbacks {
 
 /// Claims the oldest due callback after a position. Returns one row, with nulls if there is none.
 const CLAIM: &str = "WITH due AS MATERIALIZED (
-       SELECT id, due_at FROM whatsapp_callbacks WHERE due_at <= now() AND (due_at, id) > ($2, $3)
+       SELECT id, due_at FROM whatsapp_callbacks WHERE due_at <= (SELECT now())
+         AND (due_at, id) > ((SELECT $2), (SELECT $3))
        ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED),
      claimed AS (
        UPDATE whatsapp_callbacks SET due_at = now() + $1 * interval '1 microsecond', claims = claims + 1
@@ -88,7 +89,7 @@ impl CallbackStore for PgCallbacks {
     async fn claim(&self, lease: Duration) -> Result<Option<StoredCallback>, StoreError> {
         let (read, (due_at, id)) = lock(&self.mark).begin();
         let query = sql(CLAIM).bind(lease).bind(due_at).bind(id);
-        let row = self.pool.queue_row::<ClaimRow>(query).await?;
+        let row = self.pool.row::<ClaimRow>(PlannedEachTime(query)).await?;
         lock(&self.mark).end(read, row.read_at, row.position());
         Ok(row.into_callback())
     }
@@ -100,7 +101,7 @@ impl CallbackStore for PgCallbacks {
              WHERE id = $1",
         )
         .bind(id);
-        self.pool.run(statement).await?;
+        self.pool.run(PlannedEachTime(statement)).await?;
         Ok(())
     }
 
@@ -110,7 +111,7 @@ impl CallbackStore for PgCallbacks {
              WHERE id = $1")
         .bind(id)
         .bind(delay);
-        self.pool.run(query).await?;
+        self.pool.run(PlannedEachTime(query)).await?;
         Ok(())
     }
 
@@ -118,13 +119,13 @@ impl CallbackStore for PgCallbacks {
         let query = sql("UPDATE whatsapp_callbacks SET due_at = now() + $2 * interval '1 microsecond' WHERE id = $1")
             .bind(id)
             .bind(delay);
-        self.pool.run(query).await?;
+        self.pool.run(PlannedEachTime(query)).await?;
         Ok(())
     }
 
     async fn set_aside(&self, id: CallbackId) -> Result<(), StoreError> {
         let query = sql("UPDATE whatsapp_callbacks SET due_at = 'infinity' WHERE id = $1").bind(id);
-        self.pool.run(query).await?;
+        self.pool.run(PlannedEachTime(query)).await?;
         Ok(())
     }
 

@@ -307,6 +307,16 @@ async fn callback_claims_planned_on_an_empty_queue_use_the_index() {
         .await;
     let pages = pages_per_call(&fixture, "whatsapp_callbacks", &claim).await;
     assert!(pages <= 12.0, "{pages} pages");
+    // Also for the row that is claimed, and deleted by its id.
+    fixture
+        .sql("INSERT INTO whatsapp_callbacks (id, body, due_at) SELECT gen_random_uuid(), '{}', now() FROM generate_series(1, 100)")
+        .await;
+    let claim_and_delete = async || {
+        let claimed = callbacks.claim(LEASE).await.unwrap().unwrap();
+        callbacks.delete(claimed.id).await.unwrap();
+    };
+    let pages = pages_per_call(&fixture, "whatsapp_callbacks", &claim_and_delete).await;
+    assert!(pages <= 60.0, "{pages} pages");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ const TAKEN: &str = "Another contact has the phone number (with or without the n
 
 pub(crate) fn list() -> Operation {
     let search = "Only contacts whose name, phone or e-mail address contains this text (case-insensitive). A phone \
-                  number is found in any notation. A page ends early, and may be empty, if a large account has few such \
+                  number is found in any notation; a whole number finds the contact that has it, and no other. A page ends early, and may be empty, if a large account has few such \
                   contacts; `hasMore` and `nextCursor` say whether more contacts remain to be searched.";
     Operation::new("List contacts", "Returns contacts with their tags, newest first.")
         .takes(text("search", search).example("ana"))
