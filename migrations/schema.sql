@@ -379,6 +379,7 @@ CREATE TABLE public.campaign_send_times (
     send_ids uuid[] NOT NULL
 )
 PARTITION BY RANGE (first_send_id);
+ALTER TABLE ONLY public.campaign_send_times ALTER COLUMN send_ids SET STORAGE EXTERNAL;
 
 CREATE TABLE public.campaign_sends (
     account_id uuid NOT NULL,

@@ -207,8 +207,9 @@ SELECT make_tenant_table('sent_messages');
 GRANT SELECT, INSERT ON sent_messages TO recado_tenant;
 
 -- The sends of a campaign in the order of `sent_at`, for the pages of their list: an index of that column on
--- `campaign_sends` would end the HOT updates of a run. A row has the sends that got one `sent_at` together; it is
--- written in their transaction. A retry takes its sends out. `first_send_id` names the partition.
+-- `campaign_sends` would end the HOT updates of a run. A row has the sends that one statement gave the same `sent_at`;
+-- several rows can have one `sent_at`. A retry takes its sends out and may leave a row empty. `first_send_id`, the
+-- smallest id at the insertion, stays and selects the partition.
 CREATE TABLE campaign_send_times (
   account_id uuid NOT NULL,
   campaign_id uuid NOT NULL,
@@ -217,6 +218,7 @@ CREATE TABLE campaign_send_times (
   send_ids uuid[] NOT NULL,
   CONSTRAINT campaign_send_times_pkey PRIMARY KEY (account_id, campaign_id, sent_at, first_send_id)
 ) PARTITION BY RANGE (first_send_id);
+ALTER TABLE campaign_send_times ALTER COLUMN send_ids SET STORAGE EXTERNAL;
 SELECT make_tenant_table('campaign_send_times');
 GRANT SELECT, INSERT, UPDATE ON campaign_send_times TO recado_tenant;
 

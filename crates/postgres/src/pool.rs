@@ -38,8 +38,8 @@ const CUSTOM_PLANS: &str = "SET LOCAL plan_cache_mode = auto; ";
 pub(crate) const INDEX_ORDER: &str = "SET LOCAL enable_sort = off; ";
 const CUSTOM_PLANS_IN_INDEX_ORDER: &str = "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_sort = off; ";
 
-/// For statements on queues that are too large to be [planned each time](crate::sql::PlannedEachTime): without scans and
-/// sorts of all rows, only an index that finds the head of a queue in order remains.
+/// For statements on queues that keep their plans, because they are too large to be
+/// [planned each time](crate::sql::PlannedEachTime): without sequential scans, bitmap scans and sorts, index scans remain.
 const QUEUE_PLANS: &str = "SELECT set_config(name, 'off', true)
      FROM unnest('{enable_seqscan,enable_bitmapscan,enable_sort}'::text[]) AS name";
 
@@ -268,7 +268,7 @@ impl OwnerPool {
         Transaction::begin(&self.0, "").await
     }
 
-    /// Begins a transaction for a statement on the head of a queue (see [`QUEUE_PLANS`]).
+    /// Begins a transaction for a statement on a queue (see [`QUEUE_PLANS`]).
     pub(crate) async fn begin_on_queue(&self) -> Result<Transaction, StoreError> {
         Transaction::begin(&self.0, QUEUE_PLANS).await
     }

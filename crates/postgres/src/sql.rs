@@ -132,10 +132,10 @@ impl Query for Sql<'_> {
 
 /// A statement on a queue, planned each time with the size that the table has then. A connection would keep a plan that
 /// it made while the queue was empty, or while few rows were alive among many dead ones: a scan of the table, or of an
-/// index that only happens to have the key, seems as cheap as any other plan then.
+/// index in which the key is not the first column, seems as cheap as any other plan then.
 ///
-/// Its bounds of times and numbers stand in sub-selects: for a bound that it knows, the planner reads the ends of the
-/// index.
+/// Its range bounds must be sub-selects: for a known bound the planner probes the ends of the index, where it reads dead
+/// entries.
 pub(crate) struct PlannedEachTime<Q>(pub(crate) Q);
 
 impl<Q: QueryFragment<Pg>> QueryFragment<Pg> for PlannedEachTime<Q> {

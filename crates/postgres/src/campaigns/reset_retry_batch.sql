@@ -1,5 +1,6 @@
--- Resets the failed sends of a retry batch to untried. `keys`: the ids; `of_campaign`: of campaign $3.
--- $1 account, $2 ids in ascending order, $3 campaign, $4 smallest id, $5 and $6 smallest and greatest id of a send.
+-- Resets the failed sends of a retry batch to untried, and takes them out of the list of sent ones (`unlisted`).
+-- `keys`: the ids; `of_campaign`: of campaign $3; `limit`: as many, without an estimate.
+-- $1 account, $2 ids in ascending order, $3 campaign, $4 smallest of the ids, $5 and $6 bounds of the campaign's ids.
 WITH failed AS MATERIALIZED (
   SELECT s.id, s.sent_at FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
   WHERE {of_campaign} AND s.status = 'failed' FOR UPDATE OF s

@@ -1,5 +1,5 @@
-//! The order of a campaign's list of sends: the sends that got one `sent_at` together, in rows that are never searched
-//! through. `sent_at` itself has no index, because its updates would not be HOT updates.
+//! Index of a campaign's sends by `sent_at`: one row holds the sends of one statement that got the same `sent_at`. An
+//! index of that column on `campaign_sends` would end the HOT updates of a run.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
@@ -9,9 +9,11 @@ use uuid::Uuid;
 use crate::errors::DbResult;
 use crate::sql::sql;
 
-/// Lists sends that got their `sent_at`: their campaign, this time, and their id. The sends are locked.
+/// Adds sends whose `sent_at` was just set; items are campaign, `sent_at` and send id. The caller must hold the locks of
+/// these sends.
 ///
-/// A row may exist already: status updates carry seconds, and a retried send can get the same time again.
+/// The key can exist: a retry takes sends out of a row but keeps the row. Status updates have whole seconds, so its first
+/// send can get the same `sent_at` again.
 pub(super) async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! A page of contacts: one statement for each combination of filters. It starts from the narrowest source (the tag, the
+//! A page of contacts: one statement for each combination of filters, and one for a whole phone number. It starts from the narrowest source (the tag, the
 //! members of the segment, or all contacts) in the order of the list, and reads at most [`MAX_SCAN`] rows to find
 //! those that the other filters select.
 
@@ -22,6 +22,7 @@ pub(super) const MAX_SCAN_BEFORE_INDEX: i64 = 2_000;
 
 /// The parameters of the conditions, after account, cursor, limit and scan limit.
 const SEARCH: usize = 5;
+/// Patterns, or the number of `by_number`.
 const PHONES: usize = 6;
 const TAG: usize = 7;
 const SEGMENT: usize = 8;
@@ -40,7 +41,8 @@ pub(super) const SEARCHED_TEXT: &str = "(name || E'\\n' || coalesce(phone, '') |
 pub(super) struct ListedRow {
     #[diesel(embed)]
     contact: ContactRow,
-    /// Not an item of the list: the row at which the scan ended. It has no data but its id.
+    /// Not an item of the list: the row at which the scan ended (or [`by_number`](ContactList::by_number) found its
+    /// contact). It has no data but its id.
     #[diesel(sql_type = Bool)]
     is_scan_end: bool,
     #[diesel(sql_type = Array<SqlUuid>)]
@@ -100,8 +102,9 @@ impl<'a> ContactList<'a> {
         words.into_iter().any(|word| word.chars().nth(2).is_some())
     }
 
-    /// Selects the contact that has the searched phone number and meets the other filters. The end of a scan follows if
-    /// a contact has this number. None: the search is not a whole number.
+    /// Selects the contact that has the searched phone number, unless cursor or filters exclude it. A scan-end row follows
+    /// if a contact has this number at all: it tells an empty page from an unknown number. None: the search is not a
+    /// whole number.
     pub(super) fn by_number(&self, before: Uuid) -> Option<Sql<'a>> {
         let number = Phone::parse(self.filter.search.as_deref()?)?;
         let conditions = self.tag_condition().into_iter().chain(self.segment_condition());

@@ -60,8 +60,8 @@ impl PgContacts {
         Self { search_index, ..self }
     }
 
-    /// The page of a search for a whole number that a contact has: this contact alone, at the cost of a look-up. None:
-    /// no contact has it, or the search is something else.
+    /// If a contact has the searched number: the page with this contact, or an empty one if cursor or filters exclude it.
+    /// None: no contact has it, or the search is not a whole number.
     async fn number_page(
         &self,
         account: AccountId,
