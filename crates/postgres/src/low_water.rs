@@ -24,6 +24,9 @@ const FULL_READ_SPACING: u32 = 1000;
 /// that inserts rows. Rows of longer transactions are found by the next full read.
 const LATE_COMMIT: Duration = Duration::from_secs(1);
 
+/// Claims that follow one another at once look for new queues no more often than this.
+const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The order of a queue: the time from which a row is due, then its id.
 pub(crate) type Position = (OffsetDateTime, Uuid);
 
@@ -110,6 +113,7 @@ pub(crate) struct ReadyQueues<K> {
     full_reads: FullReads,
     /// The queues of all rows that were due before this time are known, apart from rows that committed late.
     discovered_until: OffsetDateTime,
+    discovered_at: Option<Instant>,
     queues: BTreeMap<K, Position>,
 }
 
@@ -118,12 +122,19 @@ impl<K: Ord + Copy> Default for ReadyQueues<K> {
         Self {
             full_reads: FullReads::default(),
             discovered_until: BEGINNING.0,
+            discovered_at: None,
             queues: BTreeMap::new(),
         }
     }
 }
 
 impl<K: Ord + Copy> ReadyQueues<K> {
+    /// Whether a claim must look for new queues first. While it can claim from known ones, that can wait a little.
+    pub(crate) fn must_discover(&self) -> bool {
+        let is_recent = self.discovered_at.is_some_and(|at| at.elapsed() < DISCOVERY_INTERVAL);
+        self.is_empty() || !is_recent
+    }
+
     /// Begins a discovery, and returns the time since which it reads due rows.
     pub(crate) fn begin(&self) -> (Read, OffsetDateTime) {
         let began_at = Instant::now();
@@ -140,6 +151,7 @@ impl<K: Ord + Copy> ReadyQueues<K> {
         found: impl IntoIterator<Item = (K, OffsetDateTime)>,
     ) {
         self.discovered_until = read_at - LATE_COMMIT;
+        self.discovered_at = Some(Instant::now());
         if read.is_full {
             self.queues.clear();
             self.full_reads.record(read.began_at, Instant::now());

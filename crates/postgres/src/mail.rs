@@ -89,6 +89,29 @@ impl PgMailQueue {
         Ok(())
     }
 
+    /// Claims from the accounts that are known to have due mail.
+    async fn claim_known(
+        &self,
+        lease: Duration,
+        previous: Option<AccountId>,
+    ) -> Result<Option<ClaimedMail>, StoreError> {
+        loop {
+            let next = lock(&self.ready).next_after(previous);
+            let Some((account, after)) = next else {
+                return Ok(None);
+            };
+            let claimed = self.claim_of(account, after, lease).await?;
+            let mut ready = lock(&self.ready);
+            match claimed {
+                Some(row) => {
+                    ready.advance(account, (row.due_at, row.id));
+                    return Ok(Some(row.into()));
+                }
+                None => ready.remove(account),
+            }
+        }
+    }
+
     async fn claim_of(
         &self,
         account: AccountId,
@@ -127,22 +150,12 @@ impl From<MailRow> for ClaimedMail {
 #[async_trait]
 impl MailQueue for PgMailQueue {
     async fn claim(&self, lease: Duration, previous: Option<AccountId>) -> Result<Option<ClaimedMail>, StoreError> {
-        self.discover().await?;
-        loop {
-            let next = lock(&self.ready).next_after(previous);
-            let Some((account, after)) = next else {
-                return Ok(None);
-            };
-            let claimed = self.claim_of(account, after, lease).await?;
-            let mut ready = lock(&self.ready);
-            match claimed {
-                Some(row) => {
-                    ready.advance(account, (row.due_at, row.id));
-                    return Ok(Some(row.into()));
-                }
-                None => ready.remove(account),
-            }
+        let must_discover = lock(&self.ready).must_discover();
+        if !must_discover && let Some(mail) = self.claim_known(lease, previous).await? {
+            return Ok(Some(mail));
         }
+        self.discover().await?;
+        self.claim_known(lease, previous).await
     }
 
     async fn delete(&self, id: MailId) -> Result<(), StoreError> {

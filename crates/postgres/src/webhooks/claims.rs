@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration as StdDuration, Instant};
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
@@ -19,9 +18,6 @@ use crate::pool::OwnerPool;
 use crate::reads::load;
 use crate::sql::{FENCE, PlannedEachTime, collect_column, key_rows, sql};
 use crate::transactions::in_transaction;
-
-/// Claims that follow one another at once look for new endpoints no more often than this.
-const DISCOVERY_INTERVAL: StdDuration = StdDuration::from_millis(100);
 
 /// The endpoints of deliveries that became due since a time. Returns one row with nulls if there is none.
 const DISCOVER: &str = "SELECT now() AS read_at, d.endpoint_id, d.oldest FROM (SELECT 1) one LEFT JOIN (
@@ -149,18 +145,11 @@ struct Share {
 #[derive(Debug, Default)]
 struct Endpoints {
     ready: ReadyQueues<Uuid>,
-    /// When endpoints were discovered last, and whether the last claim found deliveries.
-    discovered_at: Option<Instant>,
+    /// Whether the last claim found deliveries. Then the next one follows at once.
     found: bool,
 }
 
 impl Endpoints {
-    /// While claims find deliveries they follow one another at once, and a look for new endpoints can wait.
-    fn must_discover(&self) -> bool {
-        let is_recent = self.discovered_at.is_some_and(|at| at.elapsed() < DISCOVERY_INTERVAL);
-        !(is_recent && self.found) || self.ready.is_empty()
-    }
-
     fn shares(&self, request: &ClaimRequest) -> Vec<Share> {
         let limits: HashMap<Uuid, i64> = request.endpoints.iter().map(|(id, n)| (id.0, *n)).collect();
         let share = |(endpoint, after)| Share {
@@ -204,8 +193,8 @@ impl Claims {
         request: &ClaimRequest,
         lease: Duration,
     ) -> Result<Vec<ClaimedDelivery>, StoreError> {
-        let must_discover = lock(&self.0).must_discover();
-        if must_discover {
+        let must_discover = |endpoints: &Endpoints| !endpoints.found || endpoints.ready.must_discover();
+        if must_discover(&lock(&self.0)) {
             self.discover(pool).await?;
         }
         let shares = lock(&self.0).shares(request);
@@ -246,7 +235,6 @@ impl Claims {
             let mut endpoints = lock(&self.0);
             let found = rows.iter().filter_map(|row| row.endpoint_id.zip(row.oldest));
             endpoints.ready.end(read, read_at, found);
-            endpoints.discovered_at = Some(Instant::now());
         }
         Ok(())
     }

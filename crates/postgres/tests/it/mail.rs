@@ -109,6 +109,8 @@ async fn mail_of_accounts_is_claimed_in_turn() {
     assert_eq!(previous, Some(second));
     insert_mails_of(&fixture, fixture.account, 1).await;
     insert_mails_of(&fixture, third, 2).await;
+    // Claims look for further accounts every 100 ms.
+    tokio::time::sleep(std::time::Duration::from_millis(150)).await;
     let mut accounts = Vec::new();
     for _ in 0..6 {
         previous = queue
