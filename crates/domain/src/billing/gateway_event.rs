@@ -2,8 +2,6 @@
 //!
 //! Nothing else of a body is stored, because it may contain names, tax numbers and card tokens.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -123,12 +121,8 @@ impl GatewayEvent {
     }
 
     fn unreadable(body: &[u8]) -> Self {
-        let mut key = "body:".to_owned();
-        for byte in Sha256::digest(body) {
-            write!(key, "{byte:02x}").ok();
-        }
         Self {
-            key,
+            key: format!("body:{}", hex::encode(Sha256::digest(body))),
             event: String::new(),
             subject: None,
             data: GatewayEventData {

@@ -1,6 +1,5 @@
 //! The use cases of the brand context.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -77,17 +76,8 @@ fn scrape_source(page: &PageText, extraction: &Extraction) -> Value {
         "url": page.url,
         "title": title,
         "text_chars": page.text.chars().count(),
-        "text_sha256": hex(&Sha256::digest(page.text.as_bytes())),
+        "text_sha256": hex::encode(Sha256::digest(page.text.as_bytes())),
         "model": extraction.model,
         "usage": extraction.usage,
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

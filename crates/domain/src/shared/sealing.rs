@@ -49,8 +49,11 @@ impl SealContext {
 
     /// A held inbound event. Its key contains the number, and no account has it yet.
     pub fn held_message(key: &[u8]) -> Self {
-        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self::new(SealPurpose::HeldMessage, Uuid::nil(), format!("\\x{hex}"))
+        Self::new(
+            SealPurpose::HeldMessage,
+            Uuid::nil(),
+            format!("\\x{}", hex::encode(key)),
+        )
     }
 
     /// The current and the previous secret of an endpoint: a rotation moves the one to the other as it is.

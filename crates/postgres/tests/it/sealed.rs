@@ -48,7 +48,7 @@ impl Resealer for FakeResealer {
 }
 
 fn bytea(value: &[u8]) -> String {
-    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(value);
     format!("'\\x{hex}'")
 }
 

@@ -22,7 +22,7 @@ fn assert_no_card_data(source: &str, text: &str) {
         assert!(!text.contains(&marker), "{source} contains {marker}");
     }
     // Dumps write bytes in hexadecimal.
-    let hex: String = NUMBER.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(NUMBER);
     assert!(!text.contains(&hex), "{source} contains the number's bytes");
 }
 
@@ -123,7 +123,7 @@ fn idempotency_request_hash_is_keyed() {
         .header("Idempotency-Key", "card");
     request.body("application/json", order.clone()).send().created();
     let plain = Sha256::digest(format!("POST /api/billing/subscribe\n{order}"));
-    let plain: String = plain.iter().map(|byte| format!("{byte:02x}")).collect();
+    let plain = hex::encode(plain);
     let stored = server
         .db
         .text("SELECT encode(request_hash, 'hex') FROM idempotency_keys WHERE key = 'card'");

@@ -18,7 +18,7 @@ type Secret = (&'static str, String);
 
 /// The encodings in which a secret could appear.
 fn encodings(secret: &str) -> Vec<String> {
-    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(secret);
     vec![
         secret.to_owned(),
         hex.clone(),
