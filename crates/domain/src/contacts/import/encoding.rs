@@ -4,6 +4,8 @@
 //! The first non-ASCII character decides for the whole file: Windows-1252 text rarely forms a valid UTF-8 sequence. The
 //! ASCII text before it is the same in both encodings.
 
+use encoding_rs::WINDOWS_1252;
+
 /// Converts a file to UTF-8. A file that was detected as UTF-8 passes unchanged, even if it has invalid bytes later.
 #[derive(Debug, Default)]
 pub(super) struct Encoding {
@@ -25,12 +27,6 @@ impl Default for Detected {
         Self::Ascii(Vec::new())
     }
 }
-
-/// The characters of the bytes 0x80 to 0x9f. The five undefined bytes map to the control characters of Latin-1.
-const C1: [char; 32] = [
-    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘', '’',
-    '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
-];
 
 impl Encoding {
     /// Converts the next chunk. Up to three bytes may wait for the next chunk.
@@ -82,15 +78,10 @@ impl Encoding {
     }
 }
 
+/// Every byte is one character, so a chunk may end anywhere.
 fn from_windows_1252(bytes: &[u8], text: &mut Vec<u8>) {
-    let mut buffer = [0; 4];
-    for &byte in bytes {
-        let character = match byte {
-            0x80..=0x9f => C1.get(usize::from(byte - 0x80)).copied().unwrap_or_default(),
-            _ => char::from(byte),
-        };
-        text.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
-    }
+    let (decoded, _) = WINDOWS_1252.decode_without_bom_handling(bytes);
+    text.extend_from_slice(decoded.as_bytes());
 }
 
 #[cfg(test)]
@@ -125,6 +116,20 @@ mod tests {
         assert_eq!(encoding.feed("é\n".as_bytes()), "é\n".as_bytes());
         assert_eq!(encoding.feed(b"Jo\xe3o"), b"Jo\xe3o");
         assert_eq!(encoding.finish(), b"");
+    }
+
+    #[test]
+    fn windows_1252_has_a_character_for_every_byte() {
+        // The five undefined bytes are control characters, as in Latin-1.
+        let from_0x80 = "€\u{81}‚ƒ„…†‡ˆ‰Š‹Œ\u{8d}Ž\u{8f}\u{90}‘’“”•–—˜™š›œ\u{9d}žŸ".chars();
+        for (byte, character) in (0..0x80)
+            .map(char::from)
+            .chain(from_0x80)
+            .chain('\u{a0}'..='\u{ff}')
+            .enumerate()
+        {
+            assert_eq!(to_windows_1252(character), u8::try_from(byte).unwrap());
+        }
     }
 
     /// Returns the byte of a character in Windows-1252.
