@@ -2,29 +2,15 @@
 
 use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
-/// The length of the prefix `::ffff:0:0/96` of IPv4-mapped IPv6 addresses.
-const MAPPED_BITS: u8 = 96;
+use crate::shared::Network;
 
 /// Parses a network in CIDR notation, or a single address, and clears its host bits. An IPv4-mapped network becomes
 /// IPv4, because callers' addresses are compared in canonical form.
 pub fn parse_network(text: &str) -> Option<IpNet> {
-    let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-    let address: IpAddr = address.parse().ok()?;
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    let is_number = |prefix: &str| !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-    let prefix: u8 = match prefix {
-        Some(prefix) if is_number(prefix) => prefix.parse().ok()?,
-        Some(_) => return None,
-        None => bits,
-    };
-    let network = match (address, address.to_canonical()) {
-        (IpAddr::V6(_), IpAddr::V4(mapped)) if prefix >= MAPPED_BITS => {
-            IpNet::V4(Ipv4Net::new(mapped, prefix.checked_sub(MAPPED_BITS)?).ok()?)
-        }
-        _ => IpNet::new(address, prefix).ok()?,
-    };
+    // `str::parse` would accept a sign before the prefix length.
+    let network: Network = text.parse().ok().filter(|_| !text.contains('+'))?;
     Some(network.trunc())
 }
 

@@ -1,70 +1,63 @@
-//! IP networks in CIDR notation, for configuration and egress rules.
+//! IP networks in CIDR notation, for configuration, API keys and egress rules.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
 /// The length of the prefix `::ffff:0:0/96` of IPv4-mapped IPv6 addresses.
-const MAPPED_BITS: u32 = 96;
+const MAPPED_BITS: u8 = 96;
 
 /// An IP network, for example `10.0.0.0/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u32,
-}
+pub struct Network(IpNet);
 
 impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = || format!("{text} is not an IP address or a network in CIDR notation");
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        let address: IpAddr = address.parse().map_err(|_| invalid())?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let prefix: u32 = prefix.map_or(Ok(bits), str::parse).map_err(|_| invalid())?;
-        // An IPv4-mapped network (`::ffff:10.0.0.0/104`) is stored as IPv4, because `contains` compares canonical
-        // addresses.
-        match (address, address.to_canonical()) {
-            _ if prefix > bits => Err(invalid()),
-            (IpAddr::V6(_), IpAddr::V4(address)) if prefix >= MAPPED_BITS => Ok(Self {
-                address: address.into(),
-                prefix: prefix - MAPPED_BITS,
-            }),
-            _ => Ok(Self { address, prefix }),
+        parse(text)
+            .map(Self)
+            .ok_or_else(|| format!("{text} is not an IP address or a network in CIDR notation"))
+    }
+}
+
+/// An IPv4-mapped network (`::ffff:10.0.0.0/104`) becomes IPv4, because `contains` compares canonical addresses.
+fn parse(text: &str) -> Option<IpNet> {
+    let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+    let address: IpAddr = address.parse().ok()?;
+    let Some(prefix) = prefix else {
+        return Some(address.to_canonical().into());
+    };
+    let prefix: u8 = prefix.parse().ok()?;
+    match (address, address.to_canonical()) {
+        (IpAddr::V6(_), mapped @ IpAddr::V4(_)) if prefix >= MAPPED_BITS => {
+            IpNet::new(mapped, prefix.checked_sub(MAPPED_BITS)?).ok()
         }
+        _ => IpNet::new(address, prefix).ok(),
     }
 }
 
 impl Network {
-    /// An IPv4 network for constant tables. `prefix` is at most 32.
-    pub(crate) const fn v4(address: [u8; 4], prefix: u32) -> Self {
+    /// An IPv4 network for constant tables.
+    pub(crate) const fn v4(address: [u8; 4], prefix: u8) -> Self {
         let [a, b, c, d] = address;
-        Self {
-            address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-            prefix,
-        }
+        Self(IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)))
     }
 
-    /// An IPv6 network for constant tables, by its first two groups. `prefix` is at most 128.
-    pub(crate) const fn v6(first: u16, second: u16, prefix: u32) -> Self {
-        Self {
-            address: IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)),
-            prefix,
-        }
+    /// An IPv6 network for constant tables, by its first two groups.
+    pub(crate) const fn v6(first: u16, second: u16, prefix: u8) -> Self {
+        let address = Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0);
+        Self(IpNet::V6(Ipv6Net::new_assert(address, prefix)))
     }
 
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(other)) => {
-                let shift = 32 - self.prefix;
-                network.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
-            }
-            (IpAddr::V6(network), IpAddr::V6(other)) => {
-                let shift = 128 - self.prefix;
-                network.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-        }
+        self.0.contains(&address.to_canonical())
+    }
+
+    /// Clears the host bits.
+    pub(crate) fn trunc(self) -> IpNet {
+        self.0.trunc()
     }
 }
 
