@@ -21,7 +21,7 @@ pub use model::*;
 pub use platform_audit::{PlatformAudit, PlatformAuditFilter, PlatformAuditLog, PlatformEntity, PlatformEntry};
 pub use ports::*;
 pub use stats::{
-    AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, Percent, PlatformRevenueDay, PlatformRevenueOverview,
-    Revenue, SubscriptionTotals, Totals, arr, monthly_value,
+    AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, PlatformRevenueDay, PlatformRevenueOverview, Revenue,
+    SubscriptionTotals, Totals, arr, monthly_value,
 };
 pub use support::{SUPPORT_MODE_DURATION, Support, SupportStarted};

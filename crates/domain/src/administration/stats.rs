@@ -6,13 +6,14 @@
 //! - A subscription is live from its creation until it is cancelled or inactivated, whichever comes first.
 //! - The churn rate of a period is the share of subscriptions live at its start that ended in it.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive as _;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use crate::billing::{Cents, Cycle};
+use crate::shared::Amount;
 use crate::shared::schema::Day;
 
 const MONTHS_PER_YEAR: i64 = 12;
@@ -21,59 +22,17 @@ const MONTHS_PER_YEAR: i64 = 12;
 pub fn monthly_value(value: Cents, cycle: Cycle) -> Cents {
     match cycle {
         Cycle::Monthly => value,
-        Cycle::Yearly => Cents(half_even(i128::from(value.0), i128::from(MONTHS_PER_YEAR))),
+        Cycle::Yearly => {
+            // `Decimal::round` rounds half-even.
+            let month = (Decimal::from(value.0) / Decimal::from(MONTHS_PER_YEAR)).round();
+            Cents(month.to_i64().unwrap_or_default())
+        }
     }
 }
 
 /// Returns the annual recurring revenue of a monthly recurring revenue.
 pub fn arr(mrr: Cents) -> Cents {
     Cents(mrr.0.saturating_mul(MONTHS_PER_YEAR))
-}
-
-/// Divides and rounds half-even. `divisor` MUST be positive.
-fn half_even(dividend: i128, divisor: i128) -> i64 {
-    let (quotient, rest) = (dividend.div_euclid(divisor), dividend.rem_euclid(divisor));
-    let up = rest * 2 > divisor || (rest * 2 == divisor && quotient % 2 != 0);
-    i64::try_from(quotient + i128::from(up)).unwrap_or(i64::MAX)
-}
-
-/// A percentage with two decimals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Percent {
-    hundredths: i64,
-}
-
-impl Percent {
-    /// Returns the percentage of `part` in `whole`, rounded half-even; 0 if `whole` is 0.
-    pub fn of(part: i64, whole: i64) -> Self {
-        let hundredths = if whole <= 0 {
-            0
-        } else {
-            half_even(i128::from(part) * 10_000, i128::from(whole))
-        };
-        Self { hundredths }
-    }
-}
-
-impl JsonSchema for Percent {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Percent".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0, "maximum": 100 })
-    }
-}
-
-/// Serializes as a decimal number without using a binary float.
-impl Serialize for Percent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Cents(self.hundredths).reais().serialize(serializer)
-    }
 }
 
 /// Consecutive UTC days that end today.
@@ -125,8 +84,8 @@ impl SubscriptionTotals {
     /// Length of the churn period in days.
     pub const CHURN_DAYS: i64 = 30;
 
-    fn churn_rate(&self) -> Percent {
-        Percent::of(self.ended_since, self.live_before)
+    fn churn_rate(&self) -> Amount {
+        Amount::from(self.ended_since).percent_of(self.live_before)
     }
 }
 
@@ -157,8 +116,8 @@ pub struct AdministrationStats {
     #[schemars(example = 207)]
     paying_accounts: i64,
     /// Percentage of the subscriptions live 30 days ago that have ended since.
-    #[schemars(example = 1.94)]
-    churn_rate: Percent,
+    #[schemars(range(min = 0, max = 100), example = 1.94)]
+    churn_rate: Amount,
 }
 
 impl AdministrationStats {
@@ -189,8 +148,8 @@ pub struct PlatformRevenueOverview {
     #[schemars(example = 207)]
     paying_accounts: i64,
     /// Percentage of the subscriptions live 30 days ago that have ended since.
-    #[schemars(example = 1.94)]
-    churn_rate_30d: Percent,
+    #[schemars(range(min = 0, max = 100), example = 1.94)]
+    churn_rate_30d: Amount,
 }
 
 impl From<SubscriptionTotals> for PlatformRevenueOverview {
@@ -276,8 +235,8 @@ pub struct ChurnDay {
     #[schemars(example = 207)]
     active_start: i64,
     /// Percentage of the subscriptions live at the start of the day that ended on it.
-    #[schemars(example = 0.48)]
-    churn_rate: Percent,
+    #[schemars(range(min = 0, max = 100), example = 0.48)]
+    churn_rate: Amount,
 }
 
 impl From<DayChurn> for ChurnDay {
@@ -287,7 +246,7 @@ impl From<DayChurn> for ChurnDay {
             cancelled: day.ended,
             churned_mrr: day.ended_value,
             active_start: day.live_before,
-            churn_rate: Percent::of(day.ended_of_these, day.live_before),
+            churn_rate: Amount::from(day.ended_of_these).percent_of(day.live_before),
         }
     }
 }
@@ -339,7 +298,11 @@ mod tests {
             (3, 32, "9.38"),
             (1, 20_001, "0"),
         ] {
-            assert_eq!(json!(Percent::of(part, whole)).to_string(), text, "{part}/{whole}");
+            assert_eq!(
+                json!(Amount::from(part).percent_of(whole)).to_string(),
+                text,
+                "{part}/{whole}"
+            );
         }
     }
 
@@ -405,10 +368,22 @@ mod tests {
     proptest! {
         /// Definition of half-even rounding: no integer is nearer, and of two equally near ones it is the even one.
         #[test]
-        fn half_even_rounds_to_the_nearest_integer(dividend in -1_000_000_i64..1_000_000, divisor in 1_i64..1000) {
-            let rounded = half_even(i128::from(dividend), i128::from(divisor));
-            let distance = (rounded * divisor - dividend).abs() * 2;
-            prop_assert!(distance < divisor || (distance == divisor && rounded % 2 == 0));
+        fn monthly_value_rounds_to_the_nearest_integer(year in -1_000_000_i64..1_000_000) {
+            let Cents(month) = monthly_value(Cents(year), Cycle::Yearly);
+            let distance = (month * 12 - year).abs() * 2;
+            prop_assert!(distance < 12 || (distance == 12 && month % 2 == 0));
+        }
+
+        /// The same for percentages, in hundredths. The largest counts are exact, too.
+        #[test]
+        fn percentage_rounds_to_the_nearest_hundredth(
+            (part, whole) in prop_oneof![1_i64..1000, 1_i64..i64::MAX].prop_flat_map(|whole| (0..=whole, Just(whole))),
+        ) {
+            let percentage = json!(Amount::from(part).percent_of(whole)).to_string();
+            let hundredths: i128 = (percentage.parse::<Decimal>().unwrap() * Decimal::ONE_HUNDRED).to_i128().unwrap();
+            let (part, whole) = (i128::from(part), i128::from(whole));
+            let distance = (hundredths * whole - part * 10_000).abs() * 2;
+            prop_assert!(distance < whole || (distance == whole && hundredths % 2 == 0));
         }
     }
 }

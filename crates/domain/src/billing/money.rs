@@ -2,12 +2,17 @@
 
 use std::fmt;
 
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 /// Maximum digits of an amount in a JSON number. Up to this length a float's shortest text is the text that was sent.
-const DIGITS: usize = 15;
+const MAX_DIGITS: u32 = 15;
+
+/// The decimals of reais.
+const DECIMALS: u32 = 2;
 
 /// An amount in centavos of a real.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -32,39 +37,27 @@ impl fmt::Display for Cents {
 }
 
 impl Cents {
-    /// Returns the amount in reais as a JSON number with up to two decimals; `None` if it exceeds `DIGITS` digits.
+    /// Returns the amount in reais as a JSON number with up to two decimals; `None` if it exceeds `MAX_DIGITS` digits.
     pub fn reais(self) -> Option<Number> {
-        let cents = self.0.unsigned_abs();
-        if cents.to_string().len() > DIGITS {
-            return None;
-        }
-        let sign = if self.0 < 0 { "-" } else { "" };
-        let text = match cents % 100 {
-            0 => format!("{sign}{}", cents / 100),
-            fraction => format!("{sign}{}.{fraction:02}", cents / 100),
-        };
-        text.parse().ok()
+        let reais = Decimal::new(self.0, DECIMALS);
+        has_few_digits(reais).then(|| reais.normalize().to_string().parse().ok())?
     }
 
-    /// Parses a JSON number in reais. Returns `None` for other types, more than two decimals or more than `DIGITS`
+    /// Parses a JSON number in reais. Returns `None` for other types, more than two decimals or more than `MAX_DIGITS`
     /// digits.
     pub fn from_reais(value: &Value) -> Option<Self> {
-        let text = value.as_number()?.to_string();
-        let (sign, digits) = text.strip_prefix('-').map_or((1, text.as_str()), |rest| (-1, rest));
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let fraction = fraction.trim_end_matches('0');
-        if whole.len() + fraction.len() > DIGITS || fraction.len() > 2 {
+        let reais = Decimal::from_str_exact(&value.as_number()?.to_string())
+            .ok()?
+            .normalize();
+        if reais.scale() > DECIMALS || !has_few_digits(reais) {
             return None;
         }
-        let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number(whole) || !is_number(fraction) {
-            return None;
-        }
-        let whole: i64 = whole.parse().ok()?;
-        let fraction: i64 = format!("{fraction:0<2}").parse().ok()?;
-        let cents = whole.checked_mul(100)?.checked_add(fraction)?;
-        Some(Self(sign * cents))
+        (reais * Decimal::ONE_HUNDRED).to_i64().map(Self)
     }
+}
+
+fn has_few_digits(amount: Decimal) -> bool {
+    amount.mantissa().unsigned_abs() < 10_u128.pow(MAX_DIGITS)
 }
 
 #[cfg(test)]
