@@ -4,8 +4,8 @@
 use std::io::Read as _;
 
 use actix_web::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
-    IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, AcceptEncoding, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETag,
+    Encoding, EntityTag, Header as _, IfNoneMatch, Preference, Quality, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::web::Path;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
@@ -85,7 +85,7 @@ pub(super) async fn asset(request: HttpRequest, file: Path<String>) -> Result<Ht
     let mut response = guarded(asset.media_type);
     match asset.content {
         Content::Plain(text) => Ok(response.insert_header((CACHE_CONTROL, "no-cache")).body(text)),
-        Content::Gzip(packed) => compressed(response, packed, request.headers()),
+        Content::Gzip(packed) => compressed(response, packed, &request),
     }
 }
 
@@ -102,17 +102,18 @@ fn guarded(media_type: &'static str) -> HttpResponseBuilder {
 fn compressed(
     mut response: HttpResponseBuilder,
     packed: &'static [u8],
-    headers: &HeaderMap,
+    request: &HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let accepts_gzip = accepts_gzip(headers);
+    let accepts_gzip = accepts_gzip(request);
     let (_, checksum) = packed.split_at(packed.len().saturating_sub(8));
     let suffix = if accepts_gzip { "-gzip" } else { "" };
-    let tag = format!("\"{}{suffix}\"", hex::encode(checksum));
+    let tag = EntityTag::new_strong(format!("{}{suffix}", hex::encode(checksum)));
     response
         .insert_header((CACHE_CONTROL, "public, max-age=86400"))
         .insert_header((VARY, "Accept-Encoding"))
-        .insert_header((ETAG, tag.as_str()));
-    if text(headers, IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag)) {
+        .insert_header(ETag(tag.clone()));
+    let known = IfNoneMatch::parse(request);
+    if matches!(known, Ok(IfNoneMatch::Items(tags)) if tags.iter().any(|given| given.weak_eq(&tag))) {
         return Ok(response.status(actix_web::http::StatusCode::NOT_MODIFIED).finish());
     }
     if accepts_gzip {
@@ -124,40 +125,60 @@ fn compressed(
     Ok(response.body(content))
 }
 
-/// Whether the client accepts gzip. A request without `Accept-Encoding` accepts every coding.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    text(headers, ACCEPT_ENCODING).is_none_or(|accepted| {
-        accepted.split(',').any(|item| {
-            let (coding, weight) = item.split_once(';').unwrap_or((item, ""));
-            let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
-            coding.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
-        })
-    })
-}
-
-fn text(headers: &HeaderMap, name: actix_web::http::header::HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
+/// Whether the client accepts gzip. A request without `Accept-Encoding` accepts every coding, one with an empty
+/// header none.
+fn accepts_gzip(request: &HttpRequest) -> bool {
+    let gzip = Preference::Specific(Encoding::gzip());
+    let accepts = |accepted: AcceptEncoding| {
+        let mut items = accepted.iter();
+        items.any(|coding| coding.item == gzip && coding.quality > Quality::ZERO)
+    };
+    !request.headers().contains_key(ACCEPT_ENCODING) || AcceptEncoding::parse(request).map_or(true, accepts)
 }
 
 #[cfg(test)]
 mod tests {
+    use actix_web::http::header::{ETAG, IF_NONE_MATCH};
     use actix_web::test::TestRequest;
 
     use super::*;
 
     fn accepts(accepted: &str) -> bool {
         let request = TestRequest::default().insert_header((ACCEPT_ENCODING, accepted));
-        accepts_gzip(request.to_http_request().headers())
+        accepts_gzip(&request.to_http_request())
     }
 
     #[test]
     fn gzip_is_served_only_if_accepted() {
-        assert!(accepts_gzip(TestRequest::default().to_http_request().headers()));
+        assert!(accepts_gzip(&TestRequest::default().to_http_request()));
         for coding in ["gzip", "br, GZIP;q=0.5", "deflate, gzip"] {
             assert!(accepts(coding), "{coding}");
         }
         for refused in ["identity", "", "br", "gzip;q=0", "gzip; q=0.0", "gzip;q=x"] {
             assert!(!accepts(refused), "{refused}");
+        }
+    }
+
+    #[test]
+    fn known_etag_gets_304() {
+        let packed = b"content, and then its 8 bytes";
+        let respond = |known: &str| {
+            let request = TestRequest::default().insert_header((IF_NONE_MATCH, known));
+            let request = request.insert_header((ACCEPT_ENCODING, "gzip")).to_http_request();
+            let response = compressed(guarded("text/css"), packed, &request).unwrap();
+            (
+                response.status().as_u16(),
+                response.headers().get(ETAG).cloned().unwrap(),
+            )
+        };
+        let (status, tag) = respond("\"other\"");
+        let tag = tag.to_str().unwrap();
+        assert_eq!((status, tag), (200, "\"2038206279746573-gzip\""));
+        for known in [tag, &format!("W/{tag}"), &format!("\"other\", {tag}")] {
+            assert_eq!(respond(known).0, 304, "{known}");
+        }
+        for unknown in ["", "*", "\"2038206279746573\"", tag.trim_matches('"')] {
+            assert_eq!(respond(unknown).0, 200, "{unknown}");
         }
     }
 
