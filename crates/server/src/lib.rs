@@ -4,6 +4,7 @@
 pub mod app;
 pub mod config;
 pub mod contact_search;
+mod crypto;
 pub mod doctor;
 pub mod error;
 pub mod health;

@@ -1,28 +1,28 @@
 //! Keyed hashes of the addresses that were sent mail, so that the database holds no address in clear text.
 
-use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use recado_domain::mail::{RecipientHash, RecipientHasher};
 use secrecy::ExposeSecret as _;
 
 use crate::config::AppSecret;
+use crate::crypto::{HmacKey, hmac, hmac_key};
 
 /// The purpose of the derived key.
 const PURPOSE: &str = "mail recipient";
 
 /// HMAC-SHA256 under a key derived from `APP_SECRET`. After a change of the secret, addresses count anew.
-pub struct AppRecipientHasher(hmac::Key);
+pub struct AppRecipientHasher(HmacKey);
 
 impl AppRecipientHasher {
     pub fn new(secret: &AppSecret) -> anyhow::Result<Self> {
         let key = secret.derive_key(PURPOSE)?;
-        Ok(Self(hmac::Key::new(HMAC_SHA256, key.expose_secret())))
+        Ok(Self(hmac_key(key.expose_secret())))
     }
 }
 
 impl RecipientHasher for AppRecipientHasher {
     fn hash(&self, address: &str) -> RecipientHash {
         let address = address.trim().to_lowercase();
-        RecipientHash(hmac::sign(&self.0, address.as_bytes()).as_ref().to_vec())
+        RecipientHash(hmac(&self.0, address.as_bytes()).as_ref().to_vec())
     }
 }
 

@@ -4,16 +4,14 @@ use actix_web::http::header::ContentType;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use recado_domain::limits::Limit;
 use recado_domain::shared::{ProfileId, Tenant};
 use recado_domain::whatsapp::{Profile, ProfileInput};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use sha2::Sha256;
-use subtle::ConstantTimeEq as _;
 
+use crate::crypto::{are_equal, hmac_key, is_signed};
 use crate::error::{ApiError, RefusalReason};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
@@ -185,7 +183,7 @@ pub(super) async fn delete(
 pub(super) async fn handshake(services: Data<Services>, params: Params) -> Result<HttpResponse, ApiError> {
     let token = params.text("hub.verify_token").unwrap_or_default();
     let expected = services.shared.config.whatsapp_verify_token.as_ref();
-    let matches = expected.is_some_and(|expected| expected.expose_secret().as_bytes().ct_eq(token.as_bytes()).into());
+    let matches = expected.is_some_and(|expected| are_equal(expected.expose_secret().as_bytes(), token.as_bytes()));
     let subscribes = params.text("hub.mode").as_deref() == Some("subscribe");
     match params.text("hub.challenge") {
         Some(challenge) if matches && subscribes => Ok(HttpResponse::Ok()
@@ -212,7 +210,8 @@ pub(super) async fn callback(
     let memory = &services.shared.callback_memory;
     let body = memory.read(&request, payload.into_inner()).await?;
     // Every secret is tried, so that the time does not tell which one fits.
-    let fits = secrets.iter().filter(|secret| is_signed(secret, &signature, &body));
+    let keys = secrets.iter().map(|secret| hmac_key(secret.expose_secret().as_bytes()));
+    let fits = keys.filter(|key| is_signed(key, &body, &signature));
     if fits.count() == 0 {
         return Err(unsigned());
     }
@@ -235,10 +234,4 @@ fn unsigned() -> ApiError {
 fn signature(request: &HttpRequest) -> Option<[u8; 32]> {
     let header = request.headers().get("x-hub-signature-256")?.to_str().ok()?;
     hex::decode(header.strip_prefix("sha256=")?).ok()?.try_into().ok()
-}
-
-/// Verifies the HMAC in constant time.
-fn is_signed(secret: &SecretString, signature: &[u8], body: &[u8]) -> bool {
-    let mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes());
-    mac.is_ok_and(|mac| mac.chain_update(body).verify_slice(signature).is_ok())
 }

@@ -15,7 +15,6 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::Next;
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _};
-use aws_lc_rs::hmac;
 use futures_util::{Stream, StreamExt as _};
 use recado_domain::idempotency::{
     Admission, Idempotency, IdempotencyError, IdempotencyKey, KeyClaim, LEASE, RequestHash, Scope, StoredResponse,
@@ -23,9 +22,9 @@ use recado_domain::idempotency::{
 use recado_domain::shared::{Cipher, FieldErrors, SealContext, SealPurpose, Sealed};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::config::AppSecrets;
+use crate::crypto::{HmacContext, sha256};
 use crate::error::ApiError;
 use crate::web::body::CHUNK_TIMEOUT;
 use crate::web::request_hash::{self, RequestKey};
@@ -59,7 +58,7 @@ pub fn key_of(request: &ServiceRequest) -> Result<Option<IdempotencyKey>, ApiErr
 /// access check has checked the key.
 pub fn key_hash(request: &HttpRequest) -> Option<Vec<u8>> {
     let key = request.headers().get(KEY)?;
-    Some(Sha256::digest(key.as_bytes()).to_vec())
+    Some(sha256(key.as_bytes()).as_ref().to_vec())
 }
 
 /// Calls the handler for the first request with this key. Every other request gets the stored response or a conflict.
@@ -237,7 +236,7 @@ struct TappedBody(Rc<RefCell<Tap>>);
 
 struct Tap {
     payload: Payload,
-    hashes: Vec<hmac::Context>,
+    hashes: Vec<HmacContext>,
     bytes: usize,
     broken: bool,
 }
@@ -267,7 +266,7 @@ impl TappedBody {
         }
         let tap = self.0.borrow();
         let is_complete = !tap.broken && tap.bytes <= MAX_HASHED_BYTES;
-        let hash = |context: &hmac::Context| RequestHash(context.clone().sign().as_ref().to_vec());
+        let hash = |context: &HmacContext| RequestHash(context.clone().sign().as_ref().to_vec());
         is_complete.then(|| tap.hashes.iter().map(hash).collect())
     }
 }

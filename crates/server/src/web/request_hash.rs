@@ -6,7 +6,6 @@
 
 use std::fmt;
 
-use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use recado_domain::shared::Secrets;
@@ -14,6 +13,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
 use crate::config::AppSecret;
+use crate::crypto::{HmacContext, hmac_key};
 
 /// Derived the key of earlier versions from `APP_SECRET`.
 const UNVERSIONED_PURPOSE: &[u8; 32] = b"idempotency: what a request asks";
@@ -41,9 +41,9 @@ impl RequestKey {
     }
 
     /// Begins the hash of a request; its body follows.
-    pub fn begin(&self, method: &impl fmt::Display, path: &str) -> hmac::Context {
+    pub fn begin(&self, method: &impl fmt::Display, path: &str) -> HmacContext {
         let key = URL_SAFE_NO_PAD.decode(self.expose()).unwrap_or_default();
-        let mut hash = hmac::Context::with_key(&hmac::Key::new(HMAC_SHA256, &key));
+        let mut hash = HmacContext::with_key(&hmac_key(&key));
         hash.update(format!("{method} {path}\n").as_bytes());
         hash
     }

@@ -3,7 +3,6 @@
 
 use actix_web::HttpRequest;
 use actix_web::cookie::{Cookie, SameSite};
-use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use recado_domain::administration::{SUPPORT_MODE_DURATION, SupportStarted};
@@ -15,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::config::{AppSecret, AppSecrets};
+use crate::crypto::{HmacKey, hmac, hmac_key, is_signed};
 use crate::web::cookies;
 
 pub const SUPPORT_MODE: &str = "svc-support-mode";
@@ -57,10 +57,10 @@ const SIGNING_PURPOSE: &str = "support cookie";
 /// Signs and verifies the cookie.
 pub struct SupportCookies {
     /// Derived from `APP_SECRET`.
-    key: hmac::Key,
+    key: HmacKey,
     /// Verify only: derived from `APP_SECRET_PREVIOUS`, and from any secret as earlier versions did. A cookie is valid
     /// for `SUPPORT_MODE_DURATION`.
-    earlier_keys: Vec<hmac::Key>,
+    earlier_keys: Vec<HmacKey>,
     secure: bool,
 }
 
@@ -80,7 +80,7 @@ impl SupportCookies {
     /// Creates the cookie of an administrator.
     pub fn write(&self, admin: UserId, mode: &SupportMode) -> Cookie<'static> {
         let content = serde_json::to_vec(&(admin, mode)).unwrap_or_default();
-        let signature = hmac::sign(&self.key, &content);
+        let signature = hmac(&self.key, &content);
         let value = format!(
             "{}.{}",
             URL_SAFE_NO_PAD.encode(&content),
@@ -118,22 +118,21 @@ impl SupportCookies {
         let content = URL_SAFE_NO_PAD.decode(content).ok()?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let mut keys = std::iter::once(&self.key).chain(&self.earlier_keys);
-        keys.find(|key| hmac::verify(key, &content, &signature).is_ok())?;
+        keys.find(|key| is_signed(key, &content, &signature))?;
         let (owner, mode): (UserId, SupportMode) = serde_json::from_slice(&content).ok()?;
         (owner == admin && now < mode.expires_at).then_some(mode)
     }
 }
 
-fn signing_key(secret: &AppSecret) -> anyhow::Result<hmac::Key> {
+fn signing_key(secret: &AppSecret) -> anyhow::Result<HmacKey> {
     let key = secret.derive_key(SIGNING_PURPOSE)?;
-    Ok(hmac::Key::new(hmac::HMAC_SHA256, key.expose_secret()))
+    Ok(hmac_key(key.expose_secret()))
 }
 
 /// The key with which earlier versions signed.
-fn unversioned_key(secret: &AppSecret) -> hmac::Key {
-    let root = hmac::Key::new(hmac::HMAC_SHA256, secret.expose());
-    let derived = hmac::sign(&root, SUPPORT_MODE.as_bytes());
-    hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
+fn unversioned_key(secret: &AppSecret) -> HmacKey {
+    let root = hmac_key(secret.expose());
+    hmac_key(hmac(&root, SUPPORT_MODE.as_bytes()).as_ref())
 }
 
 #[cfg(test)]
@@ -224,7 +223,7 @@ mod tests {
     #[test]
     fn cookie_of_an_earlier_version_is_valid() {
         let content = serde_json::to_vec(&(ADMIN, mode())).unwrap();
-        let signature = hmac::sign(&unversioned_key(&[7; 32].into()), &content);
+        let signature = hmac(&unversioned_key(&[7; 32].into()), &content);
         let value = [&content, signature.as_ref()]
             .map(|part| URL_SAFE_NO_PAD.encode(part))
             .join(".");

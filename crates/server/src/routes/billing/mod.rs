@@ -12,9 +12,8 @@ use recado_domain::billing::{GatewayEvent, PLANS};
 use recado_domain::shared::FieldErrors;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 
+use crate::crypto::{are_equal, sha256};
 use crate::error::{ApiError, RefusalReason};
 use crate::payment_event_buffer;
 use crate::web::body::JsonChange;
@@ -130,11 +129,8 @@ fn verify_token(services: &Services, request: &HttpRequest) -> Result<(), ApiErr
     };
     let given = TOKEN_HEADERS.iter().find_map(|name| request.headers().get(*name));
     let given = given.map(|value| value.as_bytes()).unwrap_or_default();
-    let (given, expected) = (
-        Sha256::digest(given),
-        Sha256::digest(expected.expose_secret().as_bytes()),
-    );
-    match bool::from(given.as_slice().ct_eq(expected.as_slice())) {
+    let (given, expected) = (sha256(given), sha256(expected.expose_secret().as_bytes()));
+    match are_equal(given.as_ref(), expected.as_ref()) {
         true => Ok(()),
         false => Err(ApiError::Auth(
             RefusalReason::CallbackToken,
