@@ -44,7 +44,7 @@ pub fn configure(config: &mut ServiceConfig) {
     for (context, resources) in contexts {
         config.service(resources.into_iter().fold(web::scope(context), Scope::service));
     }
-    config.default_service(web::to(|| std::future::ready(ApiError::NotFound.error_response())));
+    config.default_service(web::to(|| std::future::ready(ApiError::not_found().error_response())));
 }
 
 /// Splits off the context: `/api/campaigns` and `/{id}`, `/docs` and `/{file}`, `/healthz` and an empty rest.
@@ -55,5 +55,5 @@ fn split_context(path: &str) -> (&str, &str) {
 }
 
 fn method_not_allowed(allowed: String) -> HttpResponse {
-    ApiError::MethodNotAllowed(allowed).error_response()
+    ApiError::method_not_allowed(&allowed).error_response()
 }

@@ -7,11 +7,11 @@ use super::ApiError;
 impl From<AdministrationError> for ApiError {
     fn from(error: AdministrationError) -> Self {
         match error {
-            AdministrationError::NotFound => Self::NotFound,
+            AdministrationError::NotFound => Self::not_found(),
             AdministrationError::Invalid(errors) => errors.into(),
             AdministrationError::Conflict(conflict) => conflict.into(),
-            AdministrationError::Gateway(error) => Self::Payment(error),
-            AdministrationError::Media(error) => Self::Storage(error),
+            AdministrationError::Gateway(error) => error.into(),
+            AdministrationError::Media(error) => error.into(),
             AdministrationError::Store(error) => error.into(),
         }
     }

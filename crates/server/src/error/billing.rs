@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use recado_domain::billing::{BillingError, Description};
+use serde_json::json;
 
-use super::ApiError;
+use super::{ApiError, ErrorCode};
 
 /// Groups the payment gateway's messages by the request field that they concern. The gateway names no field, so the
 /// field is derived from the error code.
-pub(super) fn messages_by_field(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
+fn messages_by_field(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
     let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in texts {
         let field = match text.code.as_str() {
@@ -23,14 +24,21 @@ pub(super) fn messages_by_field(texts: &[Description]) -> BTreeMap<&'static str,
     fields
 }
 
+/// The payment gateway rejected the input.
+fn refused_payment(texts: &[Description]) -> ApiError {
+    let messages: Vec<&str> = texts.iter().map(|text| text.description.as_str()).collect();
+    let message = format!("The payment gateway rejected the request: {}", messages.join(" "));
+    ApiError::new(ErrorCode::Invalid, message).details(json!({ "fields": messages_by_field(texts), "errors": texts }))
+}
+
 impl From<BillingError> for ApiError {
     fn from(error: BillingError) -> Self {
         match error {
-            BillingError::NotFound => Self::NotFound,
+            BillingError::NotFound => Self::not_found(),
             BillingError::Invalid(errors) => errors.into(),
-            BillingError::Refused(texts) => Self::RefusedPayment(texts),
-            BillingError::Gateway(error) => Self::Payment(error),
-            BillingError::Contended => Self::Conflict(error.to_string()),
+            BillingError::Refused(texts) => refused_payment(&texts),
+            BillingError::Gateway(error) => error.into(),
+            BillingError::Contended => Self::new(ErrorCode::Conflict, error.to_string()),
             BillingError::Store(error) => error.into(),
         }
     }

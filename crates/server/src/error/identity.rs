@@ -9,21 +9,19 @@ impl From<AccountError> for ApiError {
     fn from(error: AccountError) -> Self {
         match error {
             AccountError::NotMember | AccountError::NoAccount => {
-                Self::Auth(RefusalReason::NotMember, error.to_string())
+                Self::auth(RefusalReason::NotMember, error.to_string())
             }
-            AccountError::SessionEnded => Self::Auth(
-                RefusalReason::InvalidSession,
-                "The session has ended; sign in again".to_owned(),
-            ),
-            AccountError::NotAdministrator => Self::Auth(
+            AccountError::SessionEnded => {
+                Self::auth(RefusalReason::InvalidSession, "The session has ended; sign in again")
+            }
+            AccountError::NotAdministrator => {
+                Self::auth(RefusalReason::Administrator, "Requires a platform administrator")
+            }
+            AccountError::SignInTooOld => Self::auth(
                 RefusalReason::Administrator,
-                "Requires a platform administrator".to_owned(),
+                "The sign-in is too long ago for this operation; sign in again",
             ),
-            AccountError::SignInTooOld => Self::Auth(
-                RefusalReason::Administrator,
-                "The sign-in is too long ago for this operation; sign in again".to_owned(),
-            ),
-            AccountError::Suspended => Self::Auth(RefusalReason::Suspended, error.to_string()),
+            AccountError::Suspended => Self::auth(RefusalReason::Suspended, error.to_string()),
             AccountError::Invalid(errors) => errors.into(),
             AccountError::Store(error) => error.into(),
         }
@@ -33,11 +31,11 @@ impl From<AccountError> for ApiError {
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> Self {
         match error {
-            SessionError::Invalid => Self::Auth(
+            SessionError::Invalid => Self::auth(
                 RefusalReason::InvalidSession,
-                "The session is missing, expired or invalid".to_owned(),
+                "The session is missing, expired or invalid",
             ),
-            SessionError::Unavailable(_) => Self::Unavailable(error.into()),
+            SessionError::Unavailable(_) => Self::unavailable(error),
         }
     }
 }
@@ -45,10 +43,10 @@ impl From<SessionError> for ApiError {
 impl From<ApiKeyError> for ApiError {
     fn from(error: ApiKeyError) -> Self {
         match error {
-            ApiKeyError::Unknown => Self::Auth(RefusalReason::UnknownKey, error.to_string()),
-            ApiKeyError::Suspended => Self::Auth(RefusalReason::Suspended, error.to_string()),
-            ApiKeyError::NotFound => Self::NotFound,
-            ApiKeyError::Expired => Self::StateRefused(error.to_string(), "expired"),
+            ApiKeyError::Unknown => Self::auth(RefusalReason::UnknownKey, error.to_string()),
+            ApiKeyError::Suspended => Self::auth(RefusalReason::Suspended, error.to_string()),
+            ApiKeyError::NotFound => Self::not_found(),
+            ApiKeyError::Expired => Self::state_refused(error.to_string(), "expired"),
             ApiKeyError::Conflict(conflict) => conflict.into(),
             ApiKeyError::Invalid(errors) => errors.into(),
             ApiKeyError::Store(error) => error.into(),

@@ -1,11 +1,10 @@
 //! 429 for limits that count things instead of requests.
 
-use actix_web::HttpResponseBuilder;
-use actix_web::http::header;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
 use recado_domain::idempotency::{IdempotencyError, MAX_KEYS_PER_DAY};
 use time::{Duration, OffsetDateTime, Time};
 
-use super::ApiError;
+use super::{ApiError, ErrorCode};
 
 /// How long a caller waits before it tries again to get one of a limited number of things.
 const CONCURRENCY_RETRY: Duration = Duration::seconds(5);
@@ -31,15 +30,27 @@ impl ReachedLimit {
         }
     }
 
-    /// Adds the headers of a rate limit, and `Retry-After`.
-    pub(super) fn write_headers(&self, response: &mut HttpResponseBuilder) {
+    /// The headers of a rate limit, and `Retry-After`.
+    fn headers(&self) -> [(HeaderName, HeaderValue); 4] {
         let seconds = self.wait.whole_seconds().max(1);
         let reset_at = (OffsetDateTime::now_utc() + self.wait).unix_timestamp_nanos() / 1_000_000;
-        response
-            .insert_header(("x-ratelimit-limit", self.limit))
-            .insert_header(("x-ratelimit-remaining", 0))
-            .insert_header(("x-ratelimit-reset", reset_at.to_string()))
-            .insert_header((header::RETRY_AFTER, seconds));
+        let reset_at = i64::try_from(reset_at).unwrap_or(i64::MAX);
+        [
+            (HeaderName::from_static("x-ratelimit-limit"), self.limit.into()),
+            (HeaderName::from_static("x-ratelimit-remaining"), 0.into()),
+            (HeaderName::from_static("x-ratelimit-reset"), reset_at.into()),
+            (header::RETRY_AFTER, seconds.into()),
+        ]
+    }
+}
+
+impl ApiError {
+    /// 429: a limit that counts things is reached. `code` is the code that the reference describes it with.
+    pub fn limit_reached(code: ErrorCode, reached: ReachedLimit) -> Self {
+        let headers = reached.headers();
+        let error = Self::new(code, reached.message);
+        let with_header = |error: Self, (name, value)| error.header(name, value);
+        headers.into_iter().fold(error, with_header)
     }
 }
 
@@ -53,13 +64,16 @@ fn until_midnight(now: OffsetDateTime) -> Duration {
 impl From<IdempotencyError> for ApiError {
     fn from(error: IdempotencyError) -> Self {
         match error {
-            IdempotencyError::Running | IdempotencyError::Mismatch => Self::Conflict(error.to_string()),
-            IdempotencyError::Exhausted => Self::LimitReached(ReachedLimit {
-                limit: u32::try_from(MAX_KEYS_PER_DAY).unwrap_or(u32::MAX),
-                message: error.to_string(),
-                // Rounded up, so that the next attempt does not come a moment too early.
-                wait: until_midnight(OffsetDateTime::now_utc()) + Duration::SECOND,
-            }),
+            IdempotencyError::Running | IdempotencyError::Mismatch => Self::new(ErrorCode::Conflict, error.to_string()),
+            IdempotencyError::Exhausted => Self::limit_reached(
+                ErrorCode::RateLimited,
+                ReachedLimit {
+                    limit: u32::try_from(MAX_KEYS_PER_DAY).unwrap_or(u32::MAX),
+                    message: error.to_string(),
+                    // Rounded up, so that the next attempt does not come a moment too early.
+                    wait: until_midnight(OffsetDateTime::now_utc()) + Duration::SECOND,
+                },
+            ),
             IdempotencyError::Store(error) => error.into(),
         }
     }
@@ -81,7 +95,7 @@ mod tests {
     #[test]
     fn reached_limit_has_four_headers() {
         let before = OffsetDateTime::now_utc().unix_timestamp() * 1000;
-        let error = ApiError::LimitReached(ReachedLimit::concurrency(20, "full".into()));
+        let error = ApiError::limit_reached(ErrorCode::TooManyAtOnce, ReachedLimit::concurrency(20, "full".into()));
         let response = error.error_response();
         let number = |name: &str| -> i64 { response.headers().get(name).unwrap().to_str().unwrap().parse().unwrap() };
         assert_eq!(response.status(), 429);

@@ -19,7 +19,7 @@ impl From<IngestionError> for ApiError {
 impl From<LinkError> for ApiError {
     fn from(error: LinkError) -> Self {
         match error {
-            LinkError::NotFound => Self::NotFound,
+            LinkError::NotFound => Self::not_found(),
             LinkError::Invalid(errors) => errors.into(),
             LinkError::Store(error) => error.into(),
         }
@@ -29,7 +29,7 @@ impl From<LinkError> for ApiError {
 impl From<AutomationError> for ApiError {
     fn from(error: AutomationError) -> Self {
         match error {
-            AutomationError::NotFound => Self::NotFound,
+            AutomationError::NotFound => Self::not_found(),
             AutomationError::Invalid(errors) => errors.into(),
             AutomationError::Store(error) => error.into(),
         }
@@ -39,7 +39,7 @@ impl From<AutomationError> for ApiError {
 impl From<AnalyticsError> for ApiError {
     fn from(error: AnalyticsError) -> Self {
         match error {
-            AnalyticsError::NotFound => Self::NotFound,
+            AnalyticsError::NotFound => Self::not_found(),
             AnalyticsError::Invalid(errors) => errors.into(),
             AnalyticsError::Store(error) => error.into(),
         }

@@ -2,14 +2,14 @@
 
 use recado_domain::webhooks::{InboundCallError, WebhookError};
 
-use super::{ApiError, RefusalReason};
+use super::{ApiError, ErrorCode, RefusalReason};
 
 impl From<WebhookError> for ApiError {
     fn from(error: WebhookError) -> Self {
         match error {
-            WebhookError::NotFound => Self::NotFound,
+            WebhookError::NotFound => Self::not_found(),
             WebhookError::Invalid(errors) => errors.into(),
-            WebhookError::Refused(refusal) => Self::Precondition(refusal.to_string()),
+            WebhookError::Refused(refusal) => Self::new(ErrorCode::Precondition, refusal.to_string()),
             WebhookError::Conflict(conflict) => conflict.into(),
             WebhookError::Store(error) => error.into(),
         }
@@ -19,8 +19,8 @@ impl From<WebhookError> for ApiError {
 impl From<InboundCallError> for ApiError {
     fn from(error: InboundCallError) -> Self {
         match error {
-            InboundCallError::NotFound => Self::NotFound,
-            InboundCallError::Unverified(error) => Self::Auth(RefusalReason::CallbackSignature, error.to_string()),
+            InboundCallError::NotFound => Self::not_found(),
+            InboundCallError::Unverified(error) => Self::auth(RefusalReason::CallbackSignature, error.to_string()),
             InboundCallError::Invalid(errors) => errors.into(),
             InboundCallError::Webhook(error) => error.into(),
         }

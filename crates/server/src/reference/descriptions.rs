@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::error_codes::ErrorCode;
+use crate::error::ErrorCode;
 use crate::routes::{Access, RouteSpec};
 use crate::web::limit::{RateKey, RateRule};
 

@@ -6,7 +6,7 @@ use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 
 use super::descriptions;
-use super::error_codes::{ErrorCode, error_schema, header_references, headers};
+use super::errors::{error_schema, header_references, headers};
 use super::examples::{example_of, patched};
 use super::operation::{
     Body, BodyContent, BodySchema, Operation, Parameter, ParameterLocation, ParameterSchema, RequiredFields,
@@ -14,6 +14,7 @@ use super::operation::{
 };
 use super::schemas::{Schemas, put};
 use super::{OpenApiTag, OperationDoc};
+use crate::error::ErrorCode;
 use crate::routes::{Access, RouteSpec};
 use crate::web::ceiling::is_exempt;
 
@@ -173,7 +174,7 @@ fn responses(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) -> 
     let documented = operation.refusals.iter();
     let documented = documented.map(|(error, cause)| (*error, Some(*cause).filter(|cause| !cause.is_empty())));
     for (error, cause) in derived.chain(documented) {
-        let same_status = errors.entry(error.status()).or_default();
+        let same_status = errors.entry(error.status().as_u16()).or_default();
         match same_status.iter_mut().find(|(present, _)| *present == error) {
             Some((_, causes)) => causes.extend(cause),
             None => same_status.push((error, cause.into_iter().collect())),
@@ -286,13 +287,17 @@ fn error_response(spec: &RouteSpec, errors: &[(ErrorCode, Vec<&str>)]) -> Value 
 }
 
 fn shared_responses() -> Value {
-    let responses = ErrorCode::ALL.map(|error| (error.name(), response(error.description(), &[error])));
-    Value::Object(responses.into_iter().collect())
+    let responses = ErrorCode::ALL.iter();
+    let responses = responses.map(|&error| (error.name(), response(error.description(), &[error])));
+    Value::Object(responses.collect())
 }
 
 fn response(description: &str, errors: &[ErrorCode]) -> Value {
-    let codes: Vec<&str> = errors.iter().map(|error| error.code()).collect();
-    let headers = errors.first().map(|error| error.headers()).unwrap_or_default();
+    let codes: Vec<&str> = errors.iter().map(|error| error.as_str()).collect();
+    let headers = errors
+        .first()
+        .map(|error| error.header_references())
+        .unwrap_or_default();
     let examples = errors
         .iter()
         .map(|error| (error.name(), json!({ "value": error.example() })));

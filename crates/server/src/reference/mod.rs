@@ -15,7 +15,7 @@ pub(crate) mod conversations;
 mod descriptions;
 pub(crate) mod docs;
 mod document;
-mod error_codes;
+mod errors;
 mod examples;
 pub(crate) mod folders;
 pub(crate) mod ingestion;
@@ -37,8 +37,8 @@ use std::sync::LazyLock;
 use actix_web::web::Bytes;
 use serde_json::Value;
 
+pub use crate::error::ErrorCode;
 pub(crate) use analytics::{exports, insights};
-pub use error_codes::ErrorCode;
 pub use operation::Operation;
 pub use schemas::alone;
 

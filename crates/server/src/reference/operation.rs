@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error_codes::ErrorCode;
+use crate::error::ErrorCode;
 use crate::web::body::PatchFields;
 
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;

@@ -100,9 +100,7 @@ pub(super) async fn create(
         account,
         role: Role::Owner,
     });
-    response
-        .add_cookie(&cookie)
-        .map_err(|error| ApiError::Internal(error.into()))?;
+    response.add_cookie(&cookie).map_err(ApiError::internal)?;
     Ok(response)
 }
 
@@ -119,9 +117,7 @@ pub(super) async fn switch(
         account: membership.account,
         role: membership.role,
     });
-    response
-        .add_cookie(&cookie)
-        .map_err(|error| ApiError::Internal(error.into()))?;
+    response.add_cookie(&cookie).map_err(ApiError::internal)?;
     Ok(response)
 }
 
@@ -136,7 +132,7 @@ pub(super) async fn sign_out_everywhere(
     let secure = services.shared.config.cookie_secure;
     for cookie in [authenticator.support.remove(), cookies::no_active_account(secure)] {
         let added = response.add_cookie(&cookie);
-        added.map_err(|error| ApiError::Internal(error.into()))?;
+        added.map_err(ApiError::internal)?;
     }
     Ok(response)
 }

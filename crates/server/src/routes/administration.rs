@@ -166,7 +166,7 @@ fn admin(services: &Services, session: &Session, request: &HttpRequest) -> Admin
 fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<HttpResponse, ApiError> {
     for cookie in cookies {
         let added = response.add_cookie(cookie);
-        added.map_err(|error| ApiError::Internal(error.into()))?;
+        added.map_err(ApiError::internal)?;
     }
     Ok(response)
 }
@@ -339,7 +339,7 @@ pub(super) async fn stop_support(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let mode = services.authenticator.support_mode(&request, &session);
-    let mode = mode.ok_or_else(|| ApiError::Internal("there is no support mode to stop".into()))?;
+    let mode = mode.ok_or_else(|| ApiError::internal("there is no support mode to stop"))?;
     let admin = admin(&services, &session, &request);
     let stopped = services.admin.support.stop(&admin, mode.account_id).await;
     let cache = &services.shared.auth_cache;

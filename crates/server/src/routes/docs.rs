@@ -81,7 +81,7 @@ pub(super) async fn page() -> HttpResponse {
 /// `GET /docs/<file>`: a file that the page loads.
 pub(super) async fn asset(request: HttpRequest, file: Path<String>) -> Result<HttpResponse, ApiError> {
     let asset = ASSETS.iter().find(|asset| asset.name == file.as_str());
-    let asset = asset.ok_or(ApiError::NotFound)?;
+    let asset = asset.ok_or_else(ApiError::not_found)?;
     let mut response = guarded(asset.media_type);
     match asset.content {
         Content::Plain(text) => Ok(response.insert_header((CACHE_CONTROL, "no-cache")).body(text)),
@@ -121,7 +121,7 @@ fn compressed(
     }
     let mut content = Vec::new();
     let read = GzDecoder::new(packed).read_to_end(&mut content);
-    read.map_err(|error| ApiError::Internal(error.into()))?;
+    read.map_err(ApiError::internal)?;
     Ok(response.body(content))
 }
 

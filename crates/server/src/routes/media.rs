@@ -72,7 +72,7 @@ async fn store_file(
     while let Some(chunk) = body.next().await? {
         received = received.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
         if received > max_bytes {
-            return Err(ApiError::TooLarge);
+            return Err(ApiError::too_large());
         }
         form.feed(chunk);
         if parts.read(services, tenant, &mut form).await? {
@@ -145,10 +145,10 @@ impl Parts {
 /// interprets it as another type or executes it.
 pub(super) async fn fetch(services: Data<Services>, path: Path<(String, String)>) -> Result<HttpResponse, ApiError> {
     let (account, file) = path.into_inner();
-    let path: MediaPath = format!("{account}/{file}").parse().map_err(|_| ApiError::NotFound)?;
-    let file = services.media.fetch(path).await.map_err(ApiError::Storage)?;
-    let file = file.ok_or(ApiError::NotFound)?;
-    let content = file.read(0).await.map_err(ApiError::Storage)?;
+    let path: MediaPath = format!("{account}/{file}").parse().map_err(|_| ApiError::not_found())?;
+    let file = services.media.fetch(path).await.map_err(ApiError::from)?;
+    let file = file.ok_or_else(ApiError::not_found)?;
+    let content = file.read(0).await.map_err(ApiError::from)?;
     Ok(HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, path.kind.as_str()))
         .insert_header((CONTENT_DISPOSITION, "inline"))

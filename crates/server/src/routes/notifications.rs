@@ -15,7 +15,7 @@ use recado_postgres::PgNotificationFeed;
 use tokio::time::{Instant, Interval, interval_at};
 use uuid::Uuid;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::streams::Listener;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::query::Params;
@@ -230,7 +230,7 @@ async fn access_lost(services: Data<Services>, request: HttpRequest, account: Ac
         drop(permit);
         match check {
             Ok(caller) if caller.identity.account_id == account && caller.identity.has_scope(SCOPE) => {}
-            Err(ApiError::Unavailable(_) | ApiError::Internal(_)) => {}
+            Err(error) if matches!(error.code(), ErrorCode::Unavailable | ErrorCode::Internal) => {}
             Ok(_) | Err(_) => return,
         }
     }

@@ -35,14 +35,12 @@ pub(super) async fn openapi() -> HttpResponse {
 /// version, and the server is not shutting down.
 pub(super) async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiError> {
     if services.shared.run_submitter.stopping() {
-        return Err(ApiError::Unavailable("the server is shutting down".into()));
+        return Err(ApiError::unavailable("the server is shutting down"));
     }
     match services.shared.readiness.pending_migrations().await {
         Ok(0) => Ok(responses::ok(Health { status: "ready" })),
-        Ok(pending) => Err(ApiError::Unavailable(
-            format!("{pending} migrations are pending").into(),
-        )),
-        Err(error) if matches!(*error, StoreError::Unavailable(_)) => Err(ApiError::Unavailable(error.into())),
-        Err(error) => Err(ApiError::Internal(error.into())),
+        Ok(pending) => Err(ApiError::unavailable(format!("{pending} migrations are pending"))),
+        Err(error) if matches!(*error, StoreError::Unavailable(_)) => Err(ApiError::unavailable(error)),
+        Err(error) => Err(ApiError::internal(error)),
     }
 }

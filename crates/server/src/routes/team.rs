@@ -173,7 +173,7 @@ pub(super) async fn accept(
     let mut response = responses::ok(accepted);
     if !had_account {
         let added = response.add_cookie(&cookie);
-        added.map_err(|error| ApiError::Internal(error.into()))?;
+        added.map_err(ApiError::internal)?;
     }
     Ok(response)
 }

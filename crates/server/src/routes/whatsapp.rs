@@ -189,7 +189,7 @@ pub(super) async fn handshake(services: Data<Services>, params: Params) -> Resul
         Some(challenge) if matches && subscribes => Ok(HttpResponse::Ok()
             .insert_header(ContentType::plaintext())
             .body(challenge)),
-        _ => Err(ApiError::Denied(
+        _ => Err(ApiError::denied(
             RefusalReason::CallbackToken,
             "The verify token is not valid",
         )),
@@ -224,10 +224,7 @@ pub(super) async fn callback(
 }
 
 fn unsigned() -> ApiError {
-    ApiError::Auth(
-        RefusalReason::CallbackSignature,
-        "The signature is missing or wrong".to_owned(),
-    )
+    ApiError::auth(RefusalReason::CallbackSignature, "The signature is missing or wrong")
 }
 
 /// Parses `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`; `None` if the header is malformed.

@@ -44,7 +44,7 @@ pub async fn check_access<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let Some(services) = request.app_data::<Data<Services>>().cloned() else {
-        return Ok(request.error_response(ApiError::Internal("the app data has no services".into())));
+        return Ok(request.error_response(ApiError::internal("the app data has no services")));
     };
     let principal = match authorize(spec, &services, &request).await {
         Ok(principal) => principal,
@@ -86,7 +86,7 @@ async fn refuse(services: &Services, request: &ServiceRequest, error: ApiError) 
 }
 
 fn too_many((limit, decision): Decided) -> HttpResponse {
-    let mut response = ApiError::RateLimited(decision).error_response();
+    let mut response = ApiError::rate_limited(decision).error_response();
     write_headers(response.headers_mut(), limit, decision);
     response
 }
@@ -116,7 +116,7 @@ async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) 
     match AssertUnwindSafe(next.call(request)).catch_unwind().await {
         Ok(Ok(response)) => response.map_into_boxed_body(),
         Ok(Err(error)) => ServiceResponse::new(http, error.error_response()),
-        Err(_) => ServiceResponse::new(http, ApiError::Internal("a handler panicked".into()).error_response()),
+        Err(_) => ServiceResponse::new(http, ApiError::internal("a handler panicked").error_response()),
     }
 }
 
@@ -145,7 +145,7 @@ async fn authorize(spec: &RouteSpec, services: &Services, request: &ServiceReque
             .origins
             .is_cross_site_write(request.method(), request.headers())
     {
-        return Err(ApiError::Denied(
+        return Err(ApiError::denied(
             RefusalReason::Origin,
             "Cross-site requests with a session cookie are not allowed",
         ));
@@ -161,19 +161,19 @@ fn check_role(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
             return Ok(());
         }
     };
-    Err(ApiError::Auth(RefusalReason::Role, refusal.to_owned()))
+    Err(ApiError::auth(RefusalReason::Role, refusal))
 }
 
 /// Requires the route's scope of an API key. Runs before the rate limit is counted, so that a key without the scope
 /// cannot use up the account's limit.
 fn check_scope(spec: &RouteSpec, tenant: &Tenant) -> Result<(), ApiError> {
     match spec.scope {
-        Some(scope) if !tenant.has_scope(scope) => Err(ApiError::MissingScope(scope)),
+        Some(scope) if !tenant.has_scope(scope) => Err(ApiError::missing_scope(scope)),
         Some(_) => Ok(()),
         None if tenant.api_key.is_none() => Ok(()),
-        None => Err(ApiError::Auth(
+        None => Err(ApiError::auth(
             RefusalReason::SessionRequired,
-            "API keys are not accepted here".to_owned(),
+            "API keys are not accepted here",
         )),
     }
 }

@@ -56,14 +56,11 @@ impl Authenticator {
                 CallerIds::from(&identity).remember(request);
                 Ok(VerifiedCaller { identity, by_cookie })
             }
-            Credential::ApiKey(_) => Err(ApiError::Auth(
+            Credential::ApiKey(_) => Err(ApiError::auth(
                 RefusalReason::SessionRequired,
-                "This endpoint requires a session; API keys are not accepted".to_owned(),
+                "This endpoint requires a session; API keys are not accepted",
             )),
-            Credential::Nothing => Err(ApiError::Auth(
-                RefusalReason::NoCredential,
-                "A session is required".to_owned(),
-            )),
+            Credential::Nothing => Err(ApiError::auth(RefusalReason::NoCredential, "A session is required")),
         }
     }
 
@@ -89,9 +86,9 @@ impl Authenticator {
                 CallerIds::from(&identity).remember(request);
                 Ok(VerifiedCaller { identity, by_cookie })
             }
-            Credential::Nothing => Err(ApiError::Auth(
+            Credential::Nothing => Err(ApiError::auth(
                 RefusalReason::NoCredential,
-                "A session or an API key is required".to_owned(),
+                "A session or an API key is required",
             )),
         }
     }

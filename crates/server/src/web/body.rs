@@ -115,7 +115,7 @@ pub fn media_type<T: Copy>(
     let matching = accepted.iter().find(|(name, _)| media_type.eq_ignore_ascii_case(name));
     match matching {
         Some((_, value)) if is_unencoded => Ok(*value),
-        _ => Err(ApiError::MediaType(expected)),
+        _ => Err(ApiError::media_type(expected)),
     }
 }
 
@@ -147,13 +147,13 @@ pub(super) async fn read_reserving(
 ) -> Result<Bytes, ApiError> {
     let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX);
     if declared_length(request).is_some_and(|bytes| bytes > max_bytes) {
-        return Err(ApiError::TooLarge);
+        return Err(ApiError::too_large());
     }
     let whole = async {
         let mut body = BytesMut::new();
         while let Some(chunk) = next_chunk(&mut payload).await? {
             if body.len() + chunk.len() > limit {
-                return Err(ApiError::TooLarge);
+                return Err(ApiError::too_large());
             }
             reserve(chunk.len())?;
             body.extend_from_slice(&chunk);
@@ -162,13 +162,13 @@ pub(super) async fn read_reserving(
     };
     tokio::time::timeout(BODY_TIMEOUT, whole)
         .await
-        .unwrap_or(Err(ApiError::SlowBody))
+        .unwrap_or_else(|_| Err(ApiError::slow_body()))
 }
 
 /// Returns the next chunk of a streamed body, or None at its end.
 pub(super) async fn next_chunk(payload: &mut Payload) -> Result<Option<Bytes>, ApiError> {
     match tokio::time::timeout(CHUNK_TIMEOUT, payload.next()).await {
-        Err(_) => Err(ApiError::SlowBody),
+        Err(_) => Err(ApiError::slow_body()),
         Ok(None) => Ok(None),
         Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
         Ok(Some(Err(_))) => Err(FieldErrors::one("body", "ended before it was complete").into()),
@@ -256,8 +256,8 @@ mod tests {
 
     fn errors_of(body: &str) -> Vec<(String, Vec<String>)> {
         match parse::<Outer>(body.as_bytes(), &["inner"]) {
-            Err(ApiError::Invalid(errors)) => errors.0.into_iter().collect(),
-            other => panic!("{other:?}"),
+            Err(error) => error.field_errors().unwrap().0.clone().into_iter().collect(),
+            Ok(body) => panic!("{body:?}"),
         }
     }
 

@@ -32,9 +32,8 @@ impl CallbackMemory {
         let reserve = |length: usize| {
             let more = u32::try_from(length).ok();
             let more = more.and_then(|length| self.0.clone().try_acquire_many_owned(length).ok());
-            let more = more.ok_or_else(|| {
-                ApiError::Unavailable("the memory for callback bodies (CALLBACK_MEMORY) is used up".into())
-            })?;
+            let more = more
+                .ok_or_else(|| ApiError::unavailable("the memory for callback bodies (CALLBACK_MEMORY) is used up"))?;
             match &mut share {
                 Some(share) => share.merge(more),
                 None => share = Some(more),

@@ -48,7 +48,7 @@ pub fn wrap_cors_error(response: ServiceResponse<BoxBody>) -> ServiceResponse<Bo
         .and_then(|error| error.as_error::<CorsError>());
     match refused.is_some() {
         true => response.into_response(
-            ApiError::Denied(
+            ApiError::denied(
                 RefusalReason::Origin,
                 "Cross-origin requests from this site are not allowed",
             )

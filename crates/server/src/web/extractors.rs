@@ -49,7 +49,7 @@ impl FromRequest for PathName {
         ready(match path.map(web::Path::into_inner) {
             Ok(name) if name.contains('\0') => Err(FieldErrors::one("name", "contains a NUL character").into()),
             Ok(name) => Ok(Self(name)),
-            Err(_) => Err(ApiError::NotFound),
+            Err(_) => Err(ApiError::not_found()),
         })
     }
 }
@@ -63,9 +63,11 @@ impl<T: Clone + 'static> FromRequest for Authenticated<T> {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let authenticated = request.extensions().get::<T>().cloned();
-        ready(authenticated.map(Self).ok_or_else(|| {
-            ApiError::Internal("the route's access level does not provide what its handler needs".into())
-        }))
+        ready(
+            authenticated
+                .map(Self)
+                .ok_or_else(|| ApiError::internal("the route's access level does not provide what its handler needs")),
+        )
     }
 }
 

@@ -175,7 +175,7 @@ fn seal_context(scope: Scope, key: &IdempotencyKey) -> SealContext {
 }
 
 fn internal(error: tokio::task::JoinError) -> HttpResponse {
-    ApiError::Internal(error.into()).error_response()
+    ApiError::internal(error).error_response()
 }
 
 /// A response in its stored form.

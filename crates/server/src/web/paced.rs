@@ -1,5 +1,5 @@
 //! Streamed bodies of any length with a minimum transfer rate. A client that sends more slowly than `MIN_RATE` gets
-//! `ApiError::SlowBody`.
+//! `ErrorCode::SlowBody`.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl PacedBody {
         let left = self.allowed().saturating_sub(self.waited);
         let began = Instant::now();
         let chunk = tokio::time::timeout(left, next_chunk(&mut self.payload)).await;
-        let chunk = chunk.unwrap_or(Err(ApiError::SlowBody))?;
+        let chunk = chunk.unwrap_or_else(|_| Err(ApiError::slow_body()))?;
         self.waited = self.waited.saturating_add(began.elapsed());
         let length = chunk.as_ref().map_or(0, Bytes::len);
         self.received = self.received.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
@@ -68,6 +68,7 @@ mod tests {
     use futures_util::{StreamExt as _, stream};
 
     use super::*;
+    use crate::error::ErrorCode;
 
     /// An endless body: a chunk of `bytes` bytes at every `interval`.
     fn endless(bytes: usize, interval: Duration, length: Option<&str>) -> PacedBody {
@@ -93,7 +94,7 @@ mod tests {
         loop {
             match body.next().await {
                 Ok(Some(_)) => chunks += 1,
-                Err(ApiError::SlowBody) => return (chunks, began.elapsed()),
+                Err(error) if error.code() == ErrorCode::SlowBody => return (chunks, began.elapsed()),
                 other => panic!("{other:?}"),
             }
         }

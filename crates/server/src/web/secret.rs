@@ -28,7 +28,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for SecretJson<T> {
         Box::pin(async move {
             check_media_type(&request, "application/json")?;
             let read = tokio::time::timeout(BODY_TIMEOUT, read(&request, payload));
-            let body = read.await.unwrap_or(Err(ApiError::SlowBody))?;
+            let body = read.await.unwrap_or_else(|_| Err(ApiError::slow_body()))?;
             Ok(Self(parse(&body)?))
         })
     }
@@ -38,12 +38,12 @@ async fn read(request: &HttpRequest, mut payload: Payload) -> Result<Zeroizing<V
     let declared = declared_length(request).unwrap_or_default();
     let declared = usize::try_from(declared).unwrap_or(usize::MAX);
     if declared > JSON_BYTES {
-        return Err(ApiError::TooLarge);
+        return Err(ApiError::too_large());
     }
     let mut body = Zeroizing::new(Vec::with_capacity(declared.max(INITIAL_CAPACITY)));
     while let Some(chunk) = next_chunk(&mut payload).await? {
         if body.len() + chunk.len() > JSON_BYTES {
-            return Err(ApiError::TooLarge);
+            return Err(ApiError::too_large());
         }
         if body.len() + chunk.len() > body.capacity() {
             // A vector that grows by itself would leave a copy in memory that is not zeroized.

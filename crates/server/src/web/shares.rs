@@ -8,7 +8,7 @@ use std::time::Duration;
 use recado_domain::shared::{AccountId, ApiKeyId, Tenant, UserId};
 use tokio::sync::Notify;
 
-use crate::error::{ApiError, ReachedLimit};
+use crate::error::{ApiError, ErrorCode, ReachedLimit};
 
 /// A write reveals a stream whose client has disconnected. At the limit, the holder's streams are probed with writes up
 /// to `PROBES` times before a new stream is refused, so that reloading a page does not count as another stream.
@@ -44,7 +44,7 @@ impl Holder {
             Self::Uploads(_) => "This account has {} uploads under way",
         };
         let message = format!("{}, which is the limit", held.replace("{}", &limit.to_string()));
-        ApiError::LimitReached(ReachedLimit::concurrency(limit, message))
+        ApiError::limit_reached(ErrorCode::TooManyAtOnce, ReachedLimit::concurrency(limit, message))
     }
 
     /// Streams of a person, or of an API key: a key does not count against its creator.
@@ -172,7 +172,7 @@ mod tests {
     fn share_is_released_and_leaves_no_entry() {
         let shares = Shares::default();
         let held: Vec<_> = (0..3).map(|_| shares.import(&tenant(1, 1)).ok().unwrap()).collect();
-        assert!(matches!(shares.import(&tenant(1, 2)), Err(ApiError::LimitReached(_))));
+        assert!(matches!(shares.import(&tenant(1, 2)), Err(error) if error.code() == ErrorCode::TooManyAtOnce));
         assert!(shares.import(&tenant(2, 1)).is_ok() && shares.upload(&tenant(1, 1)).is_ok());
         drop(held);
         assert!(shares.import(&tenant(1, 2)).is_ok());

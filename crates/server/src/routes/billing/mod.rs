@@ -123,18 +123,16 @@ pub(super) async fn callback(
 /// Verifies the token by comparing hashes in constant time, so that timing reveals neither its content nor its length.
 fn verify_token(services: &Services, request: &HttpRequest) -> Result<(), ApiError> {
     let Some(expected) = &services.shared.config.payment_gateway_webhook_token else {
-        return Err(ApiError::Internal(
-            "PAYMENT_GATEWAY_WEBHOOK_TOKEN is not configured".into(),
-        ));
+        return Err(ApiError::internal("PAYMENT_GATEWAY_WEBHOOK_TOKEN is not configured"));
     };
     let given = TOKEN_HEADERS.iter().find_map(|name| request.headers().get(*name));
     let given = given.map(|value| value.as_bytes()).unwrap_or_default();
     let (given, expected) = (sha256(given), sha256(expected.expose_secret().as_bytes()));
     match are_equal(given.as_ref(), expected.as_ref()) {
         true => Ok(()),
-        false => Err(ApiError::Auth(
+        false => Err(ApiError::auth(
             RefusalReason::CallbackToken,
-            "The gateway's token is missing or wrong".to_owned(),
+            "The gateway's token is missing or wrong",
         )),
     }
 }
