@@ -1,6 +1,5 @@
 //! OpenAPI documentation of the operations of platform administrators.
 
-use recado_domain::accounts::AccountStatus;
 use recado_domain::administration::{
     AccountDetail, AccountRow, AdministrationStats, ChurnDay, PlatformRevenueDay, PlatformRevenueOverview,
 };
@@ -8,14 +7,14 @@ use recado_domain::shared::Page;
 use serde_json::json;
 
 use super::operation::{
-    Body, Operation, Parameter, created, data, id, no_content, numbered_page, path_id, positive_integer, string_enum,
-    text, with_schema,
+    Body, Operation, Parameter, created, data, id, no_content, numbered_page, path_id, text, with_schema,
 };
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::administration::{
-    Action, ActionResult, AdministeredAccount, ChangedAccount, NewAccount, PlatformLogs, SupportEntry, SupportExit,
-    SupportReason, UserSignOut,
+    AUDIT_LIMIT, Action, ActionResult, AdministeredAccount, ChangedAccount, DAYS, NewAccount, PlatformLogs, STATUS,
+    SupportEntry, SupportExit, SupportReason, UserSignOut,
 };
+use crate::web::parameters::LIMIT;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Platform",
@@ -26,20 +25,16 @@ const ID: &str = "The account's id.";
 
 const SLUG: &str = "The slug is taken, or the plan does not exist.";
 
-fn days() -> Parameter {
-    positive_integer("days", "Length of the report in days, ending today.", (30, 365))
-}
-
 pub(crate) fn list() -> Operation {
     let search = "Only accounts whose name or owner's e-mail address contains this text (case-insensitive).";
     Operation::new(
         "List accounts",
         "Returns all accounts with numbered pages, newest first.",
     )
-    .takes_all(numbered_page((20, 100)))
+    .takes_all(numbered_page(&LIMIT))
     .takes(text("search", search).example("loja"))
     .takes(text("plan", "Only accounts on this plan, by its id.").example("growth"))
-    .takes(string_enum::<AccountStatus>("status", "Only accounts in this status.").example("active"))
+    .takes(&STATUS)
     .responds(data::<Page<AccountRow>>("A page of accounts."))
 }
 
@@ -144,7 +139,7 @@ pub(crate) fn daily_revenue() -> Operation {
         "Report daily subscription revenue",
         "Returns the payments received on each day, oldest day first.",
     )
-    .takes(days())
+    .takes(&DAYS)
     .responds(data::<Vec<PlatformRevenueDay>>("The days."))
 }
 
@@ -153,7 +148,7 @@ pub(crate) fn churn() -> Operation {
         "Report daily churn",
         "Returns the subscriptions that ended on each day, oldest day first.",
     )
-    .takes(days())
+    .takes(&DAYS)
     .responds(data::<Vec<ChurnDay>>("The days."))
 }
 
@@ -175,7 +170,7 @@ pub(crate) fn audit_logs() -> Operation {
                 operation of administrators leaves one entry, which commits with the change and survives the account. \
                 No operation changes or deletes an entry.";
     Operation::new("List platform audit entries", description)
-        .takes_all(numbered_page((50, 100)))
+        .takes_all(numbered_page(&AUDIT_LIMIT))
         .takes(
             text(
                 "action",

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::OpenApiTag;
 use super::operation::{Operation, data, numbered_page, text};
-use crate::routes::audit::Logs;
+use crate::routes::audit::{LIMIT, Logs};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Audit log",
@@ -23,6 +23,6 @@ pub(crate) fn list() -> Operation {
             )
             .example("update"),
         )
-        .takes_all(numbered_page((50, 100)))
+        .takes_all(numbered_page(&LIMIT))
         .responds(data::<Logs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
 }

@@ -8,6 +8,7 @@ use crate::routes::billing::{
     CancelledResponse, HistoryResponse, PaymentResponse, PlanChangeBody, PlanChangeResponse, PlanResponse, Receipt,
     SubscribeBody, SubscribedResponse, SubscriptionOverviewResponse,
 };
+use crate::web::parameters::LIMIT;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Billing",
@@ -105,7 +106,7 @@ pub(crate) fn history() -> Operation {
         "List payments",
         "Returns the account's payments with numbered pages, newest first.",
     )
-    .takes_all(numbered_page((20, 100)))
+    .takes_all(numbered_page(&LIMIT))
     .responds(data::<HistoryResponse<'_>>("A page of payments."))
 }
 

@@ -1,16 +1,17 @@
 //! OpenAPI documentation of campaigns.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignSend, CampaignSort, Preview, RetriedCampaign, RunReport, SendCounts, TestSendReport,
+    Campaign, CampaignSend, Preview, RetriedCampaign, RunReport, SendCounts, TestSendReport,
 };
 use recado_domain::shared::Page;
 use serde_json::{Value, json};
 
 use super::operation::{
-    Body, Operation, ResponseDoc, created, data, id, no_content, numbered_page, order, path_id, string_enum, whole_body,
+    Body, Operation, ResponseDoc, created, data, id, no_content, numbered_page, order, path_id, whole_body,
 };
 use super::{ErrorCode, OpenApiTag};
-use crate::routes::campaigns::{CampaignBody, Cancelled, RetryBody, ScheduleBody, TestSendBody};
+use crate::routes::campaigns::{CampaignBody, Cancelled, RetryBody, SORT, ScheduleBody, TestSendBody};
+use crate::web::parameters::LIMIT;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Campaigns",
@@ -27,14 +28,9 @@ const RUN_REFUSALS: &str = "The campaign is neither `draft` nor `scheduled`; it 
                             message quota is exceeded.";
 
 pub(crate) fn list() -> Operation {
-    let sort = "Sort key; campaigns without a value come last.";
     Operation::new("List campaigns", "Returns campaigns with numbered pages.")
-        .takes_all(numbered_page((20, 100)))
-        .takes(
-            string_enum::<CampaignSort>("sort", sort)
-                .default("created_at")
-                .example("created_at"),
-        )
+        .takes_all(numbered_page(&LIMIT))
+        .takes(&SORT)
         .takes(order())
         .takes(id("folder_id", "Only campaigns in this folder."))
         .responds(whole_body::<Page<Campaign>>("A page of campaigns.").example(json!({
@@ -245,7 +241,7 @@ pub(crate) fn sends() -> Operation {
                 deleted are omitted.";
     Operation::new("List a campaign's sends", description)
         .takes(path_id(ID))
-        .takes_all(numbered_page((20, 100)))
+        .takes_all(numbered_page(&LIMIT))
         .responds(whole_body::<Page<CampaignSend>>("A page of sends.").example(json!({
             "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
         })))

@@ -1,12 +1,13 @@
 //! OpenAPI documentation of conversations.
 
-use recado_domain::conversations::{Conversation, ConversationStatus, Message};
+use recado_domain::conversations::{Conversation, Message};
 use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Body, Operation, created, data, page_limit, path_id, string_enum, text};
+use super::operation::{Body, Operation, created, data, path_id, text};
 use super::{ErrorCode, OpenApiTag};
-use crate::routes::conversations::{ConversationBody, ReplyBody};
+use crate::routes::conversations::{ConversationBody, ReplyBody, STATUS};
+use crate::web::parameters::LIMIT;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Conversations",
@@ -20,9 +21,9 @@ const CURSOR: &str = "The `nextCursor` of the previous page. Omit it for the fir
 pub(crate) fn list() -> Operation {
     let description = "Returns conversations, latest message first.";
     Operation::new("List conversations", description)
-        .takes(string_enum::<ConversationStatus>("status", "Only conversations in this status.").example("open"))
+        .takes(&STATUS)
         .takes(text("cursor", CURSOR).example(""))
-        .takes(page_limit((20, 100)))
+        .takes(&LIMIT)
         .responds(data::<CursorPage<Conversation>>(
             "A page of conversations and its `nextCursor`.",
         ))
@@ -43,7 +44,7 @@ pub(crate) fn messages() -> Operation {
     )
     .takes(path_id(ID))
     .takes(text("cursor", CURSOR).example(""))
-    .takes(page_limit((20, 100)))
+    .takes(&LIMIT)
     .responds(data::<CursorPage<Message>>("A page of messages and its `nextCursor`."))
 }
 

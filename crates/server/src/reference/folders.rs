@@ -1,11 +1,11 @@
 //! OpenAPI documentation of folders.
 
-use recado_domain::folders::{Folder, FolderKind};
+use recado_domain::folders::Folder;
 use recado_domain::shared::CursorPage;
 
 use super::OpenApiTag;
-use super::operation::{Body, Operation, created, cursor_page, data, no_content, path_id, string_enum};
-use crate::routes::folders::NewFolder;
+use super::operation::{Body, Operation, created, cursor_page, data, no_content, path_id};
+use crate::routes::folders::{KIND, NewFolder};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Folders",
@@ -14,7 +14,7 @@ pub(crate) const TAG: OpenApiTag = OpenApiTag {
 
 pub(crate) fn list() -> Operation {
     Operation::new("List folders", "Returns folders, newest first.")
-        .takes(string_enum::<FolderKind>("kind", "Only folders of this kind."))
+        .takes(&KIND)
         .takes_all(cursor_page())
         .responds(data::<CursorPage<Folder>>("A page of folders and its `nextCursor`."))
 }

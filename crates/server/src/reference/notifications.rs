@@ -4,8 +4,9 @@ use recado_domain::notifications::Notification;
 use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Operation, cursor_page, custom, data, id, no_content, one_of, path_id};
+use super::operation::{Operation, cursor_page, custom, data, id, no_content, path_id};
 use super::{ErrorCode, OpenApiTag};
+use crate::routes::notifications::UNREAD;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Notifications",
@@ -20,16 +21,11 @@ const EVENTS: &str = "retry: 1000\n: welcome\n\nevent: notification\nid: 0190a1b
                       \"total\":1840,\"sent\":1832,\"failed\":8,\"simulated\":false},\"read_at\":null,\"created_at\":\"2026-02-01T09:30:00.000Z\"}\n\n";
 
 pub(crate) fn list() -> Operation {
-    let unread = "`true`: only unread notifications.";
     Operation::new(
         "List notifications",
         "Returns the account's notifications, newest first.",
     )
-    .takes(
-        one_of("unread", unread, &["true", "false"])
-            .default("false")
-            .example("true"),
-    )
+    .takes(&UNREAD)
     .takes_all(cursor_page())
     .responds(data::<CursorPage<Notification>>(
         "A page of notifications and its `nextCursor`.",

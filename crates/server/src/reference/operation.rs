@@ -1,11 +1,13 @@
 //! Builders for the documentation of one operation: what the route table cannot supply. Each context builds its own.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::error::ErrorCode;
 use crate::web::body::PatchFields;
+use crate::web::parameters::{BoolParam, EnumParam, IntegerParam, LIMIT, SortParam};
 
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
@@ -37,8 +39,8 @@ impl Operation {
         }
     }
 
-    pub(crate) fn takes(mut self, parameter: Parameter) -> Self {
-        self.parameters.push(parameter);
+    pub(crate) fn takes(mut self, parameter: impl Into<Parameter>) -> Self {
+        self.parameters.push(parameter.into());
         self
     }
 
@@ -164,33 +166,53 @@ pub(crate) fn one_of(name: &'static str, description: &'static str, values: &[&s
     Parameter::query(name, description, json!({ "type": "string", "enum": values }))
 }
 
-/// An integer from 1 to `largest`. The server clamps a value out of range to the nearest bound.
-pub(crate) fn positive_integer(
-    name: &'static str,
-    description: &'static str,
-    (default, largest): (i64, i64),
-) -> Parameter {
-    let schema = json!({ "type": "integer", "minimum": 1, "maximum": largest, "default": default });
-    Parameter::query(name, description, schema)
+impl From<&IntegerParam> for Parameter {
+    fn from(param: &IntegerParam) -> Self {
+        let schema = json!({ "type": "integer", "minimum": 1, "maximum": param.max, "default": param.default });
+        Self::query(param.name, param.description, schema)
+    }
+}
+
+impl From<&BoolParam> for Parameter {
+    fn from(param: &BoolParam) -> Self {
+        one_of(param.name, param.description, &["true", "false"])
+            .default(param.default.to_string())
+            .example("true")
+    }
+}
+
+impl<T: JsonSchema + Serialize> From<&EnumParam<T>> for Parameter {
+    fn from(param: &EnumParam<T>) -> Self {
+        let example = param.example.as_ref().map(|example| json!(example));
+        Self {
+            example,
+            ..string_enum::<T>(param.name, param.description)
+        }
+    }
+}
+
+impl<T: JsonSchema + Serialize> From<&SortParam<T>> for Parameter {
+    fn from(param: &SortParam<T>) -> Self {
+        let default = json!(param.default);
+        string_enum::<T>("sort", param.description)
+            .default(default.clone())
+            .example(default)
+    }
 }
 
 /// `page` and `limit` of a list with numbered pages.
-pub(crate) fn numbered_page(limit: (i64, i64)) -> [Parameter; 2] {
+pub(crate) fn numbered_page(limit: &IntegerParam) -> [Parameter; 2] {
     let page = json!({ "type": "integer", "minimum": 1, "default": 1 });
     [
         Parameter::query("page", "Page number, starting at 1.", page),
-        page_limit(limit),
+        limit.into(),
     ]
 }
 
 /// `cursor` and `limit` of a list with keyset pagination.
 pub(crate) fn cursor_page() -> [Parameter; 2] {
     let cursor = "The `nextCursor` of the previous page. Omit it for the first page.";
-    [id("cursor", cursor), page_limit((20, 100))]
-}
-
-pub(crate) fn page_limit(limit: (i64, i64)) -> Parameter {
-    positive_integer("limit", "Maximum number of items to return.", limit)
+    [id("cursor", cursor), (&LIMIT).into()]
 }
 
 /// `order` of a list; the default is descending.

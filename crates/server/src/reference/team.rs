@@ -4,9 +4,10 @@ use recado_domain::shared::CursorPage;
 use recado_domain::team::{Accepted, Invite, Member};
 use serde_json::json;
 
-use super::operation::{Body, Operation, created, cursor_page, data, no_content, page_limit, path_id, text};
+use super::operation::{Body, Operation, created, cursor_page, data, no_content, path_id, text};
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::team::{AcceptBody, CreatedInvite, InviteBody, RoleBody};
+use crate::web::parameters::LIMIT;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Team",
@@ -19,7 +20,7 @@ pub(crate) fn members() -> Operation {
     let cursor = "The `nextCursor` of the previous page. Omit it for the first page.";
     Operation::new("List members", "Returns the account's members with their roles.")
         .takes(text("cursor", cursor).example("0190a1b2-c3d4-7e5f-8a9b-000037386ae0"))
-        .takes(page_limit((20, 100)))
+        .takes(&LIMIT)
         .responds(data::<CursorPage<Member>>("A page of members and its `nextCursor`."))
 }
 

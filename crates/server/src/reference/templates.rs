@@ -1,15 +1,14 @@
 //! OpenAPI documentation of templates.
 
 use recado_domain::shared::CursorPage;
-use recado_domain::templates::{Category, MetaStatus, Submission, SyncReport, TemplateSort};
+use recado_domain::templates::{Submission, SyncReport};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::operation::{
-    Body, Operation, created, data, id, no_content, numbered_page, order, path_id, string_enum, text,
-};
+use super::operation::{Body, Operation, created, data, id, no_content, numbered_page, order, path_id, text};
 use super::{ErrorCode, OpenApiTag};
-use crate::routes::templates::{SubmitBody, TemplateBody, TemplateResponse};
+use crate::routes::templates::{CATEGORY, META_STATUS, SORT, SubmitBody, TemplateBody, TemplateResponse};
+use crate::web::parameters::LIMIT;
 use crate::web::responses::LimitedPage;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
@@ -48,16 +47,12 @@ pub(crate) fn list() -> Operation {
         )
         .example("aulas"),
     )
-    .takes(string_enum::<Category>("category", "Only templates of this category.").example("MARKETING"))
-    .takes(string_enum::<MetaStatus>("meta_status", "Only templates with this review status.").example("approved"))
+    .takes(&CATEGORY)
+    .takes(&META_STATUS)
     .takes(id("folder_id", "Only templates in this folder."))
-    .takes(
-        string_enum::<TemplateSort>("sort", "Sort key.")
-            .default("created_at")
-            .example("created_at"),
-    )
+    .takes(&SORT)
     .takes(order())
-    .takes_all(numbered_page((20, 100)))
+    .takes_all(numbered_page(&LIMIT))
     .takes(text("cursor", cursor).example(""))
     .responds(data::<TemplateList>("A page of templates."))
 }

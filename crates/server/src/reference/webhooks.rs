@@ -1,17 +1,18 @@
 //! OpenAPI documentation of webhooks.
 
-use recado_domain::shared::{CursorPage, WebhookKind};
-use recado_domain::webhooks::{Direction, LogStatus, Webhook, WebhookEvent, WebhookLog};
+use recado_domain::shared::CursorPage;
+use recado_domain::webhooks::{Webhook, WebhookEvent, WebhookLog};
 use serde_json::{Value, json};
 
 use super::operation::{
-    Body, Operation, Parameter, created, data, data_with, id, no_content, numbered_page, page_limit, path_id,
-    string_enum, text,
+    Body, Operation, Parameter, created, data, data_with, id, no_content, numbered_page, path_id, text,
 };
 use super::{ErrorCode, OpenApiTag};
 use crate::routes::webhooks::{
-    DeliveryQueued, InboundReceipt, RecoverBody, RecoveryQueued, WebhookBody, WebhookWithSecret,
+    DIRECTION, DeliveryQueued, EVENT_TYPE, InboundReceipt, LOG_LIMIT, LOG_STATUS, RecoverBody, RecoveryQueued,
+    WebhookBody, WebhookWithSecret,
 };
+use crate::web::parameters::LIMIT;
 use crate::web::responses::LimitedPage;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
@@ -28,7 +29,7 @@ const INACTIVE: &str = "The endpoint is inbound or not active.";
 
 pub(crate) fn list() -> Operation {
     Operation::new("List webhooks", "Returns endpoints with numbered pages, newest first.")
-        .takes_all(numbered_page((20, 100)))
+        .takes_all(numbered_page(&LIMIT))
         .responds(data::<LimitedPage<Webhook>>("A page of endpoints."))
 }
 
@@ -104,16 +105,15 @@ pub(crate) fn recover() -> Operation {
 }
 
 pub(crate) fn logs() -> Operation {
-    let status = "`success`: response status 200 to 299; `failed`: status 400 or above, or no response.";
     Operation::new(
         "List webhook logs",
         "Returns attempts of outbound and calls of inbound endpoints, latest first.",
     )
-    .takes(string_enum::<Direction>("direction", "Only logs of this direction.").example("outbound"))
-    .takes(string_enum::<LogStatus>("status", status).example("failed"))
+    .takes(&DIRECTION)
+    .takes(&LOG_STATUS)
     .takes(id("endpoint_id", "Only logs of this endpoint."))
     .takes(text("event_type", "Only logs of this event type.").example("message.received"))
-    .takes(page_limit((50, 100)))
+    .takes(&LOG_LIMIT)
     .responds(data::<Vec<WebhookLog>>("The logs.").example(json!([log()])))
 }
 
@@ -138,8 +138,8 @@ pub(crate) fn events() -> Operation {
         "The `nextCursor` of the previous page, or the id of the last processed event. Omit it for the oldest.";
     Operation::new("List webhook events", description)
         .takes(id("cursor", cursor))
-        .takes(string_enum::<WebhookKind>("type", "Only events of this type.").example("message.received"))
-        .takes(page_limit((20, 100)))
+        .takes(&EVENT_TYPE)
+        .takes(&LIMIT)
         .responds(data::<CursorPage<WebhookEvent>>(
             "A page of events and its `nextCursor`.",
         ))

@@ -6,11 +6,10 @@ use recado_domain::whatsapp::verification::NumberHealth;
 use serde_json::json;
 
 use super::operation::{
-    Body, Operation, Parameter, created, cursor_page, custom, data, empty, no_content, one_of, path_id, text,
-    with_schema,
+    Body, Operation, created, cursor_page, custom, data, empty, no_content, path_id, text, with_schema,
 };
 use super::{ErrorCode, OpenApiTag};
-use crate::routes::whatsapp::{ProfileBody, VerifyBody};
+use crate::routes::whatsapp::{ProfileBody, VERIFY, VerifyBody};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "WhatsApp",
@@ -39,20 +38,13 @@ pub(crate) fn get() -> Operation {
     .responds(data::<Profile>("The number."))
 }
 
-fn verify_parameter() -> Parameter {
-    let description = "`false`: responds without asking WhatsApp; the number is checked later.";
-    one_of("verify", description, &["true", "false"])
-        .default("true")
-        .example("true")
-}
-
 pub(crate) fn create() -> Operation {
     let description = "Connects a number, and asks WhatsApp with its token whether the number is the account's: for at \
                 most 8 seconds, and at most 30 times a minute for each account. Read `verification` of the response: a \
                 wrong token is no error. If WhatsApp does not answer, the number is `pending` and is checked again. The \
                 verified number that was connected first is the account's default.";
     Operation::new("Connect a WhatsApp number", description)
-        .takes(verify_parameter())
+        .takes(&VERIFY)
         .body(Body::json_with::<ProfileBody>(&[
             "name",
             "phone_number_id",
@@ -69,7 +61,7 @@ pub(crate) fn update() -> Operation {
                 asked as when a number is connected.";
     Operation::new("Update a WhatsApp number", description)
         .takes(path_id(ID))
-        .takes(verify_parameter())
+        .takes(&VERIFY)
         .body(Body::change::<ProfileBody>().example(json!({ "name": "Loja Centro", "messages_per_second": null })))
         .responds(
             data::<Profile>("The updated number.")

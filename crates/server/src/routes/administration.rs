@@ -19,6 +19,7 @@ use super::team::CreatedInvite;
 use crate::error::ApiError;
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, SessionUser, nullable};
+use crate::web::parameters::{EnumParam, IntegerParam};
 use crate::web::query::Params;
 use crate::web::request::RequestId;
 use crate::web::support::SupportMode;
@@ -26,10 +27,22 @@ use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
 /// Default and maximum number of days of a daily report.
-const DAYS: (i64, i64) = (30, 365);
+pub(crate) const DAYS: IntegerParam = IntegerParam {
+    name: "days",
+    description: "Length of the report in days, ending today.",
+    default: 30,
+    max: 365,
+};
 
 /// Default and maximum page size of the platform audit log.
-const AUDIT_LIMIT: (i64, i64) = (50, 100);
+pub(crate) const AUDIT_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
+
+pub(crate) const STATUS: EnumParam<AccountStatus> = EnumParam {
+    name: "status",
+    description: "Only accounts in this status.",
+    accepted: "active or suspended",
+    example: Some(AccountStatus::Active),
+};
 
 /// A new account that an administrator creates.
 #[derive(Deserialize, Validate, JsonSchema)]
@@ -180,7 +193,7 @@ fn filter(params: &mut Params) -> AccountFilter {
     AccountFilter {
         search: params.text("search"),
         plan,
-        status: params.parsed::<AccountStatus>("status", "active or suspended"),
+        status: params.one_of(&STATUS),
     }
 }
 
@@ -370,14 +383,14 @@ pub(super) async fn revenue(services: Data<Services>) -> Result<HttpResponse, Ap
 
 /// `GET /api/admin/revenue/daily`
 pub(super) async fn daily_revenue(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
-    let days = params.clamped("days", DAYS);
+    let days = params.integer(&DAYS);
     params.check()?;
     Ok(responses::ok(services.admin.accounts.daily_revenue(days).await?))
 }
 
 /// `GET /api/admin/churn`
 pub(super) async fn churn(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
-    let days = params.clamped("days", DAYS);
+    let days = params.integer(&DAYS);
     params.check()?;
     Ok(responses::ok(services.admin.accounts.churn(days).await?))
 }
@@ -408,7 +421,7 @@ pub(super) async fn audit_logs(services: Data<Services>, mut params: Params) -> 
         since: params.time("since"),
         until: params.time("until"),
     };
-    let page = params.page_of(AUDIT_LIMIT);
+    let page = params.page_of(&AUDIT_LIMIT);
     params.check()?;
     let found = services.admin.audit.page(&filter, page).await?;
     Ok(responses::ok(PlatformLogs {

@@ -8,12 +8,13 @@ use serde::Serialize;
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
+use crate::web::parameters::IntegerParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
 /// Default and maximum page size.
-const LIMIT: (i64, i64) = (50, 100);
+pub(crate) const LIMIT: IntegerParam = IntegerParam::limit(50, 100);
 
 /// A page of the audit log.
 #[derive(Serialize, JsonSchema)]
@@ -40,7 +41,7 @@ pub(super) async fn list(
         entity_type: params.text("entityType"),
         action: params.text("action"),
     };
-    let page = params.page_of(LIMIT);
+    let page = params.page_of(&LIMIT);
     params.check()?;
     let found = services.audit.page(&tenant, &filter, page).await?;
     Ok(responses::ok(Logs {

@@ -15,9 +15,16 @@ use time::OffsetDateTime;
 use crate::error::ApiError;
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::parameters::SortParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
+
+pub(crate) const SORT: SortParam<CampaignSort> = SortParam {
+    description: "Sort key; campaigns without a value come last.",
+    accepted: "created_at, updated_at, name, scheduled_at or status",
+    default: CampaignSort::CreatedAt,
+};
 
 /// The fields of a campaign. Its audience is the union of its segment, tags and RFM segments, or all contacts if none
 /// is given. Contacts without a phone number and contacts that have opted out are excluded.
@@ -83,9 +90,7 @@ pub(super) async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let query = CampaignQuery {
         page: params.page(),
-        sort: params
-            .parsed("sort", "created_at, updated_at, name, scheduled_at or status")
-            .unwrap_or(CampaignSort::CreatedAt),
+        sort: params.sort(&SORT),
         descending: params.descending(),
         folder_id: params.id("folder_id"),
     };

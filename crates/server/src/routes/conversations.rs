@@ -11,9 +11,17 @@ use serde::Deserialize;
 use crate::error::ApiError;
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::parameters::EnumParam;
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::wiring::Services;
+
+pub(crate) const STATUS: EnumParam<ConversationStatus> = EnumParam {
+    name: "status",
+    description: "Only conversations in this status.",
+    accepted: "open or closed",
+    example: Some(ConversationStatus::Open),
+};
 
 /// A reply to a contact.
 #[derive(Deserialize, Validate, JsonSchema)]
@@ -44,7 +52,7 @@ pub(super) async fn list(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = ConversationQuery {
-        status: params.parsed("status", "open or closed"),
+        status: params.one_of(&STATUS),
         page: params.cursor_query(),
     };
     params.check()?;

@@ -11,9 +11,17 @@ use serde::Deserialize;
 use crate::error::ApiError;
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::parameters::EnumParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
+
+pub(crate) const KIND: EnumParam<FolderKind> = EnumParam {
+    name: "kind",
+    description: "Only folders of this kind.",
+    accepted: "campaign or template",
+    example: None,
+};
 
 /// A new folder.
 #[derive(Deserialize, JsonSchema, Validate)]
@@ -35,7 +43,7 @@ pub(super) async fn list(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = FolderQuery {
-        kind: params.parsed("kind", "campaign or template"),
+        kind: params.one_of(&KIND),
         page: params.cursor_query(),
     };
     params.check()?;

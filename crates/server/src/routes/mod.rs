@@ -26,7 +26,7 @@ pub(crate) mod folders;
 pub(crate) mod ingestion;
 pub(crate) mod links;
 mod media;
-mod notifications;
+pub(crate) mod notifications;
 mod scope;
 pub(crate) mod segments;
 pub(crate) mod service;

@@ -18,10 +18,17 @@ use uuid::Uuid;
 use crate::error::{ApiError, ErrorCode};
 use crate::streams::Listener;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::parameters::BoolParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::shares::StreamShare;
 use crate::wiring::Services;
+
+pub(crate) const UNREAD: BoolParam = BoolParam {
+    name: "unread",
+    description: "`true`: only unread notifications.",
+    default: false,
+};
 
 /// The maximum number of missed notifications that a stream loads at a time.
 const REPLAY_BATCH: i64 = 500;
@@ -44,7 +51,7 @@ pub(super) async fn list(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = NotificationQuery {
-        unread: params.parsed("unread", "true or false").unwrap_or(false),
+        unread: params.boolean(&UNREAD),
         page: params.cursor_query(),
     };
     params.check()?;

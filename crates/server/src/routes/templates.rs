@@ -15,9 +15,30 @@ use serde_json::Value;
 use crate::error::ApiError;
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::parameters::{EnumParam, SortParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
+
+pub(crate) const CATEGORY: EnumParam<Category> = EnumParam {
+    name: "category",
+    description: "Only templates of this category.",
+    accepted: "MARKETING, UTILITY or AUTHENTICATION",
+    example: Some(Category::Marketing),
+};
+
+pub(crate) const META_STATUS: EnumParam<MetaStatus> = EnumParam {
+    name: "meta_status",
+    description: "Only templates with this review status.",
+    accepted: "a review status, such as approved",
+    example: Some(MetaStatus::Approved),
+};
+
+pub(crate) const SORT: SortParam<TemplateSort> = SortParam {
+    description: "Sort key.",
+    accepted: "created_at, updated_at or name",
+    default: TemplateSort::CreatedAt,
+};
 
 /// The fields of a template.
 #[derive(Deserialize, Validate, JsonSchema)]
@@ -164,12 +185,10 @@ pub(super) async fn list(
 fn filter(params: &mut Params) -> TemplateFilter {
     TemplateFilter {
         search: params.text("search"),
-        category: params.parsed::<Category>("category", "MARKETING, UTILITY or AUTHENTICATION"),
-        meta_status: params.parsed::<MetaStatus>("meta_status", "a review status, such as approved"),
+        category: params.one_of(&CATEGORY),
+        meta_status: params.one_of(&META_STATUS),
         folder_id: params.id("folder_id"),
-        sort: params
-            .parsed("sort", "created_at, updated_at or name")
-            .unwrap_or(TemplateSort::CreatedAt),
+        sort: params.sort(&SORT),
         descending: params.descending(),
     }
 }

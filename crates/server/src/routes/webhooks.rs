@@ -22,12 +22,34 @@ use uuid::Uuid;
 use crate::error::ApiError;
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::parameters::{EnumParam, IntegerParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
+pub(crate) const DIRECTION: EnumParam<Direction> = EnumParam {
+    name: "direction",
+    description: "Only logs of this direction.",
+    accepted: "inbound or outbound",
+    example: Some(Direction::Outbound),
+};
+
+pub(crate) const LOG_STATUS: EnumParam<LogStatus> = EnumParam {
+    name: "status",
+    description: "`success`: response status 200 to 299; `failed`: status 400 or above, or no response.",
+    accepted: "success or failed",
+    example: Some(LogStatus::Failed),
+};
+
+pub(crate) const EVENT_TYPE: EnumParam<WebhookKind> = EnumParam {
+    name: "type",
+    description: "Only events of this type.",
+    accepted: "an event type",
+    example: Some(WebhookKind::MessageReceived),
+};
+
 /// Default and maximum number of log entries.
-const LOGS: (i64, i64) = (50, 100);
+pub(crate) const LOG_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
 
 /// The fields of a webhook endpoint.
 #[derive(Deserialize, Validate, JsonSchema)]
@@ -264,11 +286,11 @@ pub(super) async fn logs(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = LogQuery {
-        direction: params.parsed::<Direction>("direction", "inbound or outbound"),
-        status: params.parsed::<LogStatus>("status", "success or failed"),
+        direction: params.one_of(&DIRECTION),
+        status: params.one_of(&LOG_STATUS),
         endpoint_id: params.id("endpoint_id"),
         event_type: params.text("event_type"),
-        limit: params.page_of(LOGS).limit(),
+        limit: params.page_of(&LOG_LIMIT).limit(),
     };
     params.check()?;
     Ok(responses::ok(services.webhooks.logs(&tenant, &query).await?))
@@ -292,7 +314,7 @@ pub(super) async fn events(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.cursor_query::<Uuid>();
-    let kind = params.parsed::<WebhookKind>("type", "an event type");
+    let kind = params.one_of(&EVENT_TYPE);
     let query = FeedQuery {
         after: page.cursor.map(Into::into),
         kind: kind.map(|kind| kind.as_str().to_owned()),

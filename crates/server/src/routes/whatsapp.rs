@@ -15,9 +15,16 @@ use crate::crypto::{are_equal, hmac_key, is_signed};
 use crate::error::{ApiError, RefusalReason};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::parameters::BoolParam;
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::wiring::Services;
+
+pub(crate) const VERIFY: BoolParam = BoolParam {
+    name: "verify",
+    description: "`false`: responds without asking WhatsApp; the number is checked later.",
+    default: true,
+};
 
 /// The fields of a WhatsApp number.
 #[derive(Deserialize, Validate, JsonSchema)]
@@ -86,7 +93,7 @@ pub(super) async fn create(
     mut params: Params,
     Json(input): Json<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let verifies = is_verification_wanted(&mut params);
+    let verifies = params.boolean(&VERIFY);
     params.check()?;
     let input = ProfileInput::from(input);
     let pin = input.pin.clone();
@@ -106,7 +113,7 @@ pub(super) async fn update(
     mut params: Params,
     JsonChange(input): JsonChange<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let verifies = is_verification_wanted(&mut params);
+    let verifies = params.boolean(&VERIFY);
     params.check()?;
     let input = ProfileInput::from(input);
     let (pin, verifies) = (input.pin.clone(), verifies && input.has_credentials());
@@ -116,11 +123,6 @@ pub(super) async fn update(
         false => profile,
     };
     Ok(responses::ok(profile))
-}
-
-/// `verify`: true by default.
-fn is_verification_wanted(params: &mut Params) -> bool {
-    params.parsed("verify", "true or false").unwrap_or(true)
 }
 
 /// Checks a stored number. Without an answer, or beyond the account's limit, it is returned as it was stored: a worker

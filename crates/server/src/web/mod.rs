@@ -19,6 +19,7 @@ pub mod limit;
 pub mod multipart;
 pub mod origin;
 pub mod paced;
+pub mod parameters;
 pub mod query;
 pub mod refreshing_cache;
 pub mod request;

@@ -13,9 +13,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::ApiError;
-
-/// The default and the maximum of `limit`.
-const LIMIT: (i64, i64) = (20, 100);
+use crate::web::parameters::{BoolParam, EnumParam, IntegerParam, LIMIT, SortParam};
 
 /// The parameters of a request, and the errors found in them so far.
 #[derive(Default)]
@@ -115,23 +113,31 @@ impl Params {
 
     /// `page` and `limit` with the default sizes.
     pub fn page(&mut self) -> PageQuery {
-        self.page_of(LIMIT)
+        self.page_of(&LIMIT)
     }
 
     /// `page` and `limit`, for a list with its own default and maximum size.
-    pub fn page_of(&mut self, (default, largest): (i64, i64)) -> PageQuery {
-        let (page, limit) = (self.number("page"), self.number("limit"));
-        PageQuery::new(page, limit, default, largest)
-    }
-
-    /// `limit` without `page`.
-    pub fn limit_of(&mut self, range: (i64, i64)) -> i64 {
-        self.clamped("limit", range)
+    pub fn page_of(&mut self, limit: &IntegerParam) -> PageQuery {
+        let (page, size) = (self.number("page"), self.number(limit.name));
+        PageQuery::new(page, size, limit.default, limit.max)
     }
 
     /// A whole number, clamped to 1 and the maximum.
-    pub fn clamped(&mut self, name: &str, (default, largest): (i64, i64)) -> i64 {
-        self.number(name).unwrap_or(default).clamp(1, largest)
+    pub fn integer(&mut self, param: &IntegerParam) -> i64 {
+        self.number(param.name).unwrap_or(param.default).clamp(1, param.max)
+    }
+
+    pub fn boolean(&mut self, param: &BoolParam) -> bool {
+        self.parsed(param.name, "true or false").unwrap_or(param.default)
+    }
+
+    pub fn one_of<T: FromStr>(&mut self, param: &EnumParam<T>) -> Option<T> {
+        self.parsed(param.name, param.accepted)
+    }
+
+    /// `sort`, or its default.
+    pub fn sort<T: FromStr + Copy>(&mut self, param: &SortParam<T>) -> T {
+        self.parsed("sort", param.accepted).unwrap_or(param.default)
     }
 
     /// Adds an error of a parameter that was read as text.
@@ -146,10 +152,10 @@ impl Params {
 
     /// `cursor` and `limit`.
     pub fn cursor_query<C: FromStr>(&mut self) -> CursorQuery<C> {
-        let limit = self.number("limit");
+        let limit = self.number(LIMIT.name);
         CursorQuery {
             cursor: self.parsed("cursor", "a cursor of an earlier response"),
-            limit: PageQuery::new(None, limit, LIMIT.0, LIMIT.1).limit(),
+            limit: PageQuery::new(None, limit, LIMIT.default, LIMIT.max).limit(),
         }
     }
 
@@ -189,7 +195,10 @@ mod tests {
     fn empty_parameter_is_absent_except_the_cursor() {
         let mut empty = params("page=&limit=&order=&folder_id=&cursor=");
         assert_eq!(empty.page(), PageQuery::new(None, None, 20, 100));
-        assert_eq!(empty.page_of((50, 70)), PageQuery::new(None, Some(50), 20, 100));
+        assert_eq!(
+            empty.page_of(&IntegerParam::limit(50, 70)),
+            PageQuery::new(None, Some(50), 20, 100)
+        );
         assert!(empty.has_cursor() && empty.descending());
         assert_eq!(empty.id::<recado_domain::shared::FolderId>("folder_id"), None);
         assert_eq!(
@@ -206,7 +215,7 @@ mod tests {
     fn numbers_are_clamped_and_malformed_values_rejected() {
         let mut wide = params("page=999999999999999999999&limit=-999999999999999999999");
         assert_eq!((wide.page().page(), wide.page().limit()), (i64::MAX, 1));
-        assert_eq!(params("limit=99").page_of((50, 70)).limit(), 70);
+        assert_eq!(params("limit=99").page_of(&IntegerParam::limit(50, 70)).limit(), 70);
         wide.check().unwrap();
         let mut wrong = params("page=1e18&limit=abc&order=up&id=7");
         wrong.page();

@@ -1,11 +1,12 @@
 //! OpenAPI documentation of CSV exports.
 
-use recado_domain::analytics::{ExportKind, Period};
+use recado_domain::analytics::Period;
 use serde_json::json;
 
 pub(crate) use super::TAG;
 use super::period_parameters;
-use crate::reference::operation::{Operation, custom, string_enum};
+use crate::reference::operation::{Operation, Parameter, custom};
+use crate::routes::analytics::exports::KIND;
 
 pub(crate) fn export() -> Operation {
     let description = "Streams a table as CSV: UTF-8 with a byte order mark, comma-separated, with a header line. \
@@ -13,11 +14,7 @@ pub(crate) fn export() -> Operation {
                 prefixed with an apostrophe. `period` and `tz` apply to messages only.";
     let content = "Data,Direção,Tipo,Status,Conteúdo\r\n2026-02-01T09:30:00.000Z,outbound,template,read,\"Oi Ana\"\r\n";
     Operation::new("Export a table as CSV", description)
-        .takes(
-            string_enum::<ExportKind>("type", "The table to export.")
-                .required()
-                .example("messages"),
-        )
+        .takes(Parameter::from(&KIND).required())
         .takes_all(period_parameters(Period::Month))
         .responds(
             custom("text/csv", "The CSV file, streamed.", json!({ "type": "string" }))

@@ -8,7 +8,9 @@ use recado_domain::analytics::{
 };
 
 use super::OpenApiTag;
-use super::operation::{Operation, Parameter, data, id, page_limit, string_enum, text};
+use super::operation::{Operation, Parameter, data, id, string_enum, text};
+use crate::routes::analytics::TOP_CONTACTS;
+use crate::web::parameters::LIMIT;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Analytics",
@@ -77,7 +79,7 @@ pub(crate) fn top_contacts() -> Operation {
     let description = "Returns the contacts with the largest total value of a metric, largest first.";
     Operation::new("List a metric's top contacts", description)
         .takes(name())
-        .takes(page_limit((10, 50)))
+        .takes(&TOP_CONTACTS)
         .responds(data::<TopContacts>("The contacts."))
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn activity() -> Operation {
         "Returns the events of a metric, latest first.",
     )
     .takes(name())
-    .takes(page_limit((20, 100)))
+    .takes(&LIMIT)
     .takes(id("cursor", cursor))
     .responds(data::<Activity>("A page of events and its `nextCursor`."))
 }

@@ -13,8 +13,16 @@ use recado_domain::shared::FieldErrors;
 use super::report_period;
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
+use crate::web::parameters::EnumParam;
 use crate::web::query::Params;
 use crate::wiring::Services;
+
+pub(crate) const KIND: EnumParam<ExportKind> = EnumParam {
+    name: "type",
+    description: "The table to export.",
+    accepted: "messages, contacts or campaigns",
+    example: Some(ExportKind::Messages),
+};
 
 /// `GET /api/analytics/export`: the first chunk is read before the response starts, so that an early error still gets
 /// an error response.
@@ -23,8 +31,8 @@ pub(crate) async fn export(
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let kind: Option<ExportKind> = params.parsed("type", "messages, contacts or campaigns");
-    let absent = params.text("type").is_none();
+    let kind = params.one_of(&KIND);
+    let absent = params.text(KIND.name).is_none();
     let report_period = report_period(params, Period::Month)?;
     let missing = if absent {
         "is required"

@@ -1,6 +1,6 @@
 //! Routes of reports on revenue, shops, automations and metrics.
 
-pub(super) mod exports;
+pub(crate) mod exports;
 pub(crate) mod insights;
 
 use actix_web::HttpResponse;
@@ -9,13 +9,12 @@ use recado_domain::analytics::{Period, ReportPeriod, Zone};
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, PathName, TenantContext};
+use crate::web::parameters::{IntegerParam, LIMIT};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::wiring::Services;
 
-/// Default and maximum number of top contacts, and of events on a page.
-const TOP_CONTACTS: (i64, i64) = (10, 50);
-const ACTIVITY: (i64, i64) = (20, 100);
+pub(crate) const TOP_CONTACTS: IntegerParam = IntegerParam::limit(10, 50);
 
 /// Parses `period` and `tz`.
 pub(super) fn report_period(mut params: Params, default: Period) -> Result<ReportPeriod, ApiError> {
@@ -97,7 +96,7 @@ pub(super) async fn top_contacts(
     PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let limit = params.limit_of(TOP_CONTACTS);
+    let limit = params.integer(&TOP_CONTACTS);
     params.check()?;
     Ok(responses::ok(
         services.analytics.top_contacts(&tenant, &name, limit).await?,
@@ -111,7 +110,7 @@ pub(super) async fn activity(
     PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let (limit, cursor) = (params.limit_of(ACTIVITY), params.id("cursor"));
+    let (limit, cursor) = (params.integer(&LIMIT), params.id("cursor"));
     params.check()?;
     let activity = services.analytics.activity(&tenant, &name, cursor, limit).await?;
     Ok(responses::ok(activity))
