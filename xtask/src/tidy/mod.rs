@@ -1,10 +1,12 @@
 //! `cargo xtask tidy`: rules about the structure of this repository that no compiler checks.
 //!
-//! They cover crate dependencies, the reach of `domain`, the length of files and functions, module docs, manifests,
+//! They cover dependencies between crates and between files, the reach of `domain`, the length of files and functions, module docs, manifests,
 //! blocking migrations, SQL and dead links in the documentation.
 
+mod circles;
 mod edges;
 mod faults;
+mod imports;
 mod layout;
 mod links;
 mod manifests;
@@ -14,6 +16,7 @@ mod scanner;
 mod secrets;
 mod sources;
 mod sql_rules;
+mod tokens;
 pub(crate) mod versions;
 
 use std::path::Path;
@@ -59,6 +62,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(faults::check(&root));
     findings.extend(versions::check(&root));
     let mut type_names = names::TypeNames::default();
+    let mut rust_files = Vec::new();
     for file in &files {
         let Ok(text) = std::fs::read_to_string(root.join(file)) else {
             // The file is deleted but not committed yet, or is not text.
@@ -69,6 +73,7 @@ pub(crate) fn run() -> Result<()> {
             findings.extend(secrets::check(file, &text));
             findings.extend(sql_rules::check_statements(file, &text));
             type_names.add(file, &text);
+            rust_files.push((file.clone(), text));
         } else if file.ends_with(".md") {
             findings.extend(links::check(&root, file, &text));
             findings.extend(layout::unmapped(file, &text, &files));
@@ -85,6 +90,7 @@ pub(crate) fn run() -> Result<()> {
         }
     }
     findings.extend(type_names.check());
+    findings.extend(circles::check(&rust_files));
     for finding in &findings {
         println!("{finding}");
     }

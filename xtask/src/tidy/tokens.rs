@@ -1,0 +1,258 @@
+//! Words and signs of masked Rust source, and the `use` declarations and paths among them.
+
+/// A word, a `::` or a single sign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) line: usize,
+    pub(super) text: String,
+}
+
+/// A path as it is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct WrittenPath {
+    pub(super) line: usize,
+    pub(super) path: Vec<String>,
+    /// The modules inside the file (`mod name { ... }`) that contain it.
+    pub(super) inside: Vec<String>,
+}
+
+/// A name that a `use` declaration imports. A glob has the name `*`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DeclaredUse {
+    pub(super) line: usize,
+    pub(super) name: String,
+    pub(super) path: Vec<String>,
+    pub(super) inside: Vec<String>,
+    pub(super) public: bool,
+}
+
+pub(super) fn tokens(masked: &str) -> Vec<Token> {
+    let mut found = Vec::new();
+    for (line, text) in (1..).zip(masked.lines()) {
+        let mut rest = text.trim_start();
+        while let Some(first) = rest.chars().next() {
+            let length = match first {
+                c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+                ':' if rest.starts_with("::") => 2,
+                c => c.len_utf8(),
+            };
+            let Some((token, after)) = rest.split_at_checked(length) else {
+                break;
+            };
+            found.push(Token {
+                line,
+                text: token.to_owned(),
+            });
+            rest = after.trim_start();
+        }
+    }
+    found
+}
+
+/// Removes each item with `#[cfg(test)]` or the like. Returns the names of removed `mod name;` as well.
+pub(super) fn without_tests(tokens: Vec<Token>) -> (Vec<Token>, Vec<String>) {
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut modules = Vec::new();
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let Some(mut start) = end_of_attribute(&tokens, at).filter(|end| is_for_tests(&tokens, at, *end)) else {
+            kept.push(token.clone());
+            at += 1;
+            continue;
+        };
+        while let Some(end) = end_of_attribute(&tokens, start) {
+            start = end;
+        }
+        at = end_of_item(&tokens, start);
+        let words: Vec<&str> = texts(&tokens, start, at).collect();
+        if let [.., "mod", name, ";"] = words.as_slice() {
+            modules.push((*name).to_owned());
+        }
+    }
+    (kept, modules)
+}
+
+/// Takes the `use` declarations out.
+pub(super) fn separate_uses(tokens: Vec<Token>) -> (Vec<Token>, Vec<DeclaredUse>) {
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut uses = Vec::new();
+    let inside = inner_modules(&tokens);
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        // `use<'a>` is a bound.
+        if token.text != "use" || text(&tokens, at + 1) == "<" {
+            kept.push(token.clone());
+            at += 1;
+            continue;
+        }
+        let before = at.checked_sub(1).map_or("", |before| text(&tokens, before));
+        // `pub use`, or `pub(crate) use`.
+        let public = before == "pub" || before == ")";
+        let first = uses.len();
+        at += 1;
+        read_use(&tokens, &mut at, &[], &mut uses);
+        for declared in uses.iter_mut().skip(first) {
+            declared.public = public;
+            declared.inside.clone_from(inside.get(at).unwrap_or(&Vec::new()));
+        }
+    }
+    (kept, uses)
+}
+
+/// Reads one branch of a `use` tree, up to and without its comma, brace or semicolon.
+fn read_use(tokens: &[Token], at: &mut usize, prefix: &[String], uses: &mut Vec<DeclaredUse>) {
+    let mut path = prefix.to_vec();
+    let mut alias = None;
+    while let Some(token) = tokens.get(*at) {
+        match token.text.as_str() {
+            "{" => {
+                *at += 1;
+                while !matches!(text(tokens, *at), "}" | "") {
+                    read_use(tokens, at, &path, uses);
+                    *at += usize::from(text(tokens, *at) == ",");
+                }
+                *at += 1;
+                return;
+            }
+            "," | "}" | ";" => break,
+            "::" => {}
+            "as" => {
+                alias = Some(text(tokens, *at + 1).to_owned());
+                *at += 1;
+            }
+            word => path.push(word.to_owned()),
+        }
+        *at += 1;
+    }
+    // `use a::{self}`.
+    if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+        path.pop();
+    }
+    let line = tokens.get(at.saturating_sub(1)).map_or(0, |token| token.line);
+    if let Some(name) = alias.or_else(|| path.last().cloned()) {
+        uses.push(DeclaredUse {
+            line,
+            name,
+            path,
+            inside: Vec::new(),
+            public: false,
+        });
+    }
+}
+
+/// Every path of two words or more.
+pub(super) fn paths(tokens: &[Token]) -> Vec<WrittenPath> {
+    let inside = inner_modules(tokens);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let mut path = vec![token.text.clone()];
+        let start = at;
+        at += 1;
+        if !token.text.starts_with(is_word) {
+            continue;
+        }
+        while text(tokens, at) == "::" && text(tokens, at + 1).starts_with(is_word) {
+            path.push(text(tokens, at + 1).to_owned());
+            at += 2;
+        }
+        let after = |back: usize| start.checked_sub(back).map_or("", |before| text(tokens, before));
+        // Not `<T>::name`, and not `pub(in crate::a)`.
+        let visibility = after(1) == "in" && after(2) == "(";
+        if path.len() > 1 && after(1) != "::" && !visibility {
+            found.push(WrittenPath {
+                line: token.line,
+                path,
+                inside: inside.get(start).cloned().unwrap_or_default(),
+            });
+        }
+    }
+    found
+}
+
+/// Whether the tokens declare an item of this name.
+pub(super) fn defines(tokens: &[Token], name: &str) -> bool {
+    const KINDS: &[&str] = &[
+        "fn", "struct", "enum", "trait", "type", "const", "static", "mod", "union",
+    ];
+    tokens.windows(2).any(|pair| match pair {
+        [kind, named] => named.text == name && KINDS.contains(&kind.text.as_str()),
+        _ => false,
+    })
+}
+
+/// For each token the modules inside the file that contain it.
+fn inner_modules(tokens: &[Token]) -> Vec<Vec<String>> {
+    let mut open: Vec<(String, usize)> = Vec::new();
+    let mut depth = 0_usize;
+    let mut inside = Vec::with_capacity(tokens.len());
+    for (at, token) in tokens.iter().enumerate() {
+        match token.text.as_str() {
+            "{" => {
+                depth += 1;
+                if at >= 2 && text(tokens, at - 2) == "mod" {
+                    open.push((text(tokens, at - 1).to_owned(), depth));
+                }
+            }
+            "}" => {
+                open.retain(|(_, opened)| *opened < depth);
+                depth = depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+        inside.push(open.iter().map(|(name, _)| name.clone()).collect());
+    }
+    inside
+}
+
+/// The exclusive end of the attribute at this position. `None`: none begins here.
+fn end_of_attribute(tokens: &[Token], at: usize) -> Option<usize> {
+    if text(tokens, at) != "#" || text(tokens, at + 1) != "[" {
+        return None;
+    }
+    let mut depth = 0_usize;
+    let closes = |token: &Token| {
+        depth += usize::from(token.text == "[");
+        depth -= usize::from(token.text == "]");
+        depth == 0
+    };
+    let length = tokens.iter().skip(at + 1).position(closes)?;
+    Some(at + length + 2)
+}
+
+fn is_for_tests(tokens: &[Token], at: usize, end: usize) -> bool {
+    let mut words = texts(tokens, at, end);
+    text(tokens, at + 2) == "cfg" && words.clone().any(|word| word == "test") && words.all(|word| word != "not")
+}
+
+/// The exclusive end of the item: its semicolon, its closing brace, or the end of what contains it.
+fn end_of_item(tokens: &[Token], start: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(start) {
+        match token.text.as_str() {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" if depth == 0 => return at,
+            "}" if depth == 1 => return at + 1,
+            "}" | ")" | "]" => depth -= 1,
+            ";" if depth == 0 => return at + 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+fn text(tokens: &[Token], at: usize) -> &str {
+    tokens.get(at).map_or("", |token| token.text.as_str())
+}
+
+fn texts(tokens: &[Token], start: usize, end: usize) -> impl Iterator<Item = &str> + Clone {
+    tokens
+        .iter()
+        .skip(start)
+        .take(end.saturating_sub(start))
+        .map(|token| token.text.as_str())
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
