@@ -13,6 +13,7 @@ pub mod audit;
 pub mod automations;
 pub mod billing;
 pub mod brand;
+pub mod callbacks;
 pub mod campaigns;
 pub mod contacts;
 pub mod conversations;

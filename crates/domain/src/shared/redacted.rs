@@ -35,6 +35,7 @@ mod tests {
     use uuid::Uuid;
 
     use crate::accounts::Session;
+    use crate::callbacks::{StatusUpdate, StoredCallback};
     use crate::campaigns::{MessageStatusEvent, Recipient, SendContact, SendOutcome, SendStatus};
     use crate::contacts::{Contact, ContactDraft, ContactInput, Phone, Referral};
     use crate::conversations::{Direction, InboundEvent, InboundMessage, Message, MessageStatus, ReplyResult, Sender};
@@ -42,7 +43,7 @@ mod tests {
     use crate::mail::Mail;
     use crate::shared::{Actor, Audit, AuditAction, CallbackId, Event, WebhookKind};
     use crate::templates::TextParameter;
-    use crate::whatsapp::{Addressee, OutboundText, StatusUpdate, StoredCallback};
+    use crate::whatsapp::{Addressee, OutboundText};
 
     /// Values that no `Debug` output may contain.
     const PLANTED: [&str; 3] = ["+5511961234567", "ana@example.com", "planted words"];

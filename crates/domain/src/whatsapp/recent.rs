@@ -14,7 +14,7 @@ const MAX_KEYS: usize = 10_000;
 
 /// The keys that were noted within the last ten seconds.
 #[derive(Debug)]
-pub(super) struct Recent<K>(Mutex<HashMap<K, OffsetDateTime>>);
+pub(crate) struct Recent<K>(Mutex<HashMap<K, OffsetDateTime>>);
 
 impl<K> Default for Recent<K> {
     fn default() -> Self {
@@ -24,7 +24,7 @@ impl<K> Default for Recent<K> {
 
 impl<K: Eq + Hash> Recent<K> {
     /// Whether the key must be noted now. If so, it counts as noted.
-    pub(super) fn is_due(&self, key: K, now: OffsetDateTime) -> bool {
+    pub(crate) fn is_due(&self, key: K, now: OffsetDateTime) -> bool {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The clock may have been set back.
         let is_recent = |at: &OffsetDateTime| (now - *at).abs() < INTERVAL;

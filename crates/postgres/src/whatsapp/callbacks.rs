@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Binary, Integer, Nullable, Timestamptz, Uuid as SqlUuid};
+use recado_domain::callbacks::{CallbackStore, StoredCallback};
 use recado_domain::shared::{AccountId, CallbackId, StoreError};
-use recado_domain::whatsapp::{CallbackStore, StoredCallback};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 

@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use diesel_async::AsyncPgConnection;
+use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::shared::{AccountId, StoreError};
-use recado_domain::whatsapp::{STOPPED_MARKETING, StatusUpdate, StatusUpdateStore};
+use recado_domain::whatsapp::STOPPED_MARKETING;
 use uuid::Uuid;
 
 use crate::campaigns::{SendChanges, lock_sends};

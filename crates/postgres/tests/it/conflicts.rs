@@ -4,11 +4,12 @@
 use recado_domain::accounts::{AccountStatus, AccountStore};
 use recado_domain::administration::AdministrationStore;
 use recado_domain::billing::{ReserveOutcome, SubscriptionStore};
+use recado_domain::callbacks::CallbackStore;
 use recado_domain::contacts::{Tag, TagStore};
 use recado_domain::idempotency::{IdempotencyStore, KeyState, LEASE};
 use recado_domain::media::{MediaPath, MediaType};
 use recado_domain::shared::StoreError;
-use recado_domain::whatsapp::{CallbackStore, FileIdStore};
+use recado_domain::whatsapp::FileIdStore;
 use recado_postgres::{PgAccounts, PgAdministration, PgCallbacks, PgFileIds, PgIdempotency, PgSubscriptions, PgTags};
 use time::Duration;
 

@@ -1,9 +1,9 @@
 //! The consent that each writer's statement stores, compared with the domain's state machine.
 
+use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore, ContactUpsert};
 use recado_domain::conversations::Consent;
 use recado_domain::shared::ContactId;
-use recado_domain::whatsapp::{StatusUpdate, StatusUpdateStore};
 use time::{Duration, OffsetDateTime};
 
 use crate::contact_updates::update;

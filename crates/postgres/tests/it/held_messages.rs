@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use recado_domain::callbacks::{HeldMessages, HeldStores};
 use recado_domain::conversations::{InboundEvent, InboxStore, ReceiveOutcome};
 use recado_domain::shared::{AccountId, Cipher, Ids, ProfileId, SealContext, Sealed};
 use recado_domain::whatsapp::verification::{VerificationRecord, VerificationStore as _};
-use recado_domain::whatsapp::{HeldMessages, HeldStores, ProfileStore, StoredProfile};
+use recado_domain::whatsapp::{ProfileStore, StoredProfile};
 use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
 use secrecy::{ExposeSecret as _, SecretString};
 use time::Duration;

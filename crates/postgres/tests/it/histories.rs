@@ -4,9 +4,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use recado_domain::callbacks::StatusUpdateStore;
 use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::StatusUpdateStore;
 use time::Duration;
 use uuid::Uuid;
 

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use recado_domain::analytics::{HeatCell, InsightStore, MessageCounts, NewSince, Period, Window, Zone};
+use recado_domain::callbacks::StatusUpdateStore;
 use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
 use recado_domain::conversations::{
@@ -15,7 +16,7 @@ use recado_domain::conversations::{
 };
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{ContactId, ConversationId, ProfileId};
-use recado_domain::whatsapp::{ProfileStore, StatusUpdateStore};
+use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::{PgConversations, PgInbox, PgInsights, PgProfiles, PgRollups};
 use time::macros::datetime;
 use time::{Date, Duration, OffsetDateTime};

@@ -6,9 +6,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use recado_domain::callbacks::StatusUpdateStore;
 use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::StatusUpdateStore;
 
 use crate::retries::retry_of;
 use crate::status_updates::status_update;

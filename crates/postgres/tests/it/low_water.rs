@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use recado_domain::callbacks::CallbackStore;
 use recado_domain::mail::MailQueue;
 use recado_domain::shared::{CallbackId, EventKind};
 use recado_domain::webhooks::{ClaimRequest, DeliveryQueue};
-use recado_domain::whatsapp::CallbackStore;
 use recado_postgres::{OwnerPool, PgCallbacks, PgDeliveryQueue, PgMailQueue, PgOutbox};
 use tokio_postgres::Client;
 

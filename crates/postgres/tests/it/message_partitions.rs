@@ -1,11 +1,11 @@
 //! The partitions of messages: a repeated message is stored once, lookups and lists read few partitions, and a dropped
 //! month leaves the sums as they were.
 
+use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::campaigns::SendStatus;
 use recado_domain::conversations::{ConversationStore, InboundEvent, InboundMessage, Message};
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{CursorQuery, ProfileId, SendId};
-use recado_domain::whatsapp::{StatusUpdate, StatusUpdateStore};
 use recado_postgres::{PgPartitions, PgRollups, RetentionDays};
 use time::{Duration, OffsetDateTime};
 

@@ -1,9 +1,9 @@
 //! Runs stay fast while another transaction holds an old snapshot: frequent updates are spread over counter slots, and
 //! a lease is renewed no more often than necessary.
 
+use recado_domain::callbacks::StatusUpdateStore;
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::StatusUpdateStore;
 
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};

@@ -1,11 +1,11 @@
 //! Partitions: which exist, what a retention term removes, and that the frequent statements read one of them.
 
+use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, RunStore as _, SendResult, SendStatus,
 };
 use recado_domain::rollups::RollupStore as _;
 use recado_domain::shared::{PageQuery, SendId};
-use recado_domain::whatsapp::StatusUpdateStore as _;
 use recado_postgres::{Interval, PARTITIONED, PartitionedTable, PgPartitions, PgRollups, RetentionDays, RetentionTerm};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};

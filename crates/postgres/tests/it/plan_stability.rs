@@ -20,6 +20,7 @@ use narrow_sources::{
 use queues::{
     idempotency_keys_use_index_lookups, queue_depths_read_waiting_rows_only, relayed_events_use_index_lookups,
 };
+use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
@@ -33,7 +34,7 @@ use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
 use recado_domain::shared::{Amount, ContactId, SendId};
 use recado_domain::webhooks::{ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, LogQuery, WebhookStore};
-use recado_domain::whatsapp::{ProfileStore, STOPPED_MARKETING, StatusUpdate, StatusUpdateStore};
+use recado_domain::whatsapp::{ProfileStore, STOPPED_MARKETING};
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };

@@ -1,11 +1,12 @@
 //! The statement that records results and starts sends, and the send rate of a number.
 
+use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
     Burst, ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _,
     SendStatus,
 };
 use recado_domain::shared::{ContactId, SendId};
-use recado_domain::whatsapp::{ProfileStore as _, StatusUpdateStore as _};
+use recado_domain::whatsapp::ProfileStore as _;
 use recado_postgres::{PgProfiles, PgSendSlots};
 use time::Duration;
 use uuid::Uuid;

@@ -1,11 +1,11 @@
 //! Retries of failed sends.
 
+use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, QueuedStart, RetryOutcome,
     RetryRequest, RunRetry, RunStore, SendResult, SendStatus, Trigger,
 };
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::StatusUpdateStore as _;
 use time::Duration;
 
 use crate::status_updates::status_update;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Counter, counter};
+use recado_domain::callbacks::{CallbackReport, Unread};
 use recado_domain::shared::{CallbackId, ErrorReport, SideStep, StoreError};
-use recado_domain::whatsapp::{CallbackReport, Unread};
 
 use crate::logging::chain;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use recado_domain::whatsapp::{HeldMessages, HeldStores, ObservedGateway};
+use recado_domain::callbacks::{HeldMessages, HeldStores};
+use recado_domain::whatsapp::ObservedGateway;
 use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
 
 use super::{Shared, Stores};

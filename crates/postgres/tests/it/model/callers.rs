@@ -1,11 +1,12 @@
 //! Translates the model's steps into calls of the ports, and their return values into outcomes.
 
+use recado_domain::callbacks::StatusUpdate;
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, ClaimOutcome, ClaimedSend, EnqueueStart, QueuedStart, RetryOutcome,
     RetryRequest, RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, StartedSends, Trigger,
 };
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::{STOPPED_MARKETING, StatusUpdate};
+use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::Duration;
 
 use super::mutant;

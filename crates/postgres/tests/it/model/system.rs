@@ -6,13 +6,14 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
+use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore as _};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore as _, ClaimPosition, QueuedRun, RunStore as _, StartOutcome,
     TestSendStore as _,
 };
 use recado_domain::shared::{AccountId, CampaignId, ProfileId, SendId, TemplateId};
 use recado_domain::templates::{Template, TemplateStore as _};
-use recado_domain::whatsapp::{ProfileStore as _, StatusUpdate, StatusUpdateStore as _};
+use recado_domain::whatsapp::ProfileStore as _;
 use recado_postgres::{PgProfiles, PgTestSends};
 use time::Duration;
 use tokio::runtime::Runtime;

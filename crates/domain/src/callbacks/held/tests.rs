@@ -6,11 +6,11 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::verification::{MockHeldMessageStore, MockVerificationStore, VerificationRecord};
-use super::super::{MockProfileStore, StoredProfile};
 use super::*;
 use crate::conversations::{InboundMessage, MockInboxStore, Sender};
 use crate::shared::{MockCipher, MockIds, ProfileId, Sealed};
+use crate::whatsapp::verification::{MockHeldMessageStore, MockVerificationStore, VerificationRecord};
+use crate::whatsapp::{MockProfileStore, StoredProfile};
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 const SINCE: OffsetDateTime = datetime!(2026-02-28 12:00 UTC);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
-use super::callback_payload::{id, unix_time};
+use super::fields::{id, unix_time};
 use crate::contacts::Referral;
 use crate::conversations::{InboundEvent, InboundMessage, Sender};
 use crate::shared::text;

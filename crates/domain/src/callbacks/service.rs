@@ -10,9 +10,7 @@ use std::sync::Arc;
 use time::Duration;
 
 use self::progress::Progress;
-use super::callback_payload::Unreadable;
-use super::recent::Recent;
-use super::verification::{NumberNews, VerificationStore};
+use super::payload::Unreadable;
 use super::{
     CallbackChange, CallbackPayload, CallbackReport, CallbackStore, HeldMessages, ReceivedInbound, ReceivedStatus,
     StatusUpdate, StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate,
@@ -23,6 +21,8 @@ use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WriteOutcome}
 use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
+use crate::whatsapp::Recent;
+use crate::whatsapp::verification::{NumberNews, VerificationStore};
 
 /// The lease of a claimed callback. After it, another worker may claim the callback.
 pub const PROCESSING_LEASE: Duration = Duration::seconds(30);

@@ -6,15 +6,13 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::verification::AccountNews;
+use super::fields::{id, text, unix_time};
 use super::{inbound, pricing};
 use crate::campaigns::{Pricing, SendStatus, StatusPricing};
 use crate::conversations::InboundEvent;
 use crate::shared::{SendId, redacted_debug};
 use crate::templates::{CategoryChange, CategoryUpdate, MetaStatus, review_status};
-
-/// The longest id that is accepted, in bytes. WhatsApp's own ids are shorter.
-const ID_BYTES: usize = 512;
+use crate::whatsapp::verification::AccountNews;
 
 /// The callback fields that concern templates.
 const TEMPLATE_FIELDS: [&str; 3] = [
@@ -267,31 +265,6 @@ fn quality(value: &Value) -> Option<String> {
     let score = text(value, "new_quality_score")?;
     let is_word = (1..=32).contains(&score.len()) && score.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
     is_word.then_some(score)
-}
-
-/// An id, as a JSON string or a JSON number.
-pub(super) fn id(object: &Value, field: &str) -> Option<String> {
-    let given = match object.get(field)? {
-        Value::String(id) => id.clone(),
-        Value::Number(number) => number.to_string(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
-    };
-    (!given.is_empty() && given.len() <= ID_BYTES && !given.contains('\0')).then_some(given)
-}
-
-/// A time in Unix seconds, as a JSON string or a JSON number.
-pub(super) fn unix_time(object: &Value, field: &str) -> Option<OffsetDateTime> {
-    let seconds = text(object, field)?.parse().ok()?;
-    OffsetDateTime::from_unix_timestamp(seconds).ok()
-}
-
-/// A text without NUL, which PostgreSQL cannot store.
-fn text(object: &Value, field: &str) -> Option<String> {
-    match object.get(field)? {
-        Value::String(text) => Some(text.replace('\0', "")),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    }
 }
 
 #[cfg(test)]

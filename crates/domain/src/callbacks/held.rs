@@ -7,12 +7,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 use time::Duration;
 
-use super::ProfileStore;
-use super::verification::{
-    HeldMessage, HeldMessageStore, ProfileKey, PurgedHeld, StoredHeldMessage, VerificationState, VerificationStore,
-};
 use crate::conversations::{InboundEvent, InboundItem, InboxStore, ReceiveOutcome};
 use crate::shared::{AccountId, Cipher, Ids, SealContext, StoreError};
+use crate::whatsapp::ProfileStore;
+use crate::whatsapp::verification::{
+    HeldMessage, HeldMessageStore, ProfileKey, PurgedHeld, StoredHeldMessage, VerificationState, VerificationStore,
+};
 
 /// How long an event is held.
 pub const HELD_FOR: Duration = Duration::days(7);

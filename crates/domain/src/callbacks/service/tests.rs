@@ -4,14 +4,15 @@ use serde_json::json;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::verification::{MockHeldMessageStore, MockVerificationStore, NumberHolder, VerificationState};
-use super::super::{HeldStores, MockCallbackReport, MockCallbackStore, MockProfileStore, MockStatusUpdateStore};
+use super::super::{HeldStores, MockCallbackReport, MockCallbackStore, MockStatusUpdateStore};
 use super::*;
 use crate::campaigns::MockRunStore;
 use crate::conversations::{MockInboxStore, ReceiveOutcome};
 use crate::shared::{Event, MockCipher, MockClock, MockIds, NotificationKind, Sealed};
 use crate::templates::MockTemplateStore;
 use crate::templates::tests::approved_template;
+use crate::whatsapp::MockProfileStore;
+use crate::whatsapp::verification::{MockHeldMessageStore, MockVerificationStore, NumberHolder, VerificationState};
 
 const A: AccountId = AccountId(Uuid::from_u128(1));
 const B: AccountId = AccountId(Uuid::from_u128(2));

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::super::held::inbound_items;
-use super::super::verification::{NumberHolder, VerificationState};
 use super::Callbacks;
 use super::progress::Progress;
 use crate::conversations::{InboundEvent, ReceiveOutcome};
 use crate::shared::{AccountId, StoreError};
+use crate::whatsapp::verification::{NumberHolder, VerificationState};
 
 impl Callbacks {
     /// Gives the events to every verified profile of the number. If some profile of it is not verified, also holds
