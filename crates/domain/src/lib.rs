@@ -25,6 +25,7 @@ pub mod limits;
 pub mod links;
 pub mod mail;
 pub mod media;
+pub mod messaging;
 pub mod notifications;
 pub mod rollups;
 pub mod segments;

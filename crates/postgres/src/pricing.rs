@@ -1,6 +1,6 @@
 //! Stored prices, which have the same form in sends and messages.
 
-use recado_domain::campaigns::{Pricing, StatusPricing};
+use recado_domain::messaging::{Pricing, StatusPricing};
 use recado_domain::shared::StoreError;
 use serde_json::Value;
 

@@ -10,6 +10,7 @@ use crate::{deny, paths, process, tidy};
 const GUARDS: &[&str] = &[
     "crates/domain/src/campaigns/status.rs",
     "crates/domain/src/campaigns/outcome.rs",
+    "crates/domain/src/messaging/outcome.rs",
     "crates/domain/src/billing/status.rs",
     "crates/domain/src/limits/in_process.rs",
     "crates/domain/src/team/*.rs",

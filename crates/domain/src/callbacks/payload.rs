@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::fields::{id, text, unix_time};
 use super::{inbound, pricing};
-use crate::campaigns::{Pricing, SendStatus, StatusPricing};
 use crate::conversations::InboundEvent;
+use crate::messaging::{Pricing, SendStatus, StatusPricing};
 use crate::shared::{SendId, redacted_debug};
 use crate::templates::{CategoryChange, CategoryUpdate, MetaStatus, review_status};
 use crate::whatsapp::verification::AccountNews;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::campaigns::{Pricing, PricingSource};
+use crate::messaging::{Pricing, PricingSource};
 use crate::shared::Amount;
 
 /// The longest stored value of a price field.

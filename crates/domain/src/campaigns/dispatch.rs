@@ -20,9 +20,9 @@ use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources};
 use super::{
     Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore,
-    SendOutcome, SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, to_result,
-    transition,
+    SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, to_result, transition,
 };
+use crate::messaging::SendOutcome;
 use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WriteOutcome};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles, WhatsappGateway};

@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Campaign, CampaignStatus, RunReport, SendStatus, Trigger};
+use super::{Campaign, CampaignStatus, RunReport, Trigger};
+use crate::messaging::SendStatus;
 use crate::shared::{CampaignId, ContactId, ConversationId, Event, WebhookKind, redacted_debug};
 
 /// `campaign.started`. `recipients` counts the whole audience, or the sends of a retry.

@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use time::{Duration, OffsetDateTime};
 
+use crate::messaging::STOPPED_MARKETING;
 use crate::shared::schema::Timestamp;
 use crate::shared::string_enum;
 use crate::shared::timestamp;
-use crate::whatsapp::STOPPED_MARKETING;
 
 string_enum! {
     /// Whether a retry of a failed send can succeed.

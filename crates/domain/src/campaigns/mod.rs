@@ -19,8 +19,8 @@
 //! sends, such as an expired token, until a member resumes it. A cancel stops the run at once: no further message
 //! leaves, and unsent messages stay pending.
 //!
-//! **A send** only moves forward, whatever the source and order of its status updates: [`SendStatus::advance`]. Each
-//! class of outcome ([`SendOutcome`]) has one result ([`to_result`]). No contact gets a message twice, even after a
+//! **A send** only moves forward, whatever the source and order of its status updates: [`SendStatus::advance`](crate::messaging::SendStatus::advance). Each
+//! class of outcome ([`SendOutcome`](crate::messaging::SendOutcome)) has one result ([`to_result`]). No contact gets a message twice, even after a
 //! crash. The outcome of a send that was started and never recorded is *unknown*: a status update or a timeout
 //! resolves it, and its run never repeats it.
 //!
@@ -51,7 +51,6 @@ mod ports;
 mod postponement;
 mod preconditions;
 mod preview;
-mod pricing;
 mod refusals;
 mod retry;
 mod run;
@@ -73,17 +72,16 @@ pub use events::{MessageStatusEvent, started_event};
 pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
 pub use finish::finish;
 pub use model::*;
-pub use outcome::{RunBlock, SendOutcome, SendResult, pauses_runs, to_result};
+pub use outcome::{RunBlock, SendResult, to_result};
 pub use ports::*;
 pub use preconditions::{failed_preconditions, may_be_sent, required_placeholders};
 pub use preview::{Preview, PreviewContact, PreviewFacts, PreviewMessage, PreviewRecipient, PreviewRefusal, preview};
-pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use retry::{DueRetry, RetriedCampaign, RetryRequest, RetrySchedule};
 pub use run::{
     EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
     StartOutcome, Trigger, pause_notification, prepare, prepare_retry,
 };
-pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
+pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
 pub use status::{CampaignRefusal, CampaignStatus, Command, transition};

@@ -15,9 +15,10 @@ use time::{Date, Duration};
 
 use super::preconditions::{approved_template, check_number};
 use super::run_context::{RunContext, file_sources, values};
-use super::{Campaign, CampaignRefusal, Recipient, RunFacts, RunInputs, SendOutcome, SendRate, TestSendStore};
+use super::{Campaign, CampaignRefusal, Recipient, RunFacts, RunInputs, SendRate, TestSendStore};
 use crate::contacts::Phone;
 use crate::media::MediaStoreError;
+use crate::messaging::SendOutcome;
 use crate::shared::text::single_spaced;
 use crate::shared::{
     AuditAction, CampaignId, Cipher, ErrorReport, Event, FieldErrors, GatewayError, Ids, SendId, SideStep, StoreError,

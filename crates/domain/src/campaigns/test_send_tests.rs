@@ -12,6 +12,7 @@ use super::*;
 use crate::billing::PlanEntitlement;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::media::{MediaPath, MediaType};
+use crate::messaging::SendOutcome;
 use crate::shared::{
     AuditAction, CampaignId, Event, GatewayError, MockCipher, MockErrorReport, MockIds, ProfileId, Sealed, StoreError,
 };

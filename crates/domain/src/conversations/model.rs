@@ -7,8 +7,8 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{ConversationStatus, Direction, MessageStatus, ReplyRefusal, Sender};
-use crate::campaigns::Pricing;
 use crate::contacts::Referral;
+use crate::messaging::Pricing;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
     ContactId, ConversationId, CursorQuery, FieldErrors, GatewayError, MessageId, StoreError, TimeCursor,

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
-use crate::campaigns::SendOutcome;
+use crate::messaging::SendOutcome;
 use crate::shared::{AccountId, Cipher, GatewayError, redacted_debug};
 use crate::whatsapp::{Addressee, StoredProfile, WhatsappCredentials};
 

@@ -120,7 +120,7 @@ impl Conversations {
         credentials: &WhatsappCredentials,
         to: Addressee,
         reply: &Message,
-    ) -> crate::campaigns::SendOutcome {
+    ) -> crate::messaging::SendOutcome {
         let message = OutboundText {
             message_id: reply.id,
             to,
@@ -144,7 +144,7 @@ mod tests {
     use super::super::reply::tests::{NOW, cipher, facts};
     use super::super::{MockConversationStore, ReplyResult};
     use super::*;
-    use crate::campaigns::SendOutcome;
+    use crate::messaging::SendOutcome;
     use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
     use crate::whatsapp::MockWhatsappGateway;
 

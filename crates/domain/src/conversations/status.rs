@@ -1,6 +1,6 @@
 //! State machines of a conversation and of its messages.
 
-use crate::campaigns::SendStatus;
+use crate::messaging::SendStatus;
 use crate::shared::string_enum;
 
 string_enum! {

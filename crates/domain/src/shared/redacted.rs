@@ -36,11 +36,12 @@ mod tests {
 
     use crate::accounts::Session;
     use crate::callbacks::{StatusUpdate, StoredCallback};
-    use crate::campaigns::{MessageStatusEvent, Recipient, SendContact, SendOutcome, SendStatus};
+    use crate::campaigns::{MessageStatusEvent, Recipient, SendContact};
     use crate::contacts::{Contact, ContactDraft, ContactInput, Phone, Referral};
     use crate::conversations::{Direction, InboundEvent, InboundMessage, Message, MessageStatus, ReplyResult, Sender};
     use crate::egress::{AllowList, Target};
     use crate::mail::Mail;
+    use crate::messaging::{SendOutcome, SendStatus};
     use crate::shared::{Actor, Audit, AuditAction, CallbackId, Event, WebhookKind};
     use crate::templates::TextParameter;
     use crate::whatsapp::{Addressee, OutboundText};

@@ -10,9 +10,6 @@ use super::verification::{Check, NumberFacts, ProfileKey, Verification, Verifica
 use crate::shared::schema::Timestamp;
 use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
-/// WhatsApp's error code for a message to a contact who stopped marketing messages.
-pub const STOPPED_MARKETING: i64 = 131_050;
-
 /// A connected WhatsApp number. The API never returns its access token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Profile {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::recent::Recent;
 use super::verification::VerificationStore;
 use super::{OutboundTemplate, OutboundText, RemotePage, SubmittedTemplate, WhatsappCredentials, WhatsappGateway};
-use crate::campaigns::{SendOutcome, pauses_runs};
 use crate::media::MediaFile;
+use crate::messaging::{SendOutcome, pauses_runs};
 use crate::shared::{Clock, ErrorReport, GatewayError, ProfileId, SideStep, StoreError};
 use crate::templates::TemplateSubmission;
 

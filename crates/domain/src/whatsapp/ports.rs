@@ -5,8 +5,8 @@ use serde_json::Value;
 use time::Duration;
 
 use super::{StoredProfile, WhatsappCredentials};
-use crate::campaigns::SendOutcome;
 use crate::media::{MediaFile, MediaPath};
+use crate::messaging::SendOutcome;
 use crate::shared::{
     AccountId, CursorPage, CursorQuery, Event, GatewayError, MessageId, ProfileId, SendId, StoreError, UpdateOutcome,
     redacted_debug,

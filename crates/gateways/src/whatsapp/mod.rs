@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hyper::Uri;
-use recado_domain::campaigns::SendOutcome;
 use recado_domain::media::MediaFile;
+use recado_domain::messaging::SendOutcome;
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::TemplateSubmission;
 use recado_domain::whatsapp::{

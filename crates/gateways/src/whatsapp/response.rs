@@ -1,7 +1,7 @@
 //! Maps WhatsApp's response to a send to a `SendOutcome`, by Meta's error code: retry, fail this message, stop the run,
 //! or outcome unknown.
 
-use recado_domain::campaigns::{SendOutcome, pauses_runs};
+use recado_domain::messaging::{SendOutcome, pauses_runs};
 use secrecy::SecretString;
 use serde_json::Value;
 use time::Duration;

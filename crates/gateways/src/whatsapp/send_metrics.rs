@@ -1,7 +1,7 @@
 //! Counts sent messages by kind and outcome.
 
 use metrics::{Counter, counter};
-use recado_domain::campaigns::SendOutcome;
+use recado_domain::messaging::SendOutcome;
 
 /// Counters of one kind of message. Clones share them.
 #[derive(Clone)]

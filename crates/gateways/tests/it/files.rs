@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_domain::campaigns::SendOutcome;
 use recado_domain::media::{MediaFile, MediaStore, MediaType};
+use recado_domain::messaging::SendOutcome;
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::{HeaderSubmission, HeaderType, TemplateSubmission, TextParameter};
 use recado_domain::whatsapp::{FileSource, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway};

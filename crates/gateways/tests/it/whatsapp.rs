@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recado_domain::campaigns::SendOutcome;
+use recado_domain::messaging::SendOutcome;
 use recado_domain::shared::{GatewayError, MessageId, SendId};
 use recado_domain::templates::{ButtonKind, ButtonValue, Category, ParameterFormat, TemplateSubmission, TextParameter};
 use recado_domain::whatsapp::verification::ProfileKey;

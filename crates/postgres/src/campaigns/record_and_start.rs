@@ -12,7 +12,8 @@ use std::collections::{HashMap, HashSet};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Bool, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{MessageStatusEvent, PAIR_INTERVAL, QueuedRun, SendResult, SendStatus, StartedSends};
+use recado_domain::campaigns::{MessageStatusEvent, PAIR_INTERVAL, QueuedRun, SendResult, StartedSends};
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{SendId, StoreError};
 use uuid::Uuid;
 

@@ -13,8 +13,8 @@ use recado_domain::campaigns::{
     QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport,
     RunRetry, RunStart, RunStore, SendResult, StartOutcome, StartedSends,
 };
+use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome};
-use recado_domain::whatsapp::STOPPED_MARKETING;
 use recado_domain::whatsapp::verification::VerificationState;
 use time::{Date, Duration};
 use uuid::Uuid;

@@ -8,7 +8,8 @@ use diesel::sql_types::{
     Array, BigInt, Bool, Date as SqlDate, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid,
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult, SendStatus, StatusPricing};
+use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult};
+use recado_domain::messaging::{SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};

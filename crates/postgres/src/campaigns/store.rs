@@ -8,8 +8,9 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, PreviewFacts,
-    SendContact, SendCounts, SendStatus,
+    SendContact, SendCounts,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, WriteOutcome};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};

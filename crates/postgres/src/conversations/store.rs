@@ -10,11 +10,12 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
-use recado_domain::campaigns::{NEVER_CONFIRMED, SendStatus};
+use recado_domain::campaigns::NEVER_CONFIRMED;
 use recado_domain::conversations::{
     Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
     ReplyResult, transition,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{
     AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor,
 };

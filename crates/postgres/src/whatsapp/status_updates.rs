@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use diesel_async::AsyncPgConnection;
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
+use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::shared::{AccountId, StoreError};
-use recado_domain::whatsapp::STOPPED_MARKETING;
 use uuid::Uuid;
 
 use crate::campaigns::{SendChanges, lock_sends};

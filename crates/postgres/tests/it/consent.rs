@@ -168,7 +168,7 @@ async fn repeated_opt_outs_from_whatsapp_emit_one_event() {
     let stopped = |seconds: i64| StatusUpdate {
         error_code: Some(131_050),
         at: NOW + Duration::seconds(seconds),
-        ..status_update(Some(sends[0]), "m0", recado_domain::campaigns::SendStatus::Failed)
+        ..status_update(Some(sends[0]), "m0", recado_domain::messaging::SendStatus::Failed)
     };
     let emitted = "SELECT count(*) FROM outbox_events WHERE payload->>'type' = 'contact.updated'";
     let contact = "FROM contacts WHERE opted_out_at IS NOT NULL";

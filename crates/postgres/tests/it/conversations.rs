@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
-use recado_domain::campaigns::SendStatus;
 use recado_domain::conversations::{
     Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem,
     InboundMessage, InboxStore, Message, MessageStatus, ReplyResult, Sender,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::{PgConversations, PgInbox, PgProfiles};

@@ -8,12 +8,13 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use recado_domain::analytics::{HeatCell, InsightStore, MessageCounts, NewSince, Period, Window, Zone};
 use recado_domain::callbacks::StatusUpdateStore;
-use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
+use recado_domain::campaigns::{RunStore, SendResult};
 use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
 use recado_domain::conversations::{
     ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem, InboundMessage, InboxStore, Message,
     MessageStatus, ReplyResult, Sender,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{ContactId, ConversationId, ProfileId};
 use recado_domain::whatsapp::ProfileStore;

@@ -7,7 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use recado_domain::callbacks::StatusUpdateStore;
-use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult, SendStatus};
+use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult};
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 
 use crate::retries::retry_of;

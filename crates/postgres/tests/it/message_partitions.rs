@@ -2,8 +2,8 @@
 //! month leaves the sums as they were.
 
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
-use recado_domain::campaigns::SendStatus;
 use recado_domain::conversations::{ConversationStore, InboundEvent, InboundMessage, Message};
+use recado_domain::messaging::SendStatus;
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{CursorQuery, ProfileId, SendId};
 use recado_postgres::{PgPartitions, PgRollups, RetentionDays};

@@ -2,8 +2,9 @@
 
 use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, RunStore as _, SendResult, SendStatus,
+    Campaign, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, RunStore as _, SendResult,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::rollups::RollupStore as _;
 use recado_domain::shared::{PageQuery, SendId};
 use recado_postgres::{Interval, PARTITIONED, PartitionedTable, PgPartitions, PgRollups, RetentionDays, RetentionTerm};

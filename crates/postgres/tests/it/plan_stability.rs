@@ -21,7 +21,7 @@ use queues::{
     idempotency_keys_use_index_lookups, queue_depths_read_waiting_rows_only, relayed_events_use_index_lookups,
 };
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
-use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
+use recado_domain::campaigns::{QueuedRun, RunStore, SendResult};
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
 };
@@ -30,11 +30,13 @@ use recado_domain::conversations::{
     Sender,
 };
 use recado_domain::ingestion::{CartDraft, CartStatus, EventDraft, IngestionStore, OrderDraft, OrderStatus, Who};
+use recado_domain::messaging::STOPPED_MARKETING;
+use recado_domain::messaging::SendStatus;
 use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
 use recado_domain::shared::{Amount, ContactId, SendId};
 use recado_domain::webhooks::{ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, LogQuery, WebhookStore};
-use recado_domain::whatsapp::{ProfileStore, STOPPED_MARKETING};
+use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };

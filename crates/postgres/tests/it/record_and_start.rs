@@ -3,8 +3,8 @@
 use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
     Burst, ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _,
-    SendStatus,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{ContactId, SendId};
 use recado_domain::whatsapp::ProfileStore as _;
 use recado_postgres::{PgProfiles, PgSendSlots};

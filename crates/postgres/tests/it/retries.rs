@@ -3,8 +3,9 @@
 use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, QueuedStart, RetryOutcome,
-    RetryRequest, RunRetry, RunStore, SendResult, SendStatus, Trigger,
+    RetryRequest, RunRetry, RunStore, SendResult, Trigger,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 use time::Duration;
 

@@ -1,9 +1,10 @@
 //! Status updates that are applied to sends.
 
 use recado_domain::callbacks::{CallbackStore, StatusUpdate, StatusUpdateStore};
-use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
+use recado_domain::campaigns::{RunStore, SendResult};
+use recado_domain::messaging::STOPPED_MARKETING;
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::STOPPED_MARKETING;
 use recado_postgres::{PgCallbacks, PgRuns, PgStatusUpdates, PoolConfig, TenantPool};
 use time::Duration;
 

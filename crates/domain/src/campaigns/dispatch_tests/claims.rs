@@ -2,9 +2,10 @@
 
 use uuid::Uuid;
 
-use super::super::{ClaimOutcome, ClaimPosition, SendStatus};
+use super::super::{ClaimOutcome, ClaimPosition};
 use super::rows::{Row, claimed};
 use super::runs::State;
+use crate::messaging::SendStatus;
 use crate::shared::{ContactId, SendId};
 
 impl State {

@@ -4,10 +4,11 @@ use futures_util::FutureExt;
 use time::Duration;
 use uuid::Uuid;
 
-use super::super::{CampaignStatus, RunStore, SendOutcome, SendStatus};
+use super::super::{CampaignStatus, RunStore};
 use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 use super::{all_phones, over};
+use crate::messaging::{SendOutcome, SendStatus};
 
 /// Deterministic random numbers from a seed (SplitMix64).
 pub(super) struct TestRng(pub(super) u64);

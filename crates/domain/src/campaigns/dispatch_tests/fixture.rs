@@ -11,14 +11,15 @@ use uuid::Uuid;
 
 use super::super::service::tests::{NOW, campaign};
 use super::super::{
-    Burst, Campaign, CampaignStatus, Dispatcher, QueuedRun, Recipient, RunEnd, RunInputs, SendOutcome, SendRate,
-    SendRateLimiter, SendStatus, SlotTime, Worker,
+    Burst, Campaign, CampaignStatus, Dispatcher, QueuedRun, Recipient, RunEnd, RunInputs, SendRate, SendRateLimiter,
+    SlotTime, Worker,
 };
 use super::faults::FaultInjector;
 use super::rows::Row;
 use super::runs::FakeRuns;
 use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
+use crate::messaging::{SendOutcome, SendStatus};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, StoreError};
 use crate::templates::tests::approved_template;
 use crate::templates::{MockTemplateStore, TemplateStore, TemplateSubmission};

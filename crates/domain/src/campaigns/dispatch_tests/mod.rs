@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use time::Duration;
 use uuid::Uuid;
 
-use super::{CampaignStatus, RunEnd, RunReport, SendOutcome, SendStatus, Variables};
+use super::{CampaignStatus, RunEnd, RunReport, Variables};
+use crate::messaging::{SendOutcome, SendStatus};
 use crate::shared::{Event, NotificationKind, SendId};
 use crate::templates::TextParameter;
 use crate::whatsapp::OutboundTemplate;

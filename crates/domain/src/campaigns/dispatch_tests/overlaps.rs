@@ -3,10 +3,11 @@
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::super::{RunEnd, SendStatus};
+use super::super::RunEnd;
 use super::crashes::{TestRng, check, check_after_timeout, fixture, run_to_the_end};
 use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, SECOND, THIRD, accepted, phone, run_blocked, unknown};
+use crate::messaging::SendStatus;
 
 /// During the first worker's call, its lease expires and `second_worker` executes the run until `fault`.
 fn take_over_during_call(fixture: &Fixture, second_worker: Uuid, call: usize, fault: Option<(usize, Fault)>) {

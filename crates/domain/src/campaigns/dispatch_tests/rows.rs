@@ -2,7 +2,8 @@
 
 use time::Duration;
 
-use super::super::{ClaimedSend, CounterChange, Recipient, SendCounts, SendStatus};
+use super::super::{ClaimedSend, CounterChange, Recipient, SendCounts};
+use crate::messaging::SendStatus;
 use crate::shared::{ContactId, SendId};
 
 /// A send as a database stores it.

@@ -10,11 +10,12 @@ use super::super::service::tests::NOW;
 use super::super::{
     Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, CounterChange, DueRetry, EnqueueStart, QueuedRun,
     QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
-    RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, StartedSends, Trigger, finish,
+    RunRetry, RunStart, RunStore, SendCounts, SendResult, StartOutcome, StartedSends, Trigger, finish,
 };
 use super::faults::FaultInjector;
 use super::rows::{Row, add, make_due};
 use crate::billing::PlanEntitlement;
+use crate::messaging::SendStatus;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, WriteOutcome};
 
 /// A bug of a store that the simulation must detect.

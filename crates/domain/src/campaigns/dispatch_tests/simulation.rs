@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::super::{CampaignStatus, SendStatus};
+use super::super::CampaignStatus;
 use super::crashes::{TestRng, fixture, may_have_arrived, run_to_the_end};
 use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, phone};
 use super::runs::Bug;
+use crate::messaging::SendStatus;
 
 /// The number of simulations, unless `RECADO_RUNS` is set.
 const SEEDS: u64 = 1500;

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::super::{CampaignStatus, RunEnd, SendStatus};
+use super::super::{CampaignStatus, RunEnd};
 use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, opaque_rejection, phone, template_paused};
 use super::{all_phones, over, paused};
+use crate::messaging::SendStatus;
 use crate::shared::{Event, NotificationKind, WriteOutcome};
 use crate::templates::tests::approved_template;
 use crate::templates::{MetaStatus, MockTemplateStore, Template};

@@ -5,8 +5,8 @@ use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, ClaimOutcome, ClaimedSend, EnqueueStart, QueuedStart, RetryOutcome,
     RetryRequest, RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, StartedSends, Trigger,
 };
+use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::Duration;
 
 use super::mutant;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use recado_domain::campaigns::{CampaignRefusal, CampaignStatus, Command, SendStatus, StartOutcome, transition};
+use recado_domain::campaigns::{CampaignRefusal, CampaignStatus, Command, StartOutcome, transition};
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::WriteOutcome;
 
 use super::state::{

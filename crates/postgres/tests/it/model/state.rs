@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use recado_domain::campaigns::{CampaignRefusal, CampaignStatus, RunReport, SendCounts, SendStatus, StartOutcome};
+use recado_domain::campaigns::{CampaignRefusal, CampaignStatus, RunReport, SendCounts, StartOutcome};
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::WriteOutcome;
 
 /// The account of each campaign. Both campaigns of the first account use the same number.

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use recado_domain::campaigns::{CampaignStatus, SendStatus};
+use recado_domain::campaigns::CampaignStatus;
+use recado_domain::messaging::SendStatus;
 
 use super::state::{CAMPAIGNS, CONTACTS_PER_ACCOUNT, Key, Kind, State, WORKERS};
 
