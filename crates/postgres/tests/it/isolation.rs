@@ -66,6 +66,7 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO rfm_calculations (account_id, due_at) VALUES ('{account}', now());
          INSERT INTO rfm_changes (account_id, worker, contact_id) VALUES ('{account}', '{tag}', '{tag}');
          INSERT INTO campaign_claims (account_id, campaign_id, send_ids) VALUES ('{account}', '{tag}', '{{{tag}}}');
+         INSERT INTO campaign_send_times VALUES ('{account}', '{tag}', now(), '{tag}', '{{{tag}}}');
          INSERT INTO rfm_counts VALUES ('{account}', 'champions', 1)"
     )
 }
@@ -101,7 +102,6 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
-                 INSERT INTO campaign_send_times VALUES ('{account}', '{campaign}', now(), '{tag}', '{{{tag}}}');
                  INSERT INTO campaign_recipient_batches VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
                  INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
                    VALUES ('{account}', '{campaign}', 1, '{{{tag}}}');

@@ -24,10 +24,8 @@ async fn assert_listed(fixture: &DbFixture, campaign: CampaignId) {
             let page = PageQuery::new(Some(number), Some(limit), 20, 100);
             let sends = fixture.campaigns().sends(fixture.account, campaign, page).await;
             let page = sends.unwrap().unwrap();
-            assert_eq!(
-                page.data.len() as i64,
-                limit.min(page.total - (number - 1) * limit).max(0)
-            );
+            let length = limit.min(page.total - (number - 1) * limit).max(0);
+            assert_eq!(i64::try_from(page.data.len()).unwrap(), length);
             if page.data.is_empty() {
                 break;
             }
