@@ -19,7 +19,7 @@ struct Known<'a> {
     to: &'a str,
 }
 
-/// Each import with its first place.
+/// Each import with its first location.
 #[derive(Debug, Default)]
 struct Graph(BTreeMap<String, BTreeMap<String, (String, usize)>>);
 
@@ -60,18 +60,18 @@ fn crates(sources: &[(String, String)]) -> BTreeMap<String, Vec<(String, String)
 impl Graph {
     /// Adds an import between two contexts, or between two files of one context.
     fn add(&mut self, src: &str, import: &Import) {
-        let place = (import.file.clone(), import.line);
+        let location = (import.file.clone(), import.line);
         for used in &import.used_contexts {
-            self.edge(format!("{src}{}", import.context), format!("{src}{used}"), &place);
+            self.edge(format!("{src}{}", import.context), format!("{src}{used}"), &location);
         }
         if let Some(used) = import.used_file.as_ref().filter(|_| import.used_contexts.is_empty()) {
-            self.edge(import.file.clone(), used.clone(), &place);
+            self.edge(import.file.clone(), used.clone(), &location);
         }
     }
 
-    fn edge(&mut self, from: String, to: String, place: &(String, usize)) {
-        let places = self.0.entry(from).or_default();
-        places.entry(to).or_insert_with(|| place.clone());
+    fn edge(&mut self, from: String, to: String, location: &(String, usize)) {
+        let locations = self.0.entry(from).or_default();
+        locations.entry(to).or_insert_with(|| location.clone());
     }
 
     fn check(&self, known: &[Known<'_>]) -> Vec<Finding> {
@@ -85,8 +85,8 @@ impl Graph {
         }
         for circle in self.circles(known) {
             let [from, to, ..] = circle.as_slice() else { continue };
-            let place = self.0.get(from).and_then(|used| used.get(to));
-            let (path, line) = place.map_or((LIST, 1), |(path, line)| (path.as_str(), *line));
+            let location = self.0.get(from).and_then(|used| used.get(to));
+            let (path, line) = location.map_or((LIST, 1), |(path, line)| (path.as_str(), *line));
             let message = format!(
                 "import circle: {}. Move what both sides need into a file or context below them",
                 circle.join(" -> ")
@@ -182,8 +182,8 @@ mod tests {
             ("a/y.rs", "pub struct Y(super::x::X);\n"),
         ];
         let found = graph(&circle).check(&[]);
-        let places: Vec<(&str, usize)> = found.iter().map(|found| (found.path.as_str(), found.line)).collect();
-        assert_eq!(places, [("crates/x/src/a/x.rs", 1)]);
+        let locations: Vec<(&str, usize)> = found.iter().map(|found| (found.path.as_str(), found.line)).collect();
+        assert_eq!(locations, [("crates/x/src/a/x.rs", 1)]);
         let child_and_mod = [
             ("a/mod.rs", "use x::X;\npub struct A;\n"),
             ("a/x.rs", "use super::A;\npub struct X;\n"),

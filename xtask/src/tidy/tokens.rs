@@ -51,12 +51,12 @@ pub(super) fn tokens(masked: &str) -> Vec<Token> {
 
 /// Removes each item with `#[cfg(test)]` or the like. Returns the names of removed `mod name;` as well.
 pub(super) fn without_tests(tokens: Vec<Token>) -> (Vec<Token>, Vec<String>) {
-    let mut kept = Vec::with_capacity(tokens.len());
+    let mut rest = Vec::with_capacity(tokens.len());
     let mut modules = Vec::new();
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
         let Some(mut start) = end_of_attribute(&tokens, at).filter(|end| is_for_tests(&tokens, at, *end)) else {
-            kept.push(token.clone());
+            rest.push(token.clone());
             at += 1;
             continue;
         };
@@ -69,19 +69,19 @@ pub(super) fn without_tests(tokens: Vec<Token>) -> (Vec<Token>, Vec<String>) {
             modules.push((*name).to_owned());
         }
     }
-    (kept, modules)
+    (rest, modules)
 }
 
 /// Takes the `use` declarations out.
 pub(super) fn separate_uses(tokens: Vec<Token>) -> (Vec<Token>, Vec<DeclaredUse>) {
-    let mut kept = Vec::with_capacity(tokens.len());
+    let mut rest = Vec::with_capacity(tokens.len());
     let mut uses = Vec::new();
     let inside = inner_modules(&tokens);
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
         // `use<'a>` is a bound.
         if token.text != "use" || text(&tokens, at + 1) == "<" {
-            kept.push(token.clone());
+            rest.push(token.clone());
             at += 1;
             continue;
         }
@@ -96,7 +96,7 @@ pub(super) fn separate_uses(tokens: Vec<Token>) -> (Vec<Token>, Vec<DeclaredUse>
             declared.inside.clone_from(inside.get(at).unwrap_or(&Vec::new()));
         }
     }
-    (kept, uses)
+    (rest, uses)
 }
 
 /// Reads one branch of a `use` tree, up to and without its comma, brace or semicolon.

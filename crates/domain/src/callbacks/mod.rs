@@ -2,7 +2,7 @@
 //!
 //! Owns the queue of callbacks, their parsing, and the events that are held for numbers without verification. Does not
 //! own the effect of a status update on a campaign's send (`campaigns`), of a template update (`templates`), of an
-//! inbound event (`conversations`) or of news about a number (`whatsapp`): it passes the changes on. It uses those
+//! inbound event (`conversations`) or of a change of a number (`whatsapp`): it passes the changes on. It uses those
 //! contexts, and none of them uses it.
 
 mod fields;

@@ -103,7 +103,7 @@ impl<'a> ContactList<'a> {
     }
 
     /// Selects the contact that has the searched phone number, unless cursor or filters exclude it. A scan-end row follows
-    /// if a contact has this number at all: it tells an empty page from an unknown number. None: the search is not a
+    /// if a contact has this number at all: it distinguishes an empty page from an unknown number. None: the search is not a
     /// whole number.
     pub(super) fn by_number(&self, before: Uuid) -> Option<Sql<'a>> {
         let number = Phone::parse(self.filter.search.as_deref()?)?;

@@ -18,7 +18,7 @@ struct Row {
     description: &'static str,
 }
 
-const BLANK: Row = Row {
+const DEFAULTS: Row = Row {
     status: StatusCode::INTERNAL_SERVER_ERROR,
     code: "",
     message: "",
@@ -47,7 +47,7 @@ macro_rules! error_codes {
 
             fn row(self) -> Row {
                 match self {
-                    $(Self::$name => Row { $($field: $value,)* ..BLANK }),*
+                    $(Self::$name => Row { $($field: $value,)* ..DEFAULTS }),*
                 }
             }
         }
