@@ -202,6 +202,17 @@ mod tests {
     }
 
     #[test]
+    fn discovery_can_wait_while_queues_are_known() {
+        let mut queues = ReadyQueues::default();
+        assert!(queues.must_discover());
+        let (read, _) = queues.begin();
+        queues.end(read, at(1), [(7, at(0))]);
+        assert!(!queues.must_discover());
+        queues.remove(7);
+        assert!(queues.must_discover());
+    }
+
+    #[test]
     fn full_reads_are_spaced_by_their_duration_up_to_a_minute() {
         let (mut full_reads, began_at) = (FullReads::default(), Instant::now());
         assert!(full_reads.is_due(began_at));

@@ -128,6 +128,19 @@ async fn mail_of_accounts_is_claimed_in_turn() {
 }
 
 #[tokio::test]
+async fn mail_of_a_further_account_is_found_when_the_known_ones_have_none() {
+    let fixture = DbFixture::new().await;
+    let other = fixture.another_account().await;
+    insert_mails_of(&fixture, fixture.account, 1).await;
+    let queue = queue(&fixture);
+    let first = queue.claim(LEASE, None).await.unwrap().unwrap().account_id;
+    insert_mails_of(&fixture, other, 1).await;
+    let second = queue.claim(LEASE, Some(first)).await.unwrap().unwrap().account_id;
+    assert_eq!([first, second], [fixture.account, other]);
+    assert_eq!(queue.claim(LEASE, Some(second)).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn deferred_mail_of_the_next_account_is_passed_over() {
     let fixture = DbFixture::new().await;
     let other = fixture.another_account().await;
