@@ -6,6 +6,7 @@
 
 mod batch;
 mod check;
+mod events;
 mod metric_rollup_delta;
 mod model;
 mod order;
@@ -14,6 +15,7 @@ mod rollup_delta;
 mod service;
 
 pub use batch::{Item as BatchItem, validate_batch};
+pub use events::{metrics_recorded, orders_recorded};
 pub use metric_rollup_delta::{ContactSums, MetricRollupDelta, MetricSums, MetricTotals};
 pub use model::*;
 pub use order::{ATTRIBUTION_WINDOW, Attribution, Order};

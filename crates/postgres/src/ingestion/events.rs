@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::{EventDraft, IngestionOutcome, IngestionResult, MetricRollupDelta};
-use recado_domain::shared::{AccountId, ContactId, Event, WebhookKind, timestamp};
-use serde_json::{Value, json};
+use recado_domain::ingestion::{EventDraft, IngestionOutcome, IngestionResult, MetricRollupDelta, metrics_recorded};
+use recado_domain::shared::{AccountId, ContactId};
+use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -46,21 +46,12 @@ pub(super) async fn record(
     let before = last_events(conn, account, &delta).await?;
     delta.move_contacts(&before);
     write(conn, account, &delta).await?;
-    let items = new
-        .iter()
-        .map(|(draft, contact)| recorded_item(draft, *contact))
-        .collect();
-    outbox::append(conn, account, &[Event::webhook(WebhookKind::MetricRecorded, items)]).await?;
+    let event = metrics_recorded(new.iter().copied());
+    outbox::append(conn, account, &[event]).await?;
     Ok(IngestionOutcome::Done(IngestionResult::of(
         drafts.len(),
         inserted.len(),
     )))
-}
-
-/// The webhook payload of one event.
-fn recorded_item(draft: &EventDraft, contact: Option<ContactId>) -> Value {
-    json!({ "id": draft.id, "metric_name": draft.metric_name, "contact_id": contact, "value": draft.value,
-            "currency": draft.currency, "source": draft.source, "occurred_at": timestamp::format(draft.occurred_at) })
 }
 
 /// Inserts new metrics, and locks all metrics of the batch.

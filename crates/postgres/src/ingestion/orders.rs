@@ -9,10 +9,9 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::{
-    Attribution, IngestionOutcome, IngestionResult, Order, OrderDraft, OrderItem, RollupDelta,
+    Attribution, IngestionOutcome, IngestionResult, Order, OrderDraft, OrderItem, RollupDelta, orders_recorded,
 };
-use recado_domain::shared::{AccountId, Amount, Event, OrderId, WebhookKind, timestamp};
-use serde_json::json;
+use recado_domain::shared::{AccountId, Amount, OrderId};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -65,7 +64,9 @@ pub(super) async fn record(
     }
     write(conn, account, &mut written, now).await?;
     let accepted = written.created.len() + written.changed.len();
-    outbox::append(conn, account, &[recorded_event(&written)]).await?;
+    let recorded = written.created.iter().chain(&written.changed);
+    let event = orders_recorded(recorded.map(|(draft, order)| (*draft, order)));
+    outbox::append(conn, account, &[event]).await?;
     Ok(IngestionOutcome::Done(IngestionResult::of(drafts.len(), accepted)))
 }
 
@@ -95,19 +96,6 @@ impl<'a> Written<'a> {
             Some(_) => self.changed.push((draft, order)),
         }
     }
-}
-
-/// The webhook event with all new and changed orders.
-fn recorded_event(written: &Written<'_>) -> Event {
-    let orders = written.created.iter().chain(&written.changed);
-    let item = |(draft, order): &(&OrderDraft, Order)| {
-        json!({ "id": order.id, "external_id": draft.external_id, "platform": order.platform,
-                "status": order.status, "total": order.total, "contact_id": order.contact_id,
-                "campaign_id": order.attribution.campaign_id, "automation_id": order.attribution.automation_id,
-                "link_id": order.attribution.link_id, "placed_at": timestamp::format(order.placed_at),
-                "paid_at": order.paid_at.map(timestamp::format) })
-    };
-    Event::webhook(WebhookKind::OrderRecorded, orders.map(item).collect())
 }
 
 #[derive(QueryableByName)]
