@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::error::{Context, Result};
+use anyhow::{Context, Result};
 
 pub(crate) struct Client {
     agent: ureq::Agent,
@@ -43,7 +43,7 @@ impl Client {
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
-        text(request.call().context(|| format!("GET {path}"))?)
+        text(request.call().with_context(|| format!("GET {path}"))?)
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Reply> {
@@ -60,7 +60,7 @@ impl Client {
             request = request.header(*name, value);
         }
         let sent = request.send(body.to_string());
-        text(sent.context(|| format!("cannot send to {}", self.base))?).map(Reply::from)
+        text(sent.with_context(|| format!("cannot send to {}", self.base))?).map(Reply::from)
     }
 
     pub(crate) fn delete(&self, path: &str) -> Result<Reply> {
@@ -68,7 +68,7 @@ impl Client {
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
-        text(request.call().context(|| format!("DELETE {path}"))?).map(Reply::from)
+        text(request.call().with_context(|| format!("DELETE {path}"))?).map(Reply::from)
     }
 }
 
@@ -85,8 +85,5 @@ impl From<(u16, String)> for Reply {
 
 fn text(mut response: ureq::http::Response<ureq::Body>) -> Result<(u16, String)> {
     let body = response.body_mut().with_config().limit(LARGEST).read_to_string();
-    Ok((
-        response.status().as_u16(),
-        body.context(|| "cannot read the response".to_owned())?,
-    ))
+    Ok((response.status().as_u16(), body.context("cannot read the response")?))
 }

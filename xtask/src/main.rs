@@ -13,7 +13,6 @@ mod bench;
 mod browser;
 mod deny;
 mod dev;
-mod error;
 mod guides;
 mod http;
 mod migrate;
@@ -35,7 +34,7 @@ mod token;
 
 use std::process::ExitCode;
 
-use error::{Result, fail};
+use anyhow::{Result, bail};
 
 /// `usage` replaces `{steps}` and `{benches}`.
 const USAGE: &str = "\
@@ -104,7 +103,7 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            eprintln!("error: {failure:#}");
             ExitCode::FAILURE
         }
     }
@@ -141,7 +140,7 @@ fn run(args: &[String]) -> Result<()> {
         "tidy" => reject_arguments(rest).and_then(|()| tidy::run()),
         unknown => {
             eprint!("{}", usage());
-            fail(format!("there is no command {unknown}"))
+            bail!("there is no command {unknown}")
         }
     }
 }
@@ -149,8 +148,6 @@ fn run(args: &[String]) -> Result<()> {
 fn reject_arguments(args: &[String]) -> Result<()> {
     match args.first() {
         None => Ok(()),
-        Some(arg) => fail(format!(
-            "unexpected argument {arg} (cargo xtask --help lists the commands)"
-        )),
+        Some(arg) => bail!("unexpected argument {arg} (cargo xtask --help lists the commands)"),
     }
 }

@@ -1,9 +1,9 @@
 //! `recado migrate` on the development database, which is started if it does not run.
 
-use crate::error::{Result, fail};
 use crate::services::postgres::{Cluster, Purpose};
 use crate::state::{self, State};
 use crate::{paths, process, signals};
+use anyhow::{Result, bail};
 
 pub(crate) const DATABASE: &str = "recado";
 
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn migrate(url: &str, tenant_url: Option<&str>) -> Result<()> {
     let binary = paths::built("recado");
     if !binary.is_file() {
-        return fail(format!("{} is missing: build it first", binary.display()));
+        bail!("{} is missing: build it first", binary.display());
     }
     let mut command = std::process::Command::new(binary);
     process::run(

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-use crate::error::{Context, Result, fail};
 use crate::secrets::hex;
+use anyhow::{Context, Result, bail};
 
 /// The in-memory file system of Linux, and the free space that it must have.
 const MEMORY: &str = "/dev/shm";
@@ -57,12 +57,9 @@ pub(crate) fn is_root() -> Result<bool> {
 
 /// The id of the current user.
 fn user_id() -> Result<u32> {
-    let out = Command::new("id")
-        .arg("-u")
-        .output()
-        .context(|| "cannot run id -u".to_owned())?;
+    let out = Command::new("id").arg("-u").output().context("cannot run id -u")?;
     let number = String::from_utf8_lossy(&out.stdout).trim().parse();
-    number.context(|| "id -u printed no number".to_owned())
+    number.context("id -u printed no number")
 }
 
 /// A directory name that is unique to this checkout: a hash of its path.
@@ -82,7 +79,7 @@ pub(crate) fn state() -> Result<PathBuf> {
         Some(data) if Path::new(&data).is_absolute() => Path::new(&data).join(own_name()),
         _ => target().join("dev-state"),
     };
-    fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     if root {
         make_owned(0, &dir)?;
     }
@@ -99,7 +96,7 @@ pub(crate) fn in_memory() -> Result<Option<PathBuf>> {
     }
     let user = user_id()?;
     let dir = Path::new(MEMORY).join(format!("{}-{user}", own_name()));
-    fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     make_owned(user, &dir)?;
     Ok(Some(dir))
 }
@@ -117,12 +114,12 @@ fn has_free_space(dir: &str) -> bool {
 /// have created it under the predictable name to read our passwords.
 fn make_owned(user: u32, dir: &Path) -> Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let found = fs::symlink_metadata(dir).context(|| format!("cannot read the metadata of {}", dir.display()))?;
+    let found = fs::symlink_metadata(dir).with_context(|| format!("cannot read the metadata of {}", dir.display()))?;
     if !found.is_dir() || found.uid() != user {
-        return fail(format!("{} belongs to another user: remove it", dir.display()));
+        bail!("{} belongs to another user: remove it", dir.display());
     }
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
-        .context(|| format!("cannot set the permissions of {}", dir.display()))
+        .with_context(|| format!("cannot set the permissions of {}", dir.display()))
 }
 
 #[cfg(test)]

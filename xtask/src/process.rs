@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::error::{Context, Result, fail};
 use crate::signals;
+use anyhow::{Context, Result, bail};
 
 /// Time for a child to end before it is killed.
 const GRACE: Duration = Duration::from_secs(30);
@@ -25,18 +25,20 @@ impl Process {
     /// Starts it in its own process group, so that the terminal's Ctrl-C reaches only this tool, which forwards it
     /// once.
     pub(crate) fn spawn(name: &'static str, command: &mut Command, log: PathBuf) -> Result<Self> {
-        let out = File::create(&log).context(|| format!("cannot write {}", log.display()))?;
-        let err = out.try_clone().context(|| format!("cannot write {}", log.display()))?;
+        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let err = out
+            .try_clone()
+            .with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
             .process_group(0)
             .spawn()
-            .context(|| format!("cannot start {name}"))?;
+            .with_context(|| format!("cannot start {name}"))?;
         let process = Self { name, child, log };
         let pid = process.pid_file();
-        fs::write(&pid, process.child.id().to_string()).context(|| format!("cannot write {}", pid.display()))?;
+        fs::write(&pid, process.child.id().to_string()).with_context(|| format!("cannot write {}", pid.display()))?;
         Ok(process)
     }
 
@@ -48,12 +50,8 @@ impl Process {
     pub(crate) fn alive(&mut self) -> Result<()> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => fail(format!(
-                "{} ended ({status}); its log ends:\n{}",
-                self.name,
-                self.tail()
-            )),
-            Err(cause) => Err(cause).context(|| format!("cannot check {}", self.name)),
+            Ok(Some(status)) => bail!("{} ended ({status}); its log ends:\n{}", self.name, self.tail()),
+            Err(cause) => Err(cause).with_context(|| format!("cannot check {}", self.name)),
         }
     }
 
@@ -64,11 +62,11 @@ impl Process {
             self.alive()?;
             if start.elapsed() > deadline {
                 let seconds = deadline.as_secs();
-                return fail(format!(
+                bail!(
                     "{} is not ready after {seconds} s; its log ends:\n{}",
                     self.name,
                     self.tail()
-                ));
+                );
             }
             signals::pause()?;
         }
@@ -130,22 +128,22 @@ pub(crate) fn start(command: &mut Command, name: &str) -> Result<Child> {
         .stdin(Stdio::null())
         .process_group(0)
         .spawn()
-        .context(|| format!("cannot start {name}"))
+        .with_context(|| format!("cannot start {name}"))
 }
 
 /// Waits for a short-lived child and forwards a signal to it.
 pub(crate) fn finish(child: &mut Child, name: &str) -> Result<()> {
     loop {
-        match child.try_wait().context(|| format!("cannot wait for {name}"))? {
+        match child.try_wait().with_context(|| format!("cannot wait for {name}"))? {
             Some(status) if status.success() => return Ok(()),
-            Some(_) if signals::received() => return fail("interrupted"),
-            Some(status) => return fail(format!("{name} failed ({status})")),
+            Some(_) if signals::received() => bail!("interrupted"),
+            Some(status) => bail!("{name} failed ({status})"),
             None => {}
         }
         if signals::pause().is_err() {
             terminate(&format!("-{}", child.id()));
             let _ = child.wait();
-            return fail("interrupted");
+            bail!("interrupted");
         }
     }
 }
@@ -155,18 +153,18 @@ pub(crate) fn quietly(command: &mut Command, name: &str) -> Result<String> {
     let out = command
         .stdin(Stdio::null())
         .output()
-        .context(|| format!("cannot start {name}"))?;
+        .with_context(|| format!("cannot start {name}"))?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     if out.status.success() {
         return Ok(text);
     }
     let problem = String::from_utf8_lossy(&out.stderr);
-    fail(format!(
+    bail!(
         "{name} failed ({}): {}{}",
         out.status,
         last_lines(&text),
         last_lines(&problem)
-    ))
+    )
 }
 
 /// The end of a log file.
@@ -255,7 +253,7 @@ mod tests {
             .wait_until(Duration::from_secs(10), || false)
             .unwrap_err()
             .to_string();
-        assert!(failure.contains("cannot go on"), "{failure}");
+        assert!(failure.contains("cannot go on"), "{failure:#}");
         fs::remove_file(&log).unwrap();
     }
 }

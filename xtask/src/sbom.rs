@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::error::{Context, Result, fail};
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 const ROOT: &str = "recado-server";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -22,8 +22,8 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 pub(crate) fn run() -> Result<()> {
     let bom = generate()?;
     let file = path();
-    let text = serde_json::to_string_pretty(&bom).context(|| "cannot serialize the bill of materials".to_owned())?;
-    fs::write(&file, text + "\n").context(|| format!("cannot write {}", file.display()))?;
+    let text = serde_json::to_string_pretty(&bom).context("cannot serialize the bill of materials")?;
+    fs::write(&file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     println!("{} components: {}", components(&bom).len(), file.display());
     Ok(())
 }
@@ -31,11 +31,11 @@ pub(crate) fn run() -> Result<()> {
 /// Writes the bill of materials. Fails if it lacks a package that is shipped, or the hash of a package.
 pub(crate) fn check() -> Result<()> {
     run()?;
-    let text = fs::read_to_string(path()).context(|| "cannot read the bill of materials".to_owned())?;
-    let bom: Value = serde_json::from_str(&text).context(|| "the bill of materials is not JSON".to_owned())?;
+    let text = fs::read_to_string(path()).context("cannot read the bill of materials")?;
+    let bom: Value = serde_json::from_str(&text).context("the bill of materials is not JSON")?;
     match gaps(&bom, &tree()?).as_slice() {
         [] => Ok(()),
-        gaps => fail(format!("the bill of materials has gaps: {}", gaps.join(", "))),
+        gaps => bail!("the bill of materials has gaps: {}", gaps.join(", ")),
     }
 }
 
@@ -47,9 +47,9 @@ fn generate() -> Result<Value> {
     let mut metadata = paths::cargo();
     metadata.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
     let text = process::quietly(metadata.args(["--filter-platform", TARGET]), "cargo metadata")?;
-    let metadata: Value = serde_json::from_str(&text).context(|| "cannot read cargo metadata".to_owned())?;
+    let metadata: Value = serde_json::from_str(&text).context("cannot read cargo metadata")?;
     let lock = paths::root().join("Cargo.lock");
-    let lock = fs::read_to_string(&lock).context(|| format!("cannot read {}", lock.display()))?;
+    let lock = fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
     bill(&metadata, &checksums(&lock), &tree()?)
 }
 
@@ -60,7 +60,7 @@ fn bill(metadata: &Value, checksums: &BTreeMap<(String, String), String>, shippe
         .filter_map(|package| Some((package["id"].as_str()?, package)))
         .collect();
     let Some(root) = packages.values().find(|package| package["name"] == ROOT) else {
-        return fail(format!("cargo metadata has no package {ROOT}"));
+        bail!("cargo metadata has no package {ROOT}");
     };
     let parts = packages.values().filter(|package| package["name"] != ROOT);
     let components: Vec<Value> = parts.map(|package| component(package, checksums)).collect();

@@ -7,9 +7,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Context, Result};
 use crate::services::{postgres, redis};
 use crate::{paths, process, state};
+use anyhow::{Context, Result};
 
 /// Log of a server that runs in the directory. The file with its process id is in the same directory.
 pub(crate) const SERVER_LOG: &str = "server.log";
@@ -59,7 +59,7 @@ impl Scratch {
         // Root's umask must not exclude the user of the services.
         fs::create_dir_all(&dir)
             .and_then(|()| fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)))
-            .context(|| format!("cannot create {}", dir.display()))?;
+            .with_context(|| format!("cannot create {}", dir.display()))?;
         let lock = state::lock(&dir)?;
         Ok(Self { dir, _lock: lock })
     }

@@ -8,13 +8,13 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
-use crate::error::{Context, Result};
+use anyhow::{Context, Result};
 
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))
-        .context(|| "cannot read /dev/urandom".to_owned())?;
+        .context("cannot read /dev/urandom")?;
     Ok(bytes)
 }
 
@@ -51,5 +51,5 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
         file.write_all(text.as_bytes())?;
         fs::rename(&fresh, path)
     };
-    write().context(|| format!("cannot write {}", path.display()))
+    write().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::error::{Context, Result, fail};
+use anyhow::{Context, Result, bail};
 
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 const SLICE: Duration = Duration::from_millis(50);
@@ -17,7 +17,7 @@ pub(crate) fn install() -> Result<()> {
     ctrlc::set_handler(|| {
         RECEIVED.fetch_add(1, Ordering::SeqCst);
     })
-    .context(|| "cannot catch Ctrl-C".to_owned())
+    .context("cannot catch Ctrl-C")
 }
 
 pub(crate) fn received() -> bool {
@@ -32,5 +32,5 @@ pub(crate) fn impatient() -> bool {
 /// A short pause in a waiting loop. Fails after a signal.
 pub(crate) fn pause() -> Result<()> {
     sleep(SLICE);
-    if received() { fail("interrupted") } else { Ok(()) }
+    if received() { bail!("interrupted") } else { Ok(()) }
 }

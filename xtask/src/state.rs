@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Context, Result, fail};
 use crate::{paths, secrets};
+use anyhow::{Context, Result, bail};
 
 /// The name of the file with the environment of the running server.
 pub(crate) const RUNNING: &str = "run.env";
@@ -31,7 +31,7 @@ impl State {
 
     /// Deletes everything but the lock and downloaded binaries.
     pub(crate) fn clear(&self) -> Result<()> {
-        let entries = fs::read_dir(&self.dir).context(|| format!("cannot list {}", self.dir.display()))?;
+        let entries = fs::read_dir(&self.dir).with_context(|| format!("cannot list {}", self.dir.display()))?;
         for entry in entries.flatten() {
             let path = entry.path();
             let name = entry.file_name();
@@ -44,7 +44,7 @@ impl State {
             } else {
                 fs::remove_file(&path)
             };
-            removed.context(|| format!("cannot delete {}", path.display()))?;
+            removed.with_context(|| format!("cannot delete {}", path.display()))?;
         }
         Ok(())
     }
@@ -73,11 +73,11 @@ impl Drop for RunningInstance {
 /// Locks a directory for the lifetime of the returned file. `None`: another process has locked it.
 pub(crate) fn lock(dir: &Path) -> Result<Option<File>> {
     let path = dir.join("lock");
-    let file = File::create(&path).context(|| format!("cannot create {}", path.display()))?;
+    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
-        Err(fs::TryLockError::Error(cause)) => Err(cause).context(|| format!("cannot lock {}", path.display())),
+        Err(fs::TryLockError::Error(cause)) => Err(cause).with_context(|| format!("cannot lock {}", path.display())),
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn running() -> Result<Env> {
     {
         return Ok(parse(&text));
     }
-    fail("the development server is not running: start it with cargo xtask dev")
+    bail!("the development server is not running: start it with cargo xtask dev")
 }
 
 /// Reads the development secrets; generates and stores the missing ones.
@@ -127,9 +127,7 @@ pub(crate) fn dev_secrets(dir: &Path) -> Result<Env> {
 pub(crate) fn value<'e>(env: &'e Env, name: &str) -> Result<&'e str> {
     match env.get(name) {
         Some(value) => Ok(value),
-        None => fail(format!(
-            "{name} is missing from the development environment: run cargo xtask dev --reset"
-        )),
+        None => bail!("{name} is missing from the development environment: run cargo xtask dev --reset"),
     }
 }
 

@@ -6,9 +6,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::error::{Context, Result, fail};
 use crate::secrets::{base64url, hex};
 use crate::{paths, state};
+use anyhow::{Context, Result, bail};
 
 struct Request {
     email: String,
@@ -42,18 +42,18 @@ fn parse(args: &[String]) -> Result<Request> {
     let mut rest = args.iter();
     while let Some(option) = rest.next() {
         let Some(value) = rest.next() else {
-            return fail(format!("{option} needs a value"));
+            bail!("{option} needs a value");
         };
         match option.as_str() {
             "--email" => value.clone_into(&mut request.email),
             "--user" => request.user = Some(value.clone()),
             "--name" => request.name = Some(value.clone()),
-            "--hours" => request.hours = value.parse().context(|| "--hours is not a number".to_owned())?,
-            unknown => return fail(format!("token has no option {unknown}")),
+            "--hours" => request.hours = value.parse().context("--hours is not a number")?,
+            unknown => bail!("token has no option {unknown}"),
         }
     }
     if request.email.is_empty() {
-        return fail("token requires --email");
+        bail!("token requires --email");
     }
     Ok(request)
 }
@@ -83,7 +83,7 @@ pub(crate) fn user_id(email: &str) -> String {
 pub(crate) fn sign(secret: &str, user: &str, email: &str, name: Option<&str>, hours: u64) -> Result<String> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .context(|| "the clock is before 1970".to_owned())?
+        .context("the clock is before 1970")?
         .as_secs();
     let mut claims = json!({ "sub": user, "email": email, "iat": now, "exp": now + hours * 3600 });
     if let (Some(name), Some(claims)) = (name, claims.as_object_mut()) {
@@ -98,7 +98,7 @@ pub(crate) fn sign(secret: &str, user: &str, email: &str, name: Option<&str>, ho
 }
 
 fn hmac_sha256(key: &[u8], message: &[u8]) -> Result<Vec<u8>> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).context(|| "cannot use SESSION_JWT_SECRET".to_owned())?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).context("cannot use SESSION_JWT_SECRET")?;
     mac.update(message);
     Ok(mac.finalize().into_bytes().to_vec())
 }

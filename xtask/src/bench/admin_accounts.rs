@@ -8,11 +8,11 @@ use super::data::EMAIL;
 use super::fixture::{Fixture, Launch, Server};
 use super::load::{Request, Wrk};
 use super::results::{BenchResult, median_and_spread};
-use crate::error::{Context, Result};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
 use crate::{paths, process, token};
+use anyhow::{Context, Result};
 
 type List = (&'static str, &'static str, Option<(f64, f64)>);
 
@@ -33,7 +33,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     let mut results = Vec::new();
     for (name, path, bounds) in LISTS {
         let dir = fixture.dir().join(name.replace(' ', "-"));
-        fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let request = Request {
             path: path.to_owned(),
             headers: fixture.headers(&token::user_id(EMAIL))?,
@@ -107,7 +107,7 @@ fn serve(fixture: &Fixture, accounts: u32, log: &'static str) -> Result<Server> 
     client
         .batch_execute(&sql)
         .and_then(|()| client.batch_execute("VACUUM ANALYZE"))
-        .context(|| "cannot fill the database".to_owned())?;
+        .context("cannot fill the database")?;
     fixture.launch(&Launch {
         database,
         more: vec![("PLATFORM_ADMIN_EMAILS", EMAIL.to_owned())],

@@ -14,11 +14,11 @@ use super::data;
 use super::fixture::{Fixture, Server, port};
 use super::results::BenchResult;
 use super::times::{MEASURED, Times, alternately, timed};
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::paths;
 use crate::seed::large::Large;
 use crate::services::postgres::connect;
+use anyhow::{Context, Result, bail};
 
 /// Messages of the small account, and default of the large account.
 const FEW: u64 = 100_000;
@@ -57,12 +57,14 @@ const RAW: &str = "
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let many = match std::env::var(MESSAGES_VARIABLE) {
-        Ok(number) => number.parse().context(|| format!("{MESSAGES_VARIABLE}={number}"))?,
+        Ok(number) => number
+            .parse()
+            .with_context(|| format!("{MESSAGES_VARIABLE}={number}"))?,
         Err(_) => MANY,
     };
     let accounts = data::accounts();
     let [few_account, many_account, ..] = accounts.as_slice() else {
-        return fail("there are no accounts");
+        bail!("there are no accounts");
     };
     let database = fixture.database();
     for (account, messages) in [(few_account, FEW), (many_account, many)] {
@@ -101,7 +103,7 @@ fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Res
         most_buffers = most_buffers.max(buffers);
     }
     let Some(target) = data::targets().into_iter().next() else {
-        return fail("there is nothing to read");
+        bail!("there is nothing to read");
     };
     let path = format!("/api/campaigns/{}", target.campaign);
     let (read, _) = alternately((few, &path), (few, &path))?;
@@ -137,7 +139,7 @@ fn buffers(fixture: &Fixture, client: &Client, path: &str) -> Result<f64> {
     }
     connect(&fixture.database())?
         .batch_execute("SELECT pg_stat_statements_reset()")
-        .context(|| "cannot count statements".to_owned())?;
+        .context("cannot count statements")?;
     for _ in 0..CALLS {
         timed(client, path)?;
     }
@@ -151,8 +153,8 @@ fn read_buffers(database: &str) -> Result<f64> {
          WHERE query LIKE '%AS totals%' OR query LIKE '%rfm_calculations%'",
         &[],
     );
-    let row = row.context(|| "cannot count buffers".to_owned())?;
-    row.try_get(0).context(|| "cannot count buffers".to_owned())
+    let row = row.context("cannot count buffers")?;
+    row.try_get(0).context("cannot count buffers")
 }
 
 fn raw(database: &str, account: &str, client: &Client) -> Result<BenchResult> {
@@ -160,9 +162,7 @@ fn raw(database: &str, account: &str, client: &Client) -> Result<BenchResult> {
     let mut raw = Vec::new();
     for _ in 0..3 {
         let began = Instant::now();
-        connection
-            .query(RAW, &[&account])
-            .context(|| "cannot count messages".to_owned())?;
+        connection.query(RAW, &[&account]).context("cannot count messages")?;
         raw.push(began.elapsed().as_secs_f64() * 1000.0);
     }
     let mut rolled = Vec::new();
@@ -197,18 +197,14 @@ impl RawResponse {
             stream.write_all(format!("{head}\r\n").as_bytes())?;
             Ok(stream)
         };
-        let stream = connect().context(|| format!("cannot request {path}"))?;
+        let stream = connect().with_context(|| format!("cannot request {path}"))?;
         Ok(Self { stream, began })
     }
 
     /// Milliseconds until the first byte, and until the end.
     fn read(mut self) -> Result<(f64, f64)> {
         let mut buffer = vec![0; 64 * 1024];
-        let mut read = |stream: &mut TcpStream| {
-            stream
-                .read(&mut buffer)
-                .context(|| "the response was incomplete".to_owned())
-        };
+        let mut read = |stream: &mut TcpStream| stream.read(&mut buffer).context("the response was incomplete");
         read(&mut self.stream)?;
         let first = self.began.elapsed().as_secs_f64() * 1000.0;
         while read(&mut self.stream)? > 0 {}
@@ -230,8 +226,7 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
     }
     let before = memory(server, "VmRSS:")?;
     // Resets the peak (VmHWM).
-    fs::write(format!("/proc/{}/clear_refs", server.process.id()), "5")
-        .context(|| "cannot reset the peak".to_owned())?;
+    fs::write(format!("/proc/{}/clear_refs", server.process.id()), "5").context("cannot reset the peak")?;
     let (mut first, mut whole, mut copied) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..20 {
         let (to_first, to_end) = RawResponse::request(fixture, server, account, EXPORT)?.read()?;
@@ -279,8 +274,8 @@ fn copy(database: &str, account: &str) -> Result<f64> {
         "COPY (SELECT name, phone, email, created_at FROM contacts WHERE account_id = '{account}' AND deleted_at IS NULL
          ORDER BY id DESC LIMIT 10000) TO STDOUT (FORMAT csv)"
     );
-    let mut reader = client.copy_out(&statement).context(|| "cannot copy".to_owned())?;
-    std::io::copy(&mut reader, &mut std::io::sink()).context(|| "cannot copy".to_owned())?;
+    let mut reader = client.copy_out(&statement).context("cannot copy")?;
+    std::io::copy(&mut reader, &mut std::io::sink()).context("cannot copy")?;
     Ok(began.elapsed().as_secs_f64() * 1000.0)
 }
 
@@ -293,25 +288,25 @@ fn transactions_of_a_slow_reader(fixture: &Fixture, server: &Server, account: &s
         response
             .stream
             .read_exact(&mut buffer)
-            .context(|| "the export was incomplete".to_owned())?;
+            .context("the export was incomplete")?;
         sleep(Duration::from_millis(250));
         let row = client.query_one(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recado tenant'
              AND now() - xact_start > interval '1 second'",
             &[],
         );
-        let row = row.context(|| "cannot read pg_stat_activity".to_owned())?;
-        held = held.max(row.try_get(0).context(|| "cannot read pg_stat_activity".to_owned())?);
+        let row = row.context("cannot read pg_stat_activity")?;
+        held = held.max(row.try_get(0).context("cannot read pg_stat_activity")?);
     }
     Ok(f64::from(u32::try_from(held).unwrap_or(u32::MAX)))
 }
 
 fn memory(server: &Server, line: &str) -> Result<u64> {
     let path = format!("/proc/{}/status", server.process.id());
-    let status = fs::read_to_string(&path).context(|| format!("cannot read {path}"))?;
+    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let found = status.lines().find_map(|text| text.strip_prefix(line));
     match found.map(|text| text.trim().trim_end_matches(" kB").parse()) {
         Some(Ok(kibibytes)) => Ok(kibibytes),
-        _ => fail(format!("{path} has no {line}")),
+        _ => bail!("{path} has no {line}"),
     }
 }

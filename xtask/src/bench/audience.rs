@@ -10,10 +10,10 @@ use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
-use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::signals;
+use anyhow::{Context, Result, bail};
 
 const CONTACTS: u32 = 200_000;
 const NUMBER: &str = "106540352242927";
@@ -62,7 +62,7 @@ fn freeze_time(client: &mut Client, sender: &Sender) -> Result<f64> {
         let began = Instant::now();
         while !is_frozen(client, &campaign)? {
             if began.elapsed() > FREEZE_TIMEOUT || signals::received() {
-                return fail("the audience was not frozen in time");
+                bail!("the audience was not frozen in time");
             }
             sleep(Duration::from_millis(100));
         }
@@ -79,8 +79,7 @@ fn is_frozen(client: &mut Client, campaign: &str) -> Result<bool> {
            AND NOT EXISTS (SELECT 1 FROM campaign_recipient_batches WHERE campaign_id = $1::text::uuid)",
         &[&campaign],
     );
-    row.and_then(|row| row.try_get(0))
-        .context(|| "cannot read the audience".to_owned())
+    row.and_then(|row| row.try_get(0)).context("cannot read the audience")
 }
 
 /// Seconds that PostgreSQL spends on statements that insert sends while `work` runs. Deletes the usage of the month
@@ -93,7 +92,7 @@ fn timed(client: &mut Client, work: impl FnOnce(&mut Client) -> Result<()>) -> R
     ] {
         client
             .batch_execute(statement)
-            .context(|| format!("cannot prepare: {statement}"))?;
+            .with_context(|| format!("cannot prepare: {statement}"))?;
     }
     work(client)?;
     let row = client.query_one(
@@ -102,5 +101,5 @@ fn timed(client: &mut Client, work: impl FnOnce(&mut Client) -> Result<()>) -> R
         &[],
     );
     row.and_then(|row| row.try_get(0))
-        .context(|| "cannot read pg_stat_statements".to_owned())
+        .context("cannot read pg_stat_statements")
 }

@@ -7,10 +7,10 @@ use super::data;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::times::alternately;
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::services::postgres::connect;
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 /// Entries of the small account, and default of the large account.
 const FEW: u64 = 100_000;
@@ -22,12 +22,12 @@ const FAR: &str = "/api/audit-logs?page=1000";
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let many = match std::env::var(ENTRIES_VARIABLE) {
-        Ok(number) => number.parse().context(|| format!("{ENTRIES_VARIABLE}={number}"))?,
+        Ok(number) => number.parse().with_context(|| format!("{ENTRIES_VARIABLE}={number}"))?,
         Err(_) => MANY,
     };
     let mut accounts = data::accounts().into_iter().skip(20);
     let (Some(few_account), Some(many_account)) = (accounts.next(), accounts.next()) else {
-        return fail("there are no accounts");
+        bail!("there are no accounts");
     };
     let database = fixture.database();
     for (account, entries) in [(&few_account, FEW), (&many_account, many)] {
@@ -42,9 +42,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let total = large.get(FIRST)?.body;
     let total = total.pointer("/data/total").and_then(serde_json::Value::as_u64);
     if total != Some(many) {
-        return fail(format!(
-            "the log returned a total of {total:?} entries instead of {many}"
-        ));
+        bail!("the log returned a total of {total:?} entries instead of {many}");
     }
     println!(
         "the first page: {:.2} ms of {FEW}, {:.2} ms of {many}; page 1000 {:.2} ms",
@@ -77,9 +75,7 @@ fn fill(database: &str, account: &str, entries: u64) -> Result<()> {
          FROM generate_series(1, {entries}) n"
     );
     let mut client = connect(database)?;
-    client
-        .batch_execute(&sql)
-        .context(|| "cannot fill the log".to_owned())?;
+    client.batch_execute(&sql).context("cannot fill the log")?;
     let mut rebuild = Command::new(paths::released("recado"));
     rebuild
         .args(["rollups", "rebuild", "--account", account])
@@ -87,5 +83,5 @@ fn fill(database: &str, account: &str, entries: u64) -> Result<()> {
     process::quietly(&mut rebuild, "recado rollups rebuild")?;
     client
         .batch_execute("VACUUM ANALYZE audit_logs")
-        .context(|| "cannot vacuum".to_owned())
+        .context("cannot vacuum")
 }

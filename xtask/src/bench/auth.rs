@@ -6,9 +6,9 @@ use std::process::Command;
 use super::Options;
 use super::fixture::{Fixture, Launch};
 use super::results::BenchResult;
-use crate::error::{Result, fail};
 use crate::process;
 use crate::services::find::on_path;
+use anyhow::{Result, bail};
 
 /// The functions that a cached token costs: reading it from the request and finding it in the cache.
 const FUNCTIONS: [&str; 2] = ["Authenticator::credential", "Authenticator::cached_session"];
@@ -63,7 +63,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
 fn percent(part: u64, whole: u64) -> Result<f64> {
     match (u32::try_from(part / 1000), u32::try_from(whole / 1000)) {
         (Ok(part @ 1..), Ok(whole @ 1..)) => Ok(100.0 * f64::from(part) / f64::from(whole)),
-        _ => fail(format!("{part} of {whole} instructions give no percentage")),
+        _ => bail!("{part} of {whole} instructions give no percentage"),
     }
 }
 
@@ -90,7 +90,7 @@ fn parse(text: &str) -> Result<Count> {
             all,
             verifying: FUNCTIONS.iter().map(inclusive).sum(),
         }),
-        None => fail("callgrind_annotate printed no total"),
+        None => bail!("callgrind_annotate printed no total"),
     }
 }
 

@@ -7,10 +7,10 @@ use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
 use super::times::Times;
-use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::signals;
+use anyhow::{Context, Result, bail};
 
 const SENDS: u32 = 1000;
 const LARGE: u32 = 10_000_000;
@@ -36,7 +36,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
             }
         }
         if signals::received() {
-            return fail("interrupted");
+            bail!("interrupted");
         }
     }
     let (small, large) = (Times::of(small), Times::of(large));
@@ -70,5 +70,5 @@ fn put_in_flight(fixture: &Fixture, account: &str, campaign: &str, more: u32) ->
     );
     connect(&fixture.database())?
         .batch_execute(&sql)
-        .context(|| "cannot put sends in flight".to_owned())
+        .context("cannot put sends in flight")
 }

@@ -6,8 +6,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::fixture::Fixture;
-use crate::error::{Context, Result, fail};
 use crate::services::postgres::connect;
+use anyhow::{Context, Result, bail};
 
 /// Time until every connection applies the setting, and until the log is written.
 const SETTLE_TIME: Duration = Duration::from_millis(300);
@@ -24,7 +24,7 @@ pub(super) fn script(fixture: &Fixture, request: impl Fn() -> Result<()>) -> Res
         connect(&fixture.database())?
             .batch_execute(&format!("ALTER SYSTEM SET log_min_duration_statement = {value}"))
             .and_then(|()| connect_again(fixture, "SELECT pg_reload_conf()"))
-            .context(|| "cannot log statements".to_owned())
+            .context("cannot log statements")
     };
     for _ in 0..20 {
         request()?;
@@ -37,7 +37,7 @@ pub(super) fn script(fixture: &Fixture, request: impl Fn() -> Result<()>) -> Res
     let began = Instant::now();
     let found = loop {
         sleep(SETTLE_TIME);
-        let text = fs::read(&log).context(|| format!("cannot read {}", log.display()))?;
+        let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
         let new = text
             .get(usize::try_from(before).unwrap_or_default()..)
             .unwrap_or_default();
@@ -48,12 +48,12 @@ pub(super) fn script(fixture: &Fixture, request: impl Fn() -> Result<()>) -> Res
     };
     switch("-1")?;
     if found.is_empty() {
-        return fail("the log of the database has no statement of a tenant");
+        bail!("the log of the database has no statement of a tenant");
     }
     Ok(found.iter().map(|statement| format!("{statement};\n")).collect())
 }
 
-fn connect_again(fixture: &Fixture, sql: &str) -> std::result::Result<(), postgres::Error> {
+fn connect_again(fixture: &Fixture, sql: &str) -> Result<(), postgres::Error> {
     match connect(&fixture.database()) {
         Ok(mut client) => client.batch_execute(sql),
         Err(_) => Ok(()),

@@ -4,8 +4,8 @@ use super::Options;
 use super::fixture::Fixture;
 use super::proxy::Proxy;
 use super::results::BenchResult;
-use crate::error::{Context, Result, fail};
 use crate::services::postgres::connect;
+use anyhow::{Context, Result, bail};
 
 const WARM_UP: usize = 200;
 const REQUESTS: u16 = 2000;
@@ -38,7 +38,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
 fn each(count: u64) -> Result<f64> {
     match u32::try_from(count) {
         Ok(count) => Ok((f64::from(count) / f64::from(REQUESTS) * 10.0).round() / 10.0),
-        Err(_) => fail(format!("{count} is too large a count for {REQUESTS} requests")),
+        Err(_) => bail!("{count} is too large a count for {REQUESTS} requests"),
     }
 }
 
@@ -50,7 +50,7 @@ fn statements(fixture: &Fixture) -> Result<Option<u64>> {
     let row = connect(&fixture.database())?
         .query_one("SELECT sum(calls)::bigint FROM pg_stat_statements", &[])
         .and_then(|row| row.try_get::<_, i64>(0))
-        .context(|| "cannot read pg_stat_statements".to_owned())?;
+        .context("cannot read pg_stat_statements")?;
     Ok(u64::try_from(row).ok())
 }
 

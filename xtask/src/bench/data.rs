@@ -1,8 +1,8 @@
 //! The data of the measured database: 200 accounts with 1000 campaigns each. The bench user belongs to all of them.
 
-use crate::error::{Context, Result};
 use crate::services::postgres::connect;
 use crate::token;
+use anyhow::{Context, Result};
 
 pub(super) const EMAIL: &str = "bench@recado.example";
 
@@ -72,7 +72,7 @@ pub(super) fn fill(database: &str) -> Result<()> {
         .batch_execute(&sql)
         .and_then(|()| client.batch_execute("VACUUM ANALYZE"))
         .and_then(|()| client.batch_execute("CHECKPOINT"))
-        .context(|| "cannot fill the database".to_owned())
+        .context("cannot fill the database")
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use super::fixture::Fixture;
 use super::load::Wrk;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
-use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
+use anyhow::{Context, Result, bail};
 
 const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242923";
@@ -119,7 +119,7 @@ pub(super) fn message_rate(fixture: &Fixture, campaign: &str) -> Result<f64> {
             &[&campaign],
         )
         .and_then(|row| row.try_get(0));
-    row.context(|| "cannot read the duration of the campaign".to_owned())
+    row.context("cannot read the duration of the campaign")
 }
 
 /// Cumulative counters of the database.
@@ -135,7 +135,7 @@ impl DbCounters {
         let mut client = connect(&fixture.database())?;
         let mut number = |query: &str| -> Result<f64> {
             let row = client.query_one(query, &[]).and_then(|row| row.try_get::<_, f64>(0));
-            row.context(|| format!("cannot count: {query}"))
+            row.with_context(|| format!("cannot count: {query}"))
         };
         let statements = match fixture.cluster.has_statement_statistics() {
             true => Some(number("SELECT sum(calls)::float8 FROM pg_stat_statements")?),
@@ -160,14 +160,12 @@ fn cost(fixture: &Fixture, sender: &Sender, simulator: &WhatsappSimulator) -> Re
         client
             .batch_execute(&format!("ALTER SYSTEM SET full_page_writes = {value}"))
             .and_then(|()| client.batch_execute("SELECT pg_reload_conf(); CHECKPOINT"))
-            .context(|| "cannot set full_page_writes".to_owned())
+            .context("cannot set full_page_writes")
     };
     // The full pages in the WAL depend on the time of the last checkpoint, not on the campaign.
     setting("off")?;
     wait_for_statistics();
-    connect(&fixture.database())?
-        .batch_execute("SELECT pg_stat_statements_reset()")
-        .context(String::new)?;
+    connect(&fixture.database())?.batch_execute("SELECT pg_stat_statements_reset()")?;
     let before = DbCounters::read(fixture)?;
     let accepted = simulator.accepted()?;
     let campaign = sender.campaign()?;
@@ -219,14 +217,14 @@ pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts
         &[&account, &campaign],
     );
     let sends: Vec<String> = sends
-        .context(|| "cannot read the sends".to_owned())?
+        .context("cannot read the sends")?
         .iter()
         .map(|row| row.get(0))
         .collect();
     let smallest = sends.iter().min().cloned().unwrap_or_default();
     let statement = client
         .prepare(&typed(statement, &smallest))
-        .context(|| "cannot prepare the statement of a run".to_owned())?;
+        .context("cannot prepare the statement of a run")?;
     let (mut last, mut named): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let began = Instant::now();
     for batch in sends.chunks(BATCH) {
@@ -236,7 +234,7 @@ pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts
             .and_then(|row| row.try_get::<_, i64>("started"));
         match started {
             Ok(started) if usize::try_from(started) == Ok(batch.len()) => {}
-            result => return fail(format!("the statement of a run did not start all sends: {result:?}")),
+            result => bail!("the statement of a run did not start all sends: {result:?}"),
         }
         named = next.iter().map(|send| format!("wamid.{send}")).collect();
         last = next;
@@ -246,7 +244,7 @@ pub(super) fn replay(fixture: &Fixture, account: &str, statement: &str, contacts
         "DELETE FROM campaign_queue WHERE campaign_id = '{campaign}';
          UPDATE campaigns SET status = 'cancelled' WHERE id = '{campaign}'"
     ));
-    done.context(|| "cannot remove the run".to_owned())?;
+    done.context("cannot remove the run")?;
     Ok(f64::from(contacts) / took)
 }
 

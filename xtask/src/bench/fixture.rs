@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::data::{self, Target};
 use super::load::Request;
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::migrate::DATABASE;
 use crate::process::Process;
@@ -18,6 +17,7 @@ use crate::scratch::{SERVER_LOG, Scratch};
 use crate::services::free_port;
 use crate::services::postgres::{Cluster, Purpose, connect};
 use crate::{paths, process, secrets, signals, token};
+use anyhow::{Context, Result, bail};
 
 const READY: Duration = Duration::from_secs(60);
 
@@ -74,7 +74,7 @@ impl Fixture {
         if fixture.cluster.has_statement_statistics() {
             connect(&fixture.database())?
                 .batch_execute("CREATE EXTENSION pg_stat_statements")
-                .context(|| "cannot count statements".to_owned())?;
+                .context("cannot count statements")?;
         }
         Ok(fixture)
     }
@@ -150,13 +150,10 @@ impl Fixture {
         while !client.get("/readyz").is_ok_and(|reply| reply.status == 200) {
             process.alive()?;
             if signals::received() {
-                return fail("interrupted");
+                bail!("interrupted");
             }
             if start.elapsed() > READY {
-                return fail(format!(
-                    "the server did not become ready; end of its log:\n{}",
-                    process.tail()
-                ));
+                bail!("the server did not become ready; end of its log:\n{}", process.tail());
             }
             sleep(Duration::from_millis(2));
         }
@@ -199,7 +196,7 @@ impl Fixture {
             for _ in 0..times {
                 let reply = client.get(&path)?;
                 if reply.status != 200 {
-                    return fail(format!("{path} responded with {}: {}", reply.status, reply.body));
+                    bail!("{path} responded with {}: {}", reply.status, reply.body);
                 }
                 body = reply.body;
             }
@@ -213,7 +210,7 @@ pub(super) fn port(base: &str) -> Result<u16> {
     let port = base.rsplit_once(':').map(|(_, port)| port.parse());
     match port {
         Some(Ok(port)) => Ok(port),
-        _ => fail(format!("{base} has no port")),
+        _ => bail!("{base} has no port"),
     }
 }
 

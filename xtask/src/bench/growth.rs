@@ -11,10 +11,10 @@ use super::Options;
 use super::data::EMAIL;
 use super::fixture::Fixture;
 use super::results::BenchResult;
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::services::postgres::connect;
 use crate::{paths, process, token};
+use anyhow::{Context, Result, bail};
 
 /// Multiples of the smallest account.
 const SIZES: [u32; 3] = [1, 10, 100];
@@ -151,7 +151,7 @@ const FILL: &str = "
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     if !fixture.cluster.has_statement_statistics() {
-        return fail("growth counts pages with pg_stat_statements: install PostgreSQL's contrib modules");
+        bail!("growth counts pages with pg_stat_statements: install PostgreSQL's contrib modules");
     }
     let mut pages = Vec::new();
     for size in SIZES {
@@ -163,7 +163,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     for (at, (name, ..)) in REQUESTS.iter().enumerate() {
         let of: Vec<f64> = pages.iter().filter_map(|size| size.get(at)).copied().collect();
         let (Some(first), Some(last)) = (of.first(), of.last()) else {
-            return fail("a request was not measured");
+            bail!("a request was not measured");
         };
         let ratio = last / first;
         println!("{name}: {of:.0?}, {ratio:.2} times");
@@ -193,12 +193,12 @@ fn measure(fixture: &Fixture, contacts: u32) -> Result<Vec<f64>> {
     client
         .batch_execute("DROP INDEX IF EXISTS contacts_search_idx")
         .and_then(|()| client.batch_execute(&fill))
-        .context(|| "cannot fill the database".to_owned())?;
+        .context("cannot fill the database")?;
     // The search index is built faster from all rows.
     migrate()?;
     client
         .batch_execute("VACUUM ANALYZE")
-        .context(|| "cannot analyze the database".to_owned())?;
+        .context("cannot analyze the database")?;
     let server = fixture.serve_routes(&database)?;
     let client = Client::new(&server.base, fixture.headers(ACCOUNT)?);
     let measured = REQUESTS
@@ -215,12 +215,12 @@ fn pages_a_call(fixture: &Fixture, database: &str, client: &Client, method: &Met
         };
         match reply.status {
             200 => Ok(()),
-            status => fail(format!("{path} responded with {status}: {}", reply.body)),
+            status => bail!("{path} responded with {status}: {}", reply.body),
         }
     };
     (0..WARM_UP).try_for_each(|_| call())?;
     let mut statistics = connect(&fixture.database())?;
-    let uncounted = || "cannot count pages".to_owned();
+    let uncounted = "cannot count pages";
     statistics
         .batch_execute("SELECT pg_stat_statements_reset()")
         .context(uncounted)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::{Options, memory};
-use crate::error::Result;
+use anyhow::Result;
 
 pub(super) const REQUESTS: usize = 100;
 

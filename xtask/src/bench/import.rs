@@ -10,13 +10,13 @@ use super::data::targets;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::{Options, idle, memory};
-use crate::error::{Context, Result, fail};
+use anyhow::{Context, Result, bail};
 
 const ROWS: u32 = 1_000_000;
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let Some(target) = targets().into_iter().next() else {
-        return fail("there is no account to import into");
+        bail!("there is no account to import into");
     };
     let server = fixture.serve()?;
     fixture.read(&server, idle::REQUESTS)?;
@@ -27,7 +27,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let (report, peak) = memory::peak_during(process, || send(&server.base, &headers))?;
     let seconds = start.elapsed().as_secs_f64();
     if report.pointer("/data/imported").and_then(Value::as_u64) != Some(ROWS.into()) {
-        return fail(format!("the import did not import every row: {report}"));
+        bail!("the import did not import every row: {report}");
     }
     println!("{ROWS} rows in {seconds:.1} s; {idle:.1} MiB before, {peak:.1} MiB at most");
     Ok(vec![
@@ -54,8 +54,8 @@ fn send(base: &str, headers: &[(&'static str, String)]) -> Result<Value> {
     let response = request
         .send(SendBody::from_reader(&mut lines))
         .and_then(|mut response| response.body_mut().read_to_string())
-        .context(|| "the import".to_owned())?;
-    serde_json::from_str(&response).context(|| response)
+        .context("the import")?;
+    serde_json::from_str(&response).with_context(|| response)
 }
 
 /// The file, generated while it is read: like docs/examples/contacts.csv, with a tag and two attributes per row.

@@ -8,8 +8,8 @@ use super::fixture::{Fixture, threads_and_connections};
 use super::load::Pgbench;
 use super::read;
 use super::results::{BenchResult, median_and_spread};
-use crate::error::{Context, Result, fail};
 use crate::services::postgres::connect;
+use anyhow::{Context, Result, bail};
 
 const TENANT: &str = "recado_tenant";
 const UNBOUND: &str = "bench_unbound";
@@ -25,7 +25,7 @@ const ROLLUP: &str =
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let Some(program) = fixture.cluster.program("pgbench") else {
-        return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
+        bail!("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
     };
     prepare(fixture)?;
     let (threads, connections) = threads_and_connections();
@@ -73,7 +73,7 @@ fn prepare(fixture: &Fixture) -> Result<()> {
     for statement in sql.split(';') {
         client
             .batch_execute(statement)
-            .context(|| "cannot prepare roles and rows".to_owned())?;
+            .context("cannot prepare roles and rows")?;
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn rollups(fixture: &Fixture, pgbench: &Pgbench) -> Result<Pgbench> {
             "BEGIN READ ONLY;\nSET LOCAL app.account_id = '{}';\n{select};\nCOMMIT;\n",
             target.account
         );
-        fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         scripts.push(file);
         variables.push(format!("a{at}={}", target.account));
     }
@@ -115,7 +115,7 @@ fn compare(name: &str, scripts: &Pgbench, options: Options) -> Result<BenchResul
 /// The number of plans with a filter that calls `SETTING` for each row.
 fn plans_with_row_filter(fixture: &Fixture) -> Result<u32> {
     let Some(target) = targets().into_iter().next() else {
-        return fail("there is nothing to read");
+        bail!("there is nothing to read");
     };
     let account = format!("'{}'", target.account);
     let point = read::STATEMENT
@@ -126,7 +126,7 @@ fn plans_with_row_filter(fixture: &Fixture) -> Result<u32> {
     let mut found = 0;
     for statement in [point, ROLLUP.replace(":account", &account)] {
         let mut client = connect(&fixture.database())?;
-        let mut explain = || -> std::result::Result<Vec<String>, postgres::Error> {
+        let mut explain = || -> Result<Vec<String>, postgres::Error> {
             let mut transaction = client.transaction()?;
             transaction.batch_execute(&format!(
                 "SET LOCAL ROLE {TENANT}; SET LOCAL app.account_id = {account}; SET LOCAL enable_seqscan = off"
@@ -134,7 +134,7 @@ fn plans_with_row_filter(fixture: &Fixture) -> Result<u32> {
             let lines = transaction.query(&format!("EXPLAIN {statement}"), &[])?;
             lines.iter().map(|line| line.try_get(0)).collect()
         };
-        let plan = explain().context(|| "cannot explain".to_owned())?;
+        let plan = explain().context("cannot explain")?;
         if plan.iter().any(|line| filters_each_row(line)) {
             println!("{}", plan.join("\n"));
             found += 1;

@@ -7,14 +7,14 @@ use super::data::{EMAIL, Target, targets};
 use super::fixture::Fixture;
 use super::load::{Request, Wrk};
 use super::results::{BenchResult, median_and_spread};
-use crate::error::{Context, Result};
 use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
 use crate::token;
+use anyhow::{Context, Result};
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let dir = fixture.dir().join("keys");
-    fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
+    fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let sessions = Wrk::new(wrk_or_install()?, fixture.dir(), &fixture.requests()?)?;
     let keys = Wrk::new(wrk_or_install()?, &dir, &by_key(fixture)?)?;
     let server = fixture.serve()?;
@@ -48,7 +48,7 @@ fn by_key(fixture: &Fixture) -> Result<Vec<Request>> {
                  INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by)
                    VALUES (sha256('{key}'), '{account}', '{campaign}', '{user}')"
             ))
-            .context(|| "cannot create an API key".to_owned())?;
+            .context("cannot create an API key")?;
         Ok(Request {
             path: format!("/api/campaigns/{campaign}"),
             headers: vec![("authorization", format!("Bearer {key}"))],

@@ -11,11 +11,11 @@ use super::fixture::{Fixture, Launch, Server};
 use super::results::{BenchResult, median_and_spread};
 use super::wire::Wire;
 use super::{Options, fixture};
-use crate::error::{Context, Result, fail};
 use crate::paths;
 use crate::scratch::OTHER_LOG;
 use crate::services::free_port;
 use crate::services::redis::Redis;
+use anyhow::{Context, Result, bail};
 
 const SCRIPT: &str = "crates/redis/src/hit.lua";
 
@@ -106,10 +106,10 @@ impl TestServices {
         let mut redis = Wire::connect(port)?;
         redis.redis(&["AUTH", password])?;
         let file = paths::root().join(SCRIPT);
-        let source = fs::read_to_string(&file).context(|| format!("cannot read {SCRIPT}"))?;
+        let source = fs::read_to_string(&file).with_context(|| format!("cannot read {SCRIPT}"))?;
         let (_, loaded) = redis.redis(&["SCRIPT", "LOAD", &source])?;
         let Some(script) = loaded.split("\r\n").nth(1).map(str::to_owned) else {
-            return fail(format!("Redis did not load {SCRIPT}: {loaded}"));
+            bail!("Redis did not load {SCRIPT}: {loaded}");
         };
         let accounts = accounts();
         let requests = accounts.iter().map(|account| request(fixture, account));
@@ -142,7 +142,7 @@ impl TestServices {
         let request = self.requests.get(at % self.requests.len()).cloned().unwrap_or_default();
         match self.counting.http(&request)? {
             (time, 422, true) => Ok(time),
-            (_, status, counted) => fail(format!("a counted request: {status}, counted: {counted}")),
+            (_, status, counted) => bail!("a counted request: {status}, counted: {counted}"),
         }
     }
 
@@ -150,7 +150,7 @@ impl TestServices {
         let request = self.requests.get(at % self.requests.len()).cloned().unwrap_or_default();
         match self.uncounting.http(&request)? {
             (time, 422, false) => Ok(time),
-            (_, status, counted) => fail(format!("an uncounted request: {status}, counted: {counted}")),
+            (_, status, counted) => bail!("an uncounted request: {status}, counted: {counted}"),
         }
     }
 
@@ -162,7 +162,7 @@ impl TestServices {
         if response.starts_with('*') && response.split("\r\n").nth(1) == Some(":1") {
             Ok(time)
         } else {
-            fail(format!("the Redis command returned: {response}"))
+            bail!("the Redis command returned: {response}")
         }
     }
 
@@ -195,7 +195,7 @@ impl TestServices {
         for read in reads.iter().cycle().take(REQUESTS) {
             let (_, status, _) = self.counting.http(&head("GET", &read.path, &read.headers, ""))?;
             if status != 200 {
-                return fail(format!("{} responded with {status}", read.path));
+                bail!("{} responded with {status}", read.path);
             }
         }
         Ok((limited, self.commands_per_request()?))
@@ -210,7 +210,7 @@ impl TestServices {
             let calls: u32 = rest.split(',').next()?.parse().ok()?;
             (!excluded(name)).then_some(calls)
         });
-        let requests = u32::try_from(REQUESTS).context(|| "too many requests".to_owned())?;
+        let requests = u32::try_from(REQUESTS).context("too many requests")?;
         Ok(f64::from(calls.sum::<u32>()) / f64::from(requests))
     }
 }

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use postgres::Config;
 use postgres::config::Host;
 
-use crate::error::{Context, Result, fail};
 use crate::process;
+use anyhow::{Context, Result, bail};
 
 /// Connections of wrk: more than the server has to the database, so that those are never idle.
 const CONNECTIONS: u32 = 32;
@@ -49,7 +49,7 @@ impl Wrk {
         }
         text.push_str("end\nfunction request()\n  next = next % #all + 1\n  return all[next]\nend\n");
         let script = dir.join("wrk.lua");
-        fs::write(&script, text).context(|| format!("cannot write {}", script.display()))?;
+        fs::write(&script, text).with_context(|| format!("cannot write {}", script.display()))?;
         Ok(Self { program, script })
     }
 
@@ -60,7 +60,7 @@ impl Wrk {
              wrk.headers[\"Content-Type\"] = \"application/json\"\nwrk.headers[\"Authorization\"] = \"Bearer token\"\n"
         );
         let script = dir.join("wrk-post.lua");
-        fs::write(&script, text).context(|| format!("cannot write {}", script.display()))?;
+        fs::write(&script, text).with_context(|| format!("cannot write {}", script.display()))?;
         Ok(Self { program, script })
     }
 
@@ -70,7 +70,7 @@ impl Wrk {
         wrk.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "-s"]);
         let output = process::quietly(wrk.arg(&self.script).arg(base), "wrk")?;
         if output.contains("Non-2xx") || output.contains("Socket errors") {
-            return fail(format!("not every request succeeded:\n{output}"));
+            bail!("not every request succeeded:\n{output}");
         }
         number_after(&output, "Requests/sec:")
     }
@@ -88,7 +88,7 @@ pub(super) struct Pgbench {
 impl Pgbench {
     /// Connects to the database of this URL as `recado_tenant`.
     pub(super) fn new(program: PathBuf, url: &str, clients: usize, threads: usize) -> Result<Self> {
-        let config = Config::from_str(url).context(|| "the database URL is malformed".to_owned())?;
+        let config = Config::from_str(url).context("the database URL is malformed")?;
         let host = config.get_hosts().first().map_or("", |host| match host {
             Host::Tcp(name) => name,
             Host::Unix(_) => "",
@@ -153,7 +153,7 @@ impl Pgbench {
         }
         let output = process::quietly(&mut pgbench, "pgbench")?;
         if number_after(&output, "number of failed transactions:")? > 0.0 {
-            return fail(format!("not every transaction succeeded:\n{output}"));
+            bail!("not every transaction succeeded:\n{output}");
         }
         number_after(&output, "tps =")
     }
@@ -166,7 +166,7 @@ fn number_after(text: &str, label: &str) -> Result<f64> {
         .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
     match number {
         Some(number) => Ok(number),
-        None => fail(format!("there is no \"{label}\" in:\n{text}")),
+        None => bail!("there is no \"{label}\" in:\n{text}"),
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::load::Request;
 use super::times::Times;
-use crate::error::{Context, Result};
+use anyhow::{Context, Result};
 
 /// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -144,8 +144,7 @@ impl<'a> ClientPool<'a> {
             .map(|(number, client)| Reverse((client.due, number)));
         Ok(Self {
             due: due.collect(),
-            poller: epoll::create(epoll::CreateFlags::CLOEXEC)
-                .context(|| "cannot create an epoll instance".to_owned())?,
+            poller: epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot create an epoll instance")?,
             events: Vec::with_capacity(clients.len()),
             clients,
         })
@@ -177,11 +176,11 @@ impl<'a> ClientPool<'a> {
 
     /// Waits for events for up to `timeout` and reads what has arrived.
     fn receive(&mut self, timeout: Duration, responses: &mut Responses) -> Result<()> {
-        let timeout = Timespec::try_from(timeout).context(|| "the timeout is too long".to_owned())?;
+        let timeout = Timespec::try_from(timeout).context("the timeout is too long")?;
         self.events.clear();
         match epoll::wait(&self.poller, spare_capacity(&mut self.events), Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context(|| "cannot wait for responses".to_owned()),
+            Err(error) => return Err(error).context("cannot wait for responses"),
         }
         for event in &self.events {
             let number = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);

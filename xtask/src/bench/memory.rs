@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::error::{Context, Result, fail};
+use anyhow::{Context, Result, anyhow, bail};
 
 const SAMPLES_EVERY: Duration = Duration::from_millis(50);
 
@@ -19,10 +19,11 @@ pub(crate) struct Memory {
 /// Reads the resident memory and its peak since the start of the process.
 pub(crate) fn of(process: u32) -> Result<Memory> {
     let path = format!("/proc/{process}/status");
-    let text = fs::read_to_string(&path).context(|| format!("cannot read {path} (memory is measured on Linux)"))?;
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {path} (memory is measured on Linux)"))?;
     match (field(&text, "VmRSS:"), field(&text, "VmHWM:")) {
         (Some(now), Some(peak)) => Ok(Memory { now, peak }),
-        _ => fail(format!("{path} has no VmRSS or VmHWM")),
+        _ => bail!("{path} has no VmRSS or VmHWM"),
     }
 }
 
@@ -40,10 +41,7 @@ pub(crate) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> 
         });
         let result = work();
         done.store(true, Ordering::Relaxed);
-        let sampled = sampler
-            .join()
-            .map_err(|_| "the sampler panicked")
-            .context(String::new)?;
+        let sampled = sampler.join().map_err(|_| anyhow!("the sampler panicked"))?;
         // The kernel's high-water mark includes peaks between two samples.
         Ok((result?, of(process)?.peak.max(sampled)))
     })

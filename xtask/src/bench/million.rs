@@ -14,9 +14,9 @@ use super::memory;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
 use super::times::alternately;
-use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::signals;
+use anyhow::{Result, bail};
 
 const MILLION: u32 = 1_000_000;
 
@@ -70,7 +70,7 @@ fn first_messages(fixture: &Fixture, simulator: &WhatsappSimulator, sender: &Sen
         sender.begin(&campaign)?;
         while simulator.accepted()? == before {
             if began.elapsed() > PART_TIMEOUT || signals::received() {
-                return fail("no message was sent in time");
+                bail!("no message was sent in time");
             }
             sleep(Duration::from_millis(5));
         }
@@ -108,7 +108,7 @@ fn million_sends(
     let (early_rate, early) = (run.rate()?, memory::of(server.process.id())?.now);
     let during = SmallAccountTimes::measure(small_sender)?;
     if large_sender.processed(campaign)? >= f64::from(MILLION) {
-        return fail("the million was sent before its end could be measured: this machine is faster than this bench");
+        bail!("the million was sent before its end could be measured: this machine is faster than this bench");
     }
     run.until_share(large_sender, campaign, 0.9)?;
     let late = memory::of(server.process.id())?.now;
@@ -184,7 +184,7 @@ impl SmallAccountTimes {
             let began = Instant::now();
             let reply = small_sender.client.get(&format!("/api/campaigns/{id}"))?;
             if reply.status != 200 {
-                return fail(format!("a read got the status {}", reply.status));
+                bail!("a read got the status {}", reply.status);
             }
             reads.push(began.elapsed().as_secs_f64());
         }
@@ -211,7 +211,7 @@ impl ObservedRun<'_> {
                 return Ok(());
             }
             if began.elapsed() > PART_TIMEOUT || signals::received() {
-                return fail(format!("only {progress} of the campaign is sent"));
+                bail!("only {progress} of the campaign is sent");
             }
             println!(
                 "{:.0} %, {:.1} MiB",

@@ -41,8 +41,8 @@ mod upload;
 mod webhooks;
 mod wire;
 
-use crate::error::{Context, Result, fail};
 use crate::signals;
+use anyhow::{Context, Result, bail};
 use fixture::Fixture;
 use results::{BenchResult, TargetResult};
 
@@ -218,7 +218,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if below.is_empty() {
         Ok(())
     } else {
-        fail(format!("below the floor: {}", below.join(", ")))
+        bail!("below the floor: {}", below.join(", "))
     }
 }
 
@@ -233,12 +233,12 @@ fn parse(args: &[String]) -> Result<(Vec<&'static Bench>, Options)> {
             name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
             unknown => {
                 let names: Vec<&str> = self::names().collect();
-                return fail(format!("there is no bench {unknown}; choose from {}", names.join(" ")));
+                bail!("there is no bench {unknown}; choose from {}", names.join(" "));
             }
         }
     }
     if options.seconds == 0 || options.pairs == 0 {
-        return fail("--seconds and --pairs must be at least 1");
+        bail!("--seconds and --pairs must be at least 1");
     }
     let selected = BENCHES
         .iter()
@@ -249,11 +249,11 @@ fn parse(args: &[String]) -> Result<(Vec<&'static Bench>, Options)> {
 
 fn number<T: std::str::FromStr>(option: &str, value: Option<&String>) -> Result<T>
 where
-    T::Err: std::error::Error + 'static,
+    T::Err: std::error::Error + Send + Sync + 'static,
 {
     match value {
-        Some(value) => value.parse().context(|| format!("{option} {value}")),
-        None => fail(format!("{option} needs a number")),
+        Some(value) => value.parse().with_context(|| format!("{option} {value}")),
+        None => bail!("{option} needs a number"),
     }
 }
 

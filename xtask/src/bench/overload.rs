@@ -5,7 +5,7 @@ use super::fixture::{self, Fixture, Launch, port};
 use super::load_clients::{LoadClients, Responses};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
-use crate::error::Result;
+use anyhow::Result;
 
 /// Numbers of clients that are tried to find saturation.
 const CLIENTS: [u32; 4] = [8, 16, 32, 64];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::error::{Context, Result};
+use anyhow::{Context, Result};
 
 /// Runs until the process ends.
 pub(super) struct Proxy {
@@ -16,7 +16,7 @@ pub(super) struct Proxy {
 
 impl Proxy {
     pub(super) fn start(target: u16) -> Result<Self> {
-        let doing = || "cannot start the counting proxy".to_owned();
+        let doing = "cannot start the counting proxy";
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(doing)?;
         let port = listener.local_addr().context(doing)?.port();
         let trips = Arc::new(AtomicU64::new(0));

@@ -15,10 +15,10 @@ use super::data::accounts;
 use super::fixture::{Fixture, Launch};
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator};
-use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::signals;
+use anyhow::{Context, Result, bail};
 
 /// Rows that are inserted and deleted while the snapshot is held.
 const DEAD_ROWS: u32 = 200_000;
@@ -102,7 +102,7 @@ const QUEUES: [Queue; 4] = [
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     if !fixture.cluster.has_statement_statistics() {
-        return fail("snapshot-queues names readers with pg_stat_statements: install PostgreSQL's contrib modules");
+        bail!("snapshot-queues names readers with pg_stat_statements: install PostgreSQL's contrib modules");
     }
     let account = accounts().into_iter().nth(12).unwrap_or_default();
     let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
@@ -169,12 +169,12 @@ fn text(statement: &str, rows: u32, account: &str) -> String {
 fn batch(client: &mut Client, statement: &str) -> Result<()> {
     client
         .batch_execute(statement)
-        .context(|| format!("cannot execute {statement}"))
+        .with_context(|| format!("cannot execute {statement}"))
 }
 
 fn number(client: &mut Client, query: &str) -> Result<i64> {
     let row = client.query_one(query, &[]).and_then(|row| row.try_get(0));
-    row.context(|| format!("cannot read {query}"))
+    row.with_context(|| format!("cannot read {query}"))
 }
 
 /// Pages of the table and its indexes that were read so far.
@@ -185,7 +185,7 @@ fn pages(client: &mut Client, table: &str) -> Result<f64> {
     );
     batch(client, "SELECT pg_stat_force_next_flush()")?;
     let row = client.query_one(&query, &[]).and_then(|row| row.try_get(0));
-    row.context(|| format!("cannot read the statistics of {table}"))
+    row.with_context(|| format!("cannot read the statistics of {table}"))
 }
 
 /// Inserts the rows of a measurement, waits until the server is done with them, and returns the pages of the median
@@ -209,7 +209,7 @@ fn pages_per_row(client: &mut Client, queue: &Queue, account: &str) -> Result<f6
     let began = Instant::now();
     while number(client, &done)? < done_before + i64::from(SECONDS * STEPS * STEP_ROWS) {
         if began.elapsed() > TIMEOUT || signals::received() {
-            return fail(format!("rows of {} remained in the queue", queue.table));
+            bail!("rows of {} remained in the queue", queue.table);
         }
         sleep(Duration::from_millis(200));
     }
@@ -231,7 +231,7 @@ fn print_readers(client: &mut Client) -> Result<()> {
              FROM pg_stat_statements ORDER BY 1 DESC LIMIT 4",
             &[],
         )
-        .context(|| "cannot read the statistics of statements".to_owned())?;
+        .context("cannot read the statistics of statements")?;
     for row in readers {
         let (pages, calls, query): (i64, i64, String) = (row.get(0), row.get(1), row.get(2));
         println!("  {pages} pages in {calls} calls: {query}");

@@ -16,12 +16,12 @@ use super::data::targets;
 use super::fixture::{self, Fixture, threads_and_connections};
 use super::load::{Pgbench, Wrk};
 use super::results::{BenchResult, median_and_spread};
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::paths;
 use crate::process::Process;
 use crate::services::postgres::connect;
 use crate::services::{free_port, wrk_or_install};
+use anyhow::{Context, Result, bail};
 
 /// The statement as the server prepares it, for a PostgreSQL without `pg_stat_statements`.
 pub(super) const STATEMENT: &str = include_str!("read.sql");
@@ -44,7 +44,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     fixture::build_bare()?;
     let wrk = Wrk::new(wrk_or_install()?, fixture.dir(), &fixture.requests()?)?;
     let Some(pgbench) = fixture.cluster.program("pgbench") else {
-        return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
+        bail!("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
     };
     let (threads, connections) = threads_and_connections();
     let pgbench = Pgbench::new(pgbench, &fixture.database(), connections, threads)?;
@@ -105,7 +105,7 @@ fn results(rounds: &[Round]) -> Vec<BenchResult> {
 /// Starts the bare handler with a response of the server.
 pub(super) fn start_bare(fixture: &Fixture, response: &Value) -> Result<(Process, String)> {
     let body = fixture.dir().join("body.json");
-    fs::write(&body, response.to_string()).context(|| format!("cannot write {}", body.display()))?;
+    fs::write(&body, response.to_string()).with_context(|| format!("cannot write {}", body.display()))?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
     let mut command = Command::new(paths::released("examples").join("bare"));
@@ -126,9 +126,8 @@ fn captured(fixture: &Fixture) -> Result<String> {
              ORDER BY calls DESC LIMIT 1",
             &[],
         )
-        .context(|| "cannot find the statement of a read".to_owned())?;
-    row.try_get(0)
-        .context(|| "cannot find the statement of a read".to_owned())
+        .context("cannot find the statement of a read")?;
+    row.try_get(0).context("cannot find the statement of a read")
 }
 
 /// Writes a pgbench script with the server's transaction for each target.
@@ -153,7 +152,7 @@ pub(super) fn scripts(fixture: &Fixture, pgbench: &Pgbench, statement: &str, pip
             (format!("read-{at}.sql"), transaction)
         };
         let file = fixture.dir().join(name);
-        fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         scripts.push(file);
         variables.extend([
             format!("a{at}={}", target.account),
@@ -166,14 +165,14 @@ pub(super) fn scripts(fixture: &Fixture, pgbench: &Pgbench, statement: &str, pip
 /// Checks by its plan that the statement reads one campaign by its key.
 fn verify(fixture: &Fixture, statement: &str) -> Result<()> {
     let Some(target) = targets().into_iter().next() else {
-        return fail("there is nothing to read");
+        bail!("there is nothing to read");
     };
     let literal = statement
         .replace("$1", &format!("'{}'", target.account))
         .replace("$2", &format!("'{}'", target.campaign))
         .replace("$3", "1");
     let mut client = connect(&fixture.database())?;
-    let mut explain = || -> std::result::Result<String, postgres::Error> {
+    let mut explain = || -> Result<String, postgres::Error> {
         let mut transaction = client.transaction()?;
         transaction.batch_execute(&format!(
             "SET LOCAL ROLE recado_tenant; SET LOCAL app.account_id = '{}'",
@@ -182,12 +181,12 @@ fn verify(fixture: &Fixture, statement: &str) -> Result<()> {
         let lines = transaction.query(&format!("EXPLAIN {literal}"), &[])?;
         lines.iter().map(|line| line.try_get::<_, String>(0)).collect()
     };
-    let plan = explain().context(|| format!("cannot explain {statement}"))?;
+    let plan = explain().with_context(|| format!("cannot explain {statement}"))?;
     // Two indexes begin with the key; either one is accepted.
     if plan.contains("Index Cond: ((account_id = ") && plan.contains(" AND (id = ") {
         Ok(())
     } else {
-        fail(format!("this is not the read of one campaign: {statement}\n{plan}"))
+        bail!("this is not the read of one campaign: {statement}\n{plan}")
     }
 }
 

@@ -6,8 +6,8 @@ use std::process::Command;
 use super::Options;
 use super::fixture::{Fixture, threads_and_connections};
 use super::results::BenchResult;
-use crate::error::{Context, Result, fail};
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 const PAGE: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- written by cargo xtask bench -->\n";
@@ -24,13 +24,13 @@ pub(super) struct Run {
 /// Replaces the rows of the benches that ran. The other rows stay, with their dates.
 pub(super) fn write(results: &[BenchResult], run: &Run, fixture: &Fixture) -> Result<()> {
     let file = paths::root().join(PAGE);
-    let text = fs::read_to_string(&file).context(|| format!("cannot read {PAGE}"))?;
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {PAGE}"))?;
     let today = output_line(Command::new("date").arg("+%F"));
     let rows = if run.everything { Vec::new() } else { rows(&text) };
     let page = format!("{}\n{}", table(&merged(rows, results, &today)), closing(run, fixture));
     match replaced(&text, &page) {
-        Some(text) => fs::write(&file, text).context(|| format!("cannot write {PAGE}")),
-        None => fail(format!("{PAGE} has no markers for the results")),
+        Some(text) => fs::write(&file, text).with_context(|| format!("cannot write {PAGE}")),
+        None => bail!("{PAGE} has no markers for the results"),
     }
 }
 

@@ -9,10 +9,10 @@ use super::dispatch::{CAMPAIGN_TIMEOUT, RECORD_AND_START, message_rate, replay};
 use super::fixture::Fixture;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator, create_contacts};
-use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 const CONTACTS: u32 = 20_000;
 const NUMBERS: [&str; 2] = ["106540352242931", "106540352242932"];
@@ -38,7 +38,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     replay(fixture, &uncounted, &without, CONTACTS)?;
     connect(&fixture.database())?
         .batch_execute("ANALYZE campaign_sends")
-        .context(|| "cannot analyze the sends".to_owned())?;
+        .context("cannot analyze the sends")?;
     sender.send(CAMPAIGN_TIMEOUT)?;
     let (mut runs, mut statements) = (Vec::new(), Vec::new());
     for number in 1..=options.pairs {
@@ -76,7 +76,7 @@ fn without_counts(statement: &str) -> Result<String> {
         .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     match parts {
         Some((before, after)) => Ok(format!("{before}{end}{after}")),
-        None => fail("the statement of a run has changed: update COUNTS in bench/rollups.rs"),
+        None => bail!("the statement of a run has changed: update COUNTS in bench/rollups.rs"),
     }
 }
 

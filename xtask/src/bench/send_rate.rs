@@ -9,8 +9,8 @@ use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts};
-use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
+use anyhow::{Result, bail};
 
 const NUMBER: &str = "106540352242924";
 
@@ -79,7 +79,7 @@ fn run_campaigns(senders: &[Sender]) -> Result<()> {
             .collect();
         runs.into_iter().try_for_each(|run| match run.join() {
             Ok(done) => done,
-            Err(_) => fail("a sender panicked"),
+            Err(_) => bail!("a sender panicked"),
         })
     })
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, Launch, Server};
-use crate::error::{Context, Result, fail};
 use crate::http::{Client, Reply};
 use crate::paths;
 use crate::process::Process;
 use crate::services::free_port;
 use crate::services::postgres::connect;
 use crate::signals;
+use anyhow::{Context, Result, bail};
 
 /// How long to retry a start that the rate limit refuses: longer than the limit's window.
 const RATE_LIMIT_WAIT: Duration = Duration::from_secs(70);
@@ -77,9 +77,7 @@ impl WhatsappSimulator {
         let accepted = counters.get("accepted").and_then(Value::as_u64);
         match accepted.and_then(|count| u32::try_from(count).ok()) {
             Some(accepted) => Ok(accepted),
-            None => fail(format!(
-                "the simulator returned no count of accepted messages: {counters}"
-            )),
+            None => bail!("the simulator returned no count of accepted messages: {counters}"),
         }
     }
 
@@ -160,7 +158,7 @@ impl Sender {
             match reply.status {
                 200 => return Ok(sent.elapsed()),
                 429 if began.elapsed() < RATE_LIMIT_WAIT && !signals::received() => sleep(Duration::from_secs(1)),
-                status => return fail(format!("{path} responded with {status}: {}", reply.body)),
+                status => bail!("{path} responded with {status}: {}", reply.body),
             }
         }
     }
@@ -172,7 +170,7 @@ impl Sender {
             match reply.body.pointer("/data/status").and_then(Value::as_str) {
                 Some("completed") => return Ok(()),
                 Some("sending") if began.elapsed() < timeout && !signals::received() => {}
-                _ => return fail(format!("the campaign did not complete: {}", reply.body)),
+                _ => bail!("the campaign did not complete: {}", reply.body),
             }
             // Poll rarely: each read loads the database.
             sleep((began.elapsed() / 10).max(Duration::from_millis(20)));
@@ -198,7 +196,7 @@ impl Sender {
         let count = |field: &str| reply.body.pointer(&format!("/data/{field}")).and_then(Value::as_f64);
         match (count("total"), count("pending")) {
             (Some(total), Some(pending)) => Ok(total - pending),
-            _ => fail(format!("no stats: {}", reply.body)),
+            _ => bail!("no stats: {}", reply.body),
         }
     }
 
@@ -207,7 +205,7 @@ impl Sender {
         if reply.status == status {
             Ok(reply)
         } else {
-            fail(format!("{path} responded with {}: {}", reply.status, reply.body))
+            bail!("{path} responded with {}: {}", reply.status, reply.body)
         }
     }
 }
@@ -215,7 +213,7 @@ impl Sender {
 fn id_of(reply: &Reply) -> Result<String> {
     match reply.body.pointer("/data/id").and_then(Value::as_str) {
         Some(id) => Ok(id.to_owned()),
-        None => fail(format!("no id in {}", reply.body)),
+        None => bail!("no id in {}", reply.body),
     }
 }
 
@@ -237,7 +235,7 @@ pub(super) fn create_contacts(fixture: &Fixture, account: &str, contacts: u32) -
     client
         .batch_execute(&sql)
         .and_then(|()| client.batch_execute("VACUUM ANALYZE contacts"))
-        .context(|| "cannot create contacts".to_owned())
+        .context("cannot create contacts")
 }
 
 /// Inserts a run to all contacts of the account whose send rows exist already. It may exceed the plan's quota.
@@ -253,9 +251,7 @@ pub(super) fn create_frozen_run(fixture: &Fixture, account: &str, claimed: bool)
          FROM whatsapp_profiles WHERE account_id::text = $1 RETURNING id::text",
         &[&account],
     );
-    let campaign: String = row
-        .and_then(|row| row.try_get(0))
-        .context(|| "cannot create a campaign".to_owned())?;
+    let campaign: String = row.and_then(|row| row.try_get(0)).context("cannot create a campaign")?;
     let worker = if claimed {
         format!("'{campaign}'")
     } else {
@@ -277,8 +273,6 @@ pub(super) fn create_frozen_run(fixture: &Fixture, account: &str, claimed: bool)
          INSERT INTO campaign_queue (account_id, campaign_id, trigger, prepared, worker, leased_until)
            VALUES ('{account}', '{campaign}', 'send', true, {worker}, now() + interval '1 hour')"
     );
-    client
-        .batch_execute(&sql)
-        .context(|| "cannot freeze an audience".to_owned())?;
+    client.batch_execute(&sql).context("cannot freeze an audience")?;
     Ok(campaign)
 }

@@ -12,10 +12,10 @@ use super::fixture::{self, Fixture, Server, threads_and_connections};
 use super::load::{Pgbench, Request, Wrk};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
+use anyhow::{Context, Result, bail};
 
 /// A kind of request, with floor and target of its share of the limit.
 struct Case {
@@ -70,7 +70,7 @@ pub(super) fn create(fixture: &Fixture, options: Options) -> Result<Vec<BenchRes
     // Delete the campaigns and their events, so that no later bench relays them.
     connect(&fixture.database())?
         .batch_execute("DELETE FROM campaigns WHERE name = 'Bench'; TRUNCATE outbox_events")
-        .context(|| "cannot delete the campaigns".to_owned())?;
+        .context("cannot delete the campaigns")?;
     Ok(results)
 }
 
@@ -92,7 +92,7 @@ impl Case {
         fixture::build_bare()?;
         let server = fixture.launch(&fixture.uncounted()?)?;
         let dir = fixture.dir().join(self.name);
-        fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
+        fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let wrk = Wrk::new(wrk_or_install()?, &dir, &self.requests(fixture)?)?;
         let body = self.request_once(fixture, &server, 0)?;
         let (bare, bare_url) = start_bare(fixture, &body)?;
@@ -163,7 +163,7 @@ impl Case {
     /// Sends the request for a target's account and returns the response.
     fn request_once(&self, fixture: &Fixture, server: &Server, target: usize) -> Result<Value> {
         let Some(target) = targets().into_iter().nth(target) else {
-            return fail("there is no target");
+            bail!("there is no target");
         };
         let client = Client::new(&server.base, fixture.headers(&target.account)?);
         let reply = match self.creates {
@@ -172,14 +172,14 @@ impl Case {
         };
         match reply.status {
             200 | 201 => Ok(reply.body),
-            status => fail(format!("{} responded with {status}: {}", self.path, reply.body)),
+            status => bail!("{} responded with {status}: {}", self.path, reply.body),
         }
     }
 
     /// Scripts with the statements of the first target's request, one for each of the first `SCRIPTS` targets.
     fn pgbench(&self, fixture: &Fixture, server: &Server) -> Result<Pgbench> {
         let Some(program) = fixture.cluster.program("pgbench") else {
-            return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
+            bail!("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
         };
         let (threads, connections) = threads_and_connections();
         let last = std::cell::RefCell::new(Value::Null);
@@ -198,7 +198,7 @@ impl Case {
             let first = targets.first().map_or("", |first| &first.account);
             let file = fixture.dir().join(format!("{}-{at}.sql", self.name));
             fs::write(&file, script.replace(first, &target.account))
-                .context(|| format!("cannot write {}", file.display()))?;
+                .with_context(|| format!("cannot write {}", file.display()))?;
             scripts.push(file);
         }
         let pgbench = Pgbench::new(program, &fixture.database(), connections, threads)?.with(scripts, Vec::new());

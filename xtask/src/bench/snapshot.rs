@@ -9,10 +9,10 @@ use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
-use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::signals;
+use anyhow::{Context, Result, bail};
 
 /// More than the server can send during the bench.
 const CONTACTS: u32 = 10_000_000;
@@ -35,20 +35,20 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let deadline = Instant::now() + MINUTE;
     while simulator.accepted()? == 0 {
         if Instant::now() > deadline || signals::received() {
-            return fail("no message was sent within a minute");
+            bail!("no message was sent within a minute");
         }
         sleep(Duration::from_millis(100));
     }
     holder
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM accounts")
-        .context(|| "cannot open a snapshot".to_owned())?;
+        .context("cannot open a snapshot")?;
     let began = Instant::now();
     let mut rates = Vec::new();
     while began.elapsed() < SNAPSHOT_AGE + MINUTE {
         let (at, before) = (Instant::now(), simulator.accepted()?);
         sleep(MINUTE);
         if signals::received() {
-            return fail("interrupted");
+            bail!("interrupted");
         }
         let rate = f64::from(simulator.accepted()? - before) / at.elapsed().as_secs_f64();
         println!("minute {}: {rate:.0}/s", rates.len() + 1);
@@ -56,7 +56,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     }
     drop(holder);
     if sender.processed(&campaign)? >= f64::from(CONTACTS) {
-        return fail("everything was sent before the end could be measured: this machine is faster than this bench");
+        bail!("everything was sent before the end could be measured: this machine is faster than this bench");
     }
     let (first, last) = (rates.first(), rates.last());
     let (first, last) = (first.copied().unwrap_or(f64::NAN), last.copied().unwrap_or(f64::NAN));

@@ -18,11 +18,11 @@ use super::data::accounts;
 use super::fixture::{Fixture, Server};
 use super::results::BenchResult;
 use super::sending::{APP_SECRET, Sender, WhatsappSimulator, create_contacts};
-use crate::error::{Context, Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::secrets::hex;
 use crate::services::postgres::connect;
 use crate::signals;
+use anyhow::{Context, Result, anyhow, bail};
 
 const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242922";
@@ -61,9 +61,9 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
         }
         clients.into_iter().try_for_each(|client| match client.join() {
             Ok(done) => done,
-            Err(_) => fail("a client panicked"),
+            Err(_) => Err(anyhow!("a client panicked")),
         })?;
-        Ok(snapshot)
+        anyhow::Ok(snapshot)
     })?;
     sender.wait_for_end(&second, CAMPAIGN_TIMEOUT)?;
     sender.disconnect_number(&number)?;
@@ -132,10 +132,9 @@ fn send_callbacks(server: &Server, callbacks: &[String], progress: &Progress) ->
     let agent = ureq::Agent::new_with_defaults();
     while let Some(body) = callbacks.get(progress.next.fetch_add(1, Ordering::Relaxed)) {
         if signals::received() {
-            return fail("interrupted");
+            bail!("interrupted");
         }
-        let mac =
-            Hmac::<Sha256>::new_from_slice(APP_SECRET.as_bytes()).context(|| "the HMAC key is not valid".to_owned())?;
+        let mac = Hmac::<Sha256>::new_from_slice(APP_SECRET.as_bytes()).context("the HMAC key is not valid")?;
         let signature = hex(&mac.chain_update(body).finalize().into_bytes());
         let began = Instant::now();
         let response = agent
@@ -143,9 +142,9 @@ fn send_callbacks(server: &Server, callbacks: &[String], progress: &Progress) ->
             .header("content-type", "application/json")
             .header("x-hub-signature-256", format!("sha256={signature}"))
             .send(body)
-            .context(|| "a callback got no response".to_owned())?;
+            .context("a callback got no response")?;
         if response.status().as_u16() != 200 {
-            return fail(format!("a callback got {}", response.status()));
+            bail!("a callback got {}", response.status());
         }
         progress.applied.fetch_add(BATCH, Ordering::Relaxed);
         if let Ok(mut times) = progress.times.lock() {
@@ -163,10 +162,10 @@ fn statuses(fixture: &Fixture, account: &str, campaign: &str) -> Result<Vec<Stri
     );
     let rows = connect(&fixture.database())?
         .query(&query, &[])
-        .context(|| "cannot read the sends".to_owned())?;
+        .context("cannot read the sends")?;
     let sends: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     if u32::try_from(sends.len()) != Ok(CONTACTS) {
-        return fail(format!("{} of {CONTACTS} messages were sent", sends.len()));
+        bail!("{} of {CONTACTS} messages were sent", sends.len());
     }
     let mut callbacks = Vec::new();
     for status in ["sent", "delivered", "read"] {

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::error::{Result, fail};
 use crate::http::Client;
+use anyhow::{Result, bail};
 
 /// Numbers of unmeasured warm-up requests and of measured requests.
 const WARM_UP: usize = 10;
@@ -35,7 +35,7 @@ pub(super) fn timed(client: &Client, path: &str) -> Result<f64> {
     let (status, body) = client.text(path)?;
     let elapsed = began.elapsed();
     if status != 200 {
-        return fail(format!("{path} responded with {status}: {body}"));
+        bail!("{path} responded with {status}: {body}");
     }
     Ok(elapsed.as_secs_f64() * 1000.0)
 }

@@ -12,8 +12,8 @@ use super::data;
 use super::fixture::{Fixture, Launch, Server, port};
 use super::memory;
 use super::results::{BenchResult, median_and_spread};
-use crate::error::{Context, Result, fail};
 use crate::process;
+use anyhow::{Context, Result, bail};
 
 /// The largest document, in chunks of 1 MB.
 const MEGABYTES: usize = 100;
@@ -28,7 +28,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
         ..fixture.uncounted()?
     })?;
     let Some(account) = data::accounts().into_iter().nth(12) else {
-        return fail("there are no accounts");
+        bail!("there are no accounts");
     };
     // Warm-up: opens connections and lets the kernel allocate its pages.
     upload(fixture, &server, &account)?;
@@ -95,11 +95,11 @@ fn upload(fixture: &Fixture, server: &Server, account: &str) -> Result<f64> {
         stream.read_to_string(&mut response)?;
         Ok(response)
     };
-    let response = exchange().context(|| "the upload failed".to_owned())?;
+    let response = exchange().context("the upload failed")?;
     let took = began.elapsed().as_secs_f64();
     match response.split(' ').nth(1) {
         Some("200" | "201") => Ok(took),
-        _ => fail(format!("an upload got the response {response}")),
+        _ => bail!("an upload got the response {response}"),
     }
 }
 
@@ -116,6 +116,6 @@ fn run_dd(store: &Path) -> Result<f64> {
 
 fn empty(store: &Path) -> Result<()> {
     let doing = || format!("cannot empty {}", store.display());
-    fs::remove_dir_all(store).context(doing)?;
-    fs::create_dir(store).context(doing)
+    fs::remove_dir_all(store).with_context(doing)?;
+    fs::create_dir(store).with_context(doing)
 }

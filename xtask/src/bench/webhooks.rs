@@ -13,12 +13,12 @@ use super::fixture::Fixture;
 use super::load::Wrk;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator};
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
 use crate::signals;
+use anyhow::{Context, Result, bail};
 
 /// Events per round, and events per outbox row: as many as a statement of a run appends.
 const EVENTS: u32 = 20_000;
@@ -113,8 +113,8 @@ fn with_hanging_receiver(
     [quick, hanging]: [&str; 2],
     options: Options,
 ) -> Result<Vec<f64>> {
-    let listener = TcpListener::bind("127.0.0.1:0").context(|| "cannot listen".to_owned())?;
-    let address = listener.local_addr().context(|| "cannot listen".to_owned())?;
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
+    let address = listener.local_addr().context("cannot listen")?;
     spawn(move || {
         // Keep the connections open: the clients must not see them end.
         let _open: Vec<_> = listener.incoming().collect();
@@ -152,11 +152,11 @@ fn wait_for_empty_outbox(fixture: &Fixture) -> Result<()> {
     loop {
         let row = client.query_one("SELECT NOT EXISTS (SELECT FROM outbox_events)", &[]);
         let empty = row.and_then(|row| row.try_get(0));
-        if empty.context(|| "cannot read the outbox".to_owned())? {
+        if empty.context("cannot read the outbox")? {
             return Ok(());
         }
         if began.elapsed() > ROUND_TIMEOUT || signals::received() {
-            return fail("the outbox did not become empty");
+            bail!("the outbox did not become empty");
         }
         sleep(Duration::from_millis(50));
     }
@@ -168,7 +168,7 @@ fn create_endpoint(sender: &Sender, url: &str) -> Result<()> {
     if created.status == 201 {
         return Ok(());
     }
-    fail(format!("the endpoint was not created: {}", created.body))
+    bail!("the endpoint was not created: {}", created.body)
 }
 
 /// A delivery as the server sends it.
@@ -194,9 +194,7 @@ fn append_events(fixture: &Fixture, account: &str) -> Result<()> {
         EVENTS / EVENTS_PER_ROW,
         item("n"),
     );
-    client
-        .batch_execute(&sql)
-        .context(|| "cannot append events to the outbox".to_owned())
+    client.batch_execute(&sql).context("cannot append events to the outbox")
 }
 
 /// Deliveries per second, from the commit of the events to the last delivery.
@@ -211,7 +209,7 @@ fn delivery_rate(fixture: &Fixture, receiver: &Client, account: &str) -> Result<
             return Ok(f64::from(EVENTS) / began.elapsed().as_secs_f64());
         }
         if began.elapsed() > ROUND_TIMEOUT || signals::received() {
-            return fail(format!("only {count} of {EVENTS} deliveries arrived"));
+            bail!("only {count} of {EVENTS} deliveries arrived");
         }
         sleep(Duration::from_millis(20));
     }
@@ -232,9 +230,7 @@ impl Statements {
                 &[],
             )
             .and_then(|row| row.try_get(0));
-        Ok(Self(Some(
-            row.context(|| "cannot read the statements' time".to_owned())?,
-        )))
+        Ok(Self(Some(row.context("cannot read the statements' time")?)))
     }
 
     fn since(self, before: Self) -> Option<f64> {

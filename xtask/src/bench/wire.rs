@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::error::{Context, Result, fail};
+use anyhow::{Context, Result, bail};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -23,14 +23,14 @@ impl Wire {
             Ok(stream)
         };
         Ok(Self {
-            stream: open().context(|| format!("cannot connect to port {port}"))?,
+            stream: open().with_context(|| format!("cannot connect to port {port}"))?,
             response: Vec::new(),
         })
     }
 
     /// Sends a request, reads until the response is complete, and returns the microseconds that it took.
     fn exchange(&mut self, request: &[u8], is_complete: fn(&[u8]) -> bool) -> Result<f64> {
-        let doing = || "the connection failed".to_owned();
+        let doing = "the connection failed";
         self.response.clear();
         let mut buffer = [0; 16 * 1024];
         let began = Instant::now();
@@ -38,7 +38,7 @@ impl Wire {
         while !is_complete(&self.response) {
             let read = self.stream.read(&mut buffer).context(doing)?;
             if read == 0 {
-                return fail("the connection was closed");
+                bail!("the connection was closed");
             }
             self.response.extend_from_slice(buffer.get(..read).unwrap_or_default());
         }
@@ -62,7 +62,7 @@ impl Wire {
         let time = self.exchange(&command(words), is_complete_redis)?;
         let text = String::from_utf8_lossy(&self.response).into_owned();
         if text.starts_with('-') {
-            return fail(format!("Redis refused {words:?}: {text}"));
+            bail!("Redis refused {words:?}: {text}");
         }
         Ok((time, text))
     }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::error::{Context, Result, fail};
 use crate::{process, signals};
+use anyhow::{Context, Result, bail};
 
 const ANSWER: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(super) struct Browser {
 impl Browser {
     pub(super) fn start(program: &Path, dir: &Path) -> Result<Self> {
         let log = dir.join("chromium.log");
-        let errors = File::create(&log).context(|| format!("cannot write {}", log.display()))?;
+        let errors = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut child = Command::new("sh")
             .args(["-c", LAUNCH, "sh"])
             .arg(program)
@@ -60,13 +60,13 @@ impl Browser {
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
-            .context(|| format!("cannot start {}", program.display()))?;
+            .with_context(|| format!("cannot start {}", program.display()))?;
         let (Some(to), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
-            return fail("the browser has no pipes");
+            bail!("the browser has no pipes");
         };
         let (sender, from) = channel();
         thread::spawn(move || {
-            for message in BufReader::new(out).split(0).map_while(std::result::Result::ok) {
+            for message in BufReader::new(out).split(0).map_while(Result::ok) {
                 let message = serde_json::from_slice(&message).unwrap_or(Value::Null);
                 if sender.send(message).is_err() {
                     return;
@@ -83,7 +83,7 @@ impl Browser {
         };
         match browser.attach() {
             Ok(()) => Ok(browser),
-            Err(failure) => fail(format!("{failure}\n{}", process::tail(&log))),
+            Err(failure) => bail!("{failure:#}\n{}", process::tail(&log)),
         }
     }
 
@@ -106,21 +106,21 @@ impl Browser {
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
         let sent = self.to.write_all(&bytes).and_then(|()| self.to.flush());
-        sent.context(|| format!("cannot send {method} to the browser"))?;
+        sent.with_context(|| format!("cannot send {method} to the browser"))?;
         let start = Instant::now();
         loop {
             let left = ANSWER.saturating_sub(start.elapsed());
             let mut message = match self.from.recv_timeout(left) {
                 Ok(message) => message,
-                Err(RecvTimeoutError::Timeout) => return fail(format!("the browser did not respond to {method}")),
-                Err(RecvTimeoutError::Disconnected) => return fail("the browser has ended"),
+                Err(RecvTimeoutError::Timeout) => bail!("the browser did not respond to {method}"),
+                Err(RecvTimeoutError::Disconnected) => bail!("the browser has ended"),
             };
             if message.get("id") != Some(&self.next.into()) {
                 self.events.push(message);
                 continue;
             }
             if let Some(error) = message.get("error") {
-                return fail(format!("{method}: {error}"));
+                bail!("{method}: {error}");
             }
             return Ok(message.get_mut("result").map(Value::take).unwrap_or_default());
         }
@@ -131,7 +131,7 @@ impl Browser {
         let params = json!({ "expression": expression, "returnByValue": true });
         let result = self.call("Runtime.evaluate", params)?;
         if let Some(thrown) = result.get("exceptionDetails") {
-            return fail(format!("{expression}: {thrown}"));
+            bail!("{expression}: {thrown}");
         }
         Ok(result.pointer("/result/value").cloned().unwrap_or_default())
     }
@@ -151,7 +151,7 @@ impl Browser {
                 return Ok(value);
             }
             if start.elapsed() > deadline {
-                return fail(format!("timed out waiting in the page for: {expression}"));
+                bail!("timed out waiting in the page for: {expression}");
             }
             signals::pause()?;
         }

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::dev::product::Product;
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::scratch::Scratch;
 use crate::services::postgres::Purpose;
 use crate::services::{find, free_port};
 use crate::state::{Env, value};
 use crate::{paths, seed, signals, token};
+use anyhow::{Context, Result, bail};
 use devtools::Browser;
 use page::Page;
 
@@ -56,10 +56,10 @@ fn operations(base: &str) -> Result<usize> {
     let document = Client::new(base, Vec::new()).get("/api/openapi.json")?;
     let count = count(&document.body);
     if document.status != 200 || count == 0 {
-        return fail(format!(
+        bail!(
             "/api/openapi.json responded with {}, {count} operations",
             document.status
-        ));
+        );
     }
     Ok(count)
 }
@@ -81,7 +81,7 @@ fn session(env: &Env) -> Result<String> {
 /// The file for a screenshot of the page.
 fn screenshot_file(name: &str) -> Result<PathBuf> {
     let dir = paths::target().join("browser");
-    std::fs::create_dir_all(&dir).context(|| format!("cannot create {}", dir.display()))?;
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     Ok(Path::new(&dir).join(name))
 }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::devtools::Browser;
-use crate::error::{Context, Result, fail};
+use anyhow::{Context, Result, bail};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -41,9 +41,7 @@ impl Page {
         let count = self.browser.evaluate(shown)?;
         match there {
             Ok(_) if count == json!(operations) => Ok(()),
-            _ => fail(format!(
-                "the page shows {count} operations, the document has {operations}"
-            )),
+            _ => bail!("the page shows {count} operations, the document has {operations}"),
         }
     }
 
@@ -56,7 +54,7 @@ impl Page {
         if status == "200" {
             Ok(())
         } else {
-            fail(format!("GET {path} in the page shows the status {status}"))
+            bail!("GET {path} in the page shows the status {status}")
         }
     }
 
@@ -83,10 +81,8 @@ impl Page {
             .browser
             .call("Page.captureScreenshot", json!({ "format": "png" }))?;
         let data = shot.get("data").and_then(Value::as_str).unwrap_or_default();
-        let picture = STANDARD
-            .decode(data)
-            .context(|| "the browser sent no screenshot".to_owned())?;
-        std::fs::write(file, picture).context(|| format!("cannot write {}", file.display()))?;
+        let picture = STANDARD.decode(data).context("the browser sent no screenshot")?;
+        std::fs::write(file, picture).with_context(|| format!("cannot write {}", file.display()))?;
         println!("        {}", file.display());
         Ok(())
     }
@@ -95,14 +91,14 @@ impl Page {
     pub(super) fn check_requests(&self) -> Result<usize> {
         let errors: Vec<String> = self.browser.events.iter().filter_map(error_of).collect();
         if !errors.is_empty() {
-            return fail(format!("the page reported errors:\n{}", errors.join("\n")));
+            bail!("the page reported errors:\n{}", errors.join("\n"));
         }
         let requests: Vec<&str> = self.browser.events.iter().filter_map(requested).collect();
         let own_origin = format!("{}/", self.base);
         let is_external =
             |url: &&&str| !url.starts_with(&own_origin) && !url.starts_with("data:") && !url.starts_with("blob:");
         match requests.iter().find(is_external) {
-            Some(url) => fail(format!("the page requested {url}")),
+            Some(url) => bail!("the page requested {url}"),
             None => Ok(requests.len()),
         }
     }

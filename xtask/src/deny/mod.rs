@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::{Context, Result, fail};
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 /// The version in `requirements.txt`.
 const VERSION: &str = "0.20.2";
@@ -36,9 +36,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     match args {
         [] => check(Advisories::Snapshot),
         [option] if option == "--online" => check(Advisories::Online),
-        [other, ..] => fail(format!(
-            "unexpected argument {other} (cargo xtask --help lists the commands)"
-        )),
+        [other, ..] => bail!("unexpected argument {other} (cargo xtask --help lists the commands)"),
     }
 }
 
@@ -55,7 +53,7 @@ pub(crate) enum Advisories {
 pub(crate) fn check(advisories: Advisories) -> Result<()> {
     let program = install()?;
     let work = paths::target().join("deny");
-    fs::create_dir_all(&work).context(|| format!("cannot create {}", work.display()))?;
+    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     let metadata = metadata(&work)?;
     let mut deny = Command::new(&program);
     deny.current_dir(paths::root()).arg("--metadata-path").arg(&metadata);
@@ -104,14 +102,15 @@ fn install() -> Result<PathBuf> {
     // Remove an incomplete environment, so that later runs do not use it.
     let _ = fs::remove_dir_all(&home);
     let hint = format!("cargo-deny cannot run; install it: cargo install cargo-deny --version {VERSION} --locked");
-    installed.context(|| hint.clone()).and(fail(hint))
+    installed.context(hint.clone())?;
+    bail!(hint)
 }
 
 fn install_at(home: &Path) -> Result<()> {
     let mut make = Command::new("python3");
     process::quietly(make.args(["-m", "venv"]).arg(home), "python3 -m venv")?;
     let requirements = home.join("requirements.txt");
-    fs::write(&requirements, REQUIREMENTS).context(|| format!("cannot write {}", requirements.display()))?;
+    fs::write(&requirements, REQUIREMENTS).with_context(|| format!("cannot write {}", requirements.display()))?;
     let mut pip = Command::new(home.join("bin").join("pip"));
     pip.args([
         "install",
@@ -139,7 +138,7 @@ fn metadata(work: &Path) -> Result<PathBuf> {
         "cargo metadata",
     )?;
     let file = work.join("metadata.json");
-    fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
 }
 
@@ -149,9 +148,9 @@ fn unpack(work: &Path) -> Result<PathBuf> {
     let databases = work.join("snapshot");
     let _ = fs::remove_dir_all(&databases);
     let database = databases.join(DATABASE);
-    fs::create_dir_all(&database).context(|| format!("cannot create {}", database.display()))?;
+    fs::create_dir_all(&database).with_context(|| format!("cannot create {}", database.display()))?;
     let archive = work.join("advisories.tar.gz");
-    fs::write(&archive, SNAPSHOT).context(|| format!("cannot write {}", archive.display()))?;
+    fs::write(&archive, SNAPSHOT).with_context(|| format!("cannot write {}", archive.display()))?;
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(&archive).arg("-C").arg(&database);
     process::quietly(&mut tar, "tar")?;

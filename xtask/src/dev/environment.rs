@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::product::DatabaseUrls;
-use crate::error::{Context, Result};
 use crate::seed;
 use crate::state::{Env, value};
+use anyhow::{Context, Result};
 
 /// The address of every process, as `host:port`.
 pub(crate) struct Addresses {
@@ -34,7 +34,7 @@ pub(crate) fn server(
 ) -> Result<Env> {
     let base = at.base_url();
     let media = dir.join("media");
-    std::fs::create_dir_all(&media).context(|| format!("cannot create {}", media.display()))?;
+    std::fs::create_dir_all(&media).with_context(|| format!("cannot create {}", media.display()))?;
     let mut env = named(&[
         ("DATABASE_URL", &database.owner),
         ("BIND", &at.server),

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::environment::Addresses;
-use crate::error::Result;
 use crate::guides::page;
 use crate::state::{Env, value};
 use crate::{seed, token};
+use anyhow::Result;
 
 const README: &str = include_str!("../../../README.md");
 
@@ -59,7 +59,7 @@ pub(super) fn variables(env: &Env, at: &Addresses, server_env: &Path) -> Result<
     let secret = value(env, "SESSION_JWT_SECRET")?;
     let cookie = |email: &str, user: &str, name| {
         let token = token::sign(secret, user, email, name, 720)?;
-        Ok(format!("Cookie: svc-session={token}"))
+        anyhow::Ok(format!("Cookie: svc-session={token}"))
     };
     let owner = cookie(seed::EMAIL, &seed::user(), Some(seed::NAME))?;
     let admin = cookie(seed::ADMIN, &token::user_id(seed::ADMIN), None)?;

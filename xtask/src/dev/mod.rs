@@ -8,7 +8,6 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::error::{Result, fail};
 use crate::migrate::DATABASE;
 use crate::process;
 use crate::scratch::{SERVER_LOG, SIMULATORS_LOG};
@@ -16,6 +15,7 @@ use crate::services::postgres::{self, Cluster, Purpose};
 use crate::services::{self, redis};
 use crate::state::{self, State};
 use crate::{paths, signals};
+use anyhow::{Result, bail};
 use product::Product;
 
 /// `cargo xtask dev`.
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let reset = match args {
         [] => false,
         [only] if only == "--reset" => true,
-        _ => return fail("dev accepts one option: --reset"),
+        _ => bail!("dev accepts one option: --reset"),
     };
     signals::install()?;
     let start = Instant::now();
@@ -68,7 +68,7 @@ pub(crate) fn database_only() -> Result<()> {
 fn take() -> Result<State> {
     match State::take()? {
         Some(state) => Ok(state),
-        None => fail("another cargo xtask already runs the development database of this checkout"),
+        None => bail!("another cargo xtask already runs the development database of this checkout"),
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::environment::{self, Addresses};
 use super::guide;
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::migrate::{self, DATABASE};
 use crate::process::{self, Process};
@@ -17,6 +16,7 @@ use crate::services::postgres::{Cluster, Purpose};
 use crate::services::redis::Redis;
 use crate::state::{self, Env, value};
 use crate::{paths, seed};
+use anyhow::{Result, anyhow, bail};
 
 const READY: Duration = Duration::from_secs(30);
 
@@ -58,7 +58,7 @@ impl Product {
         let server = start_server(&env, &addresses, dir)?;
         env.extend(secrets);
         if let Err(failure) = seed::plant(&env) {
-            return fail(format!("{failure}\nend of the server's log:\n{}", server.tail()));
+            bail!("{failure:#}\nend of the server's log:\n{}", server.tail());
         }
         Ok(Self {
             server,
@@ -107,9 +107,8 @@ fn foundation(dir: &Path, purpose: Purpose, tenant_password: &str) -> Result<Fou
         let built = process::run(&mut build, "cargo build");
         (database.join(), redis.join(), built)
     });
-    let panicked = |_| "the thread panicked";
-    let (cluster, database) = database.map_err(panicked).context(|| "database".to_owned())??;
-    let (redis, redis_url) = redis.map_err(panicked).context(|| "Redis".to_owned())?;
+    let (cluster, database) = database.map_err(|_| anyhow!("the start of the database panicked"))??;
+    let (redis, redis_url) = redis.map_err(|_| anyhow!("the start of Redis panicked"))?;
     built?;
     Ok(Foundation {
         redis,
@@ -150,7 +149,7 @@ fn start_redis(dir: &Path, purpose: Purpose) -> (Option<Redis>, Option<String>) 
             (Some(redis), Some(url))
         }
         Err(failure) => {
-            println!("continuing without Redis; the server limits request rates in its own memory: {failure}");
+            println!("continuing without Redis; the server limits request rates in its own memory: {failure:#}");
             (None, None)
         }
     }

@@ -14,12 +14,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::dev::product::Product;
-use crate::error::{Context, Result, fail};
 use crate::scratch::Scratch;
 use crate::services::find::on_path;
 use crate::services::postgres::Purpose;
 use crate::services::{find_postgres, free_port};
 use crate::{paths, signals, state};
+use anyhow::{Context, Result, bail};
 
 /// Directory of the guides.
 const PAGES: &str = "docs/guides";
@@ -43,7 +43,7 @@ pub(crate) fn check(names: &[String]) -> Result<()> {
     for path in &pages {
         let (name, text) = (
             name(path),
-            fs::read_to_string(path).context(|| format!("cannot read {}", path.display()))?,
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
         );
         if let Some(missing) = page::needs(&text).iter().find(|program| on_path(program).is_none()) {
             println!("{name}: skipped, {missing} is not installed");
@@ -52,18 +52,18 @@ pub(crate) fn check(names: &[String]) -> Result<()> {
         let began = Instant::now();
         match run_page(&name, &text, &product, &scratch.dir) {
             Ok(()) => println!("{name}: every command works ({:.1} s)", began.elapsed().as_secs_f64()),
-            Err(failure) => failures.push(failure.to_string()),
+            Err(failure) => failures.push(format!("{failure:#}")),
         }
     }
     match failures.is_empty() {
         true => Ok(()),
-        false => fail(failures.join("\n\n")),
+        false => bail!(failures.join("\n\n")),
     }
 }
 
 fn all() -> Result<Vec<PathBuf>> {
     let dir = paths::root().join(PAGES);
-    let entries = fs::read_dir(&dir).context(|| format!("cannot list {}", dir.display()))?;
+    let entries = fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
@@ -82,7 +82,7 @@ fn select_pages(pages: &[PathBuf], names: &[String]) -> Result<Vec<PathBuf>> {
     }
     let find = |name_of_page: &String| match pages.iter().find(|path| name(path) == *name_of_page) {
         Some(path) => Ok(path.clone()),
-        None => fail(format!("there is no guide {name_of_page}")),
+        None => bail!("there is no guide {name_of_page}"),
     };
     names.iter().map(find).collect()
 }
@@ -97,15 +97,15 @@ fn run_page(name: &str, text: &str, product: &Product, scratch: &Path) -> Result
         .envs(product.variables(&server_env)?)
         .env("PATH", programs()?)
         .output()
-        .context(|| "cannot run bash".to_owned())?;
+        .context("cannot run bash")?;
     if out.status.success() {
         return Ok(());
     }
-    fail(format!(
+    bail!(
         "{name}: {}\n{}",
         String::from_utf8_lossy(&out.stderr),
         String::from_utf8_lossy(&out.stdout)
-    ))
+    )
 }
 
 /// `PATH` with `recado` and the programs of PostgreSQL.
@@ -116,5 +116,5 @@ fn programs() -> Result<OsString> {
         .into_iter()
         .chain(find_postgres()?)
         .chain(std::env::split_paths(&path));
-    std::env::join_paths(dirs).context(|| "cannot extend PATH".to_owned())
+    std::env::join_paths(dirs).context("cannot extend PATH")
 }

@@ -17,7 +17,6 @@ use serde_json::Value;
 
 use crate::bench::memory;
 use crate::dev::product::Product;
-use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::scratch::Scratch;
 use crate::services::free_port;
@@ -25,6 +24,7 @@ use crate::services::postgres::Purpose;
 use crate::services::redis::Redis;
 use crate::state::{Env, value};
 use crate::{paths, process, seed, signals, token};
+use anyhow::{Context, Result, bail};
 use options::Options;
 
 /// The pinned version: other versions generate other requests.
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let program = install()?;
     let scratch = Scratch::new()?;
     let config = scratch.dir.join("schemathesis.toml");
-    std::fs::write(&config, CONFIG).context(|| format!("cannot write {}", config.display()))?;
-    std::fs::write(scratch.dir.join("hooks.py"), HOOKS).context(|| "cannot write hooks.py".to_owned())?;
+    std::fs::write(&config, CONFIG).with_context(|| format!("cannot write {}", config.display()))?;
+    std::fs::write(scratch.dir.join("hooks.py"), HOOKS).context("cannot write hooks.py")?;
     let mut product = Product::start(&scratch.dir, Purpose::Tests, format!("127.0.0.1:{}", free_port()?))?;
     let job = Job {
         program,
@@ -75,10 +75,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     check_log(&product)?;
     outcome?;
     if memory.peak > MAX_MEMORY {
-        return fail(format!(
-            "the server used {:.0} MiB, more than {MAX_MEMORY:.0} MiB",
-            memory.peak
-        ));
+        bail!("the server used {:.0} MiB, more than {MAX_MEMORY:.0} MiB", memory.peak);
     }
     Ok(())
 }
@@ -116,7 +113,7 @@ impl Job {
         let document = Client::new(&self.base, Vec::new()).get("/api/openapi.json")?.body;
         let operations = operations(&document);
         if operations.is_empty() {
-            return fail("the server has no document");
+            bail!("the server has no document");
         }
         let examples = self.options.examples(operations.len());
         println!("        {} operations, {examples} examples of each", operations.len());
@@ -234,10 +231,10 @@ fn check_log(product: &Product) -> Result<()> {
     let log = std::fs::read_to_string(&product.server.log).unwrap_or_default();
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
     let copy = paths::target().join("schemathesis.log");
-    std::fs::write(&copy, &log).context(|| format!("cannot write {}", copy.display()))?;
+    std::fs::write(&copy, &log).with_context(|| format!("cannot write {}", copy.display()))?;
     println!("log     {}: {} errors", copy.display(), errors.len());
     match log.lines().find(|line| line.contains("panicked at")) {
-        Some(line) => fail(format!("the server panicked: {line}")),
+        Some(line) => bail!("the server panicked: {line}"),
         None => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Options of `cargo xtask schemathesis`: amount, seed and selection.
 
-use crate::error::{Context, Result, fail};
 use crate::secrets;
+use anyhow::{Context, Result, bail};
 
 /// Default number of examples per operation.
 const EXAMPLES: u64 = 20;
@@ -44,20 +44,20 @@ pub(super) fn parse(args: &[String]) -> Result<Options> {
     let mut rest = args.iter();
     while let Some(option) = rest.next() {
         let Some(value) = rest.next() else {
-            return fail(format!("{option} needs a value"));
+            bail!("{option} needs a value");
         };
         let number = || match value.parse::<u64>() {
-            Ok(0) => fail(format!("{option} must be at least 1")),
-            number => number.context(|| format!("{option} is not a number")),
+            Ok(0) => bail!("{option} must be at least 1"),
+            number => number.with_context(|| format!("{option} is not a number")),
         };
         match option.as_str() {
             "--examples" => options.amount = Amount::Examples(number()?),
             "--requests" => options.amount = Amount::Requests(number()?),
             "--seconds" => options.seconds = Some(number()?),
-            "--seed" => options.seed = value.parse().context(|| "--seed is not a number".to_owned())?,
+            "--seed" => options.seed = value.parse().context("--seed is not a number")?,
             "--workers" => options.workers = number()?,
             "--only" => options.only = Some(value.clone()),
-            unknown => return fail(format!("schemathesis has no option {unknown}")),
+            unknown => bail!("schemathesis has no option {unknown}"),
         }
     }
     Ok(options)

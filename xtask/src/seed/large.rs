@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::table::Table;
-use crate::error::{Context, Result, fail};
 use crate::process;
 use crate::progress::Progress;
 use crate::services::postgres::connect;
+use anyhow::{Context, Result, bail};
 
 /// Default number of messages.
 pub(crate) const MESSAGES: u64 = 10_000_000;
@@ -138,8 +138,8 @@ impl Large<'_> {
     pub(crate) fn is_filled(&self) -> Result<bool> {
         let query = "SELECT EXISTS (SELECT FROM contacts WHERE account_id = $1::text::uuid)";
         let row = connect(self.database)?.query_one(query, &[&self.account]);
-        let row = row.context(|| "cannot read the account".to_owned())?;
-        row.try_get(0).context(|| "cannot read the account".to_owned())
+        let row = row.context("cannot read the account")?;
+        row.try_get(0).context("cannot read the account")
     }
 
     /// Fills the account, which must exist and be empty.
@@ -147,8 +147,8 @@ impl Large<'_> {
         let mut client = connect(self.database)?;
         let now = client
             .query_one("SELECT extract(epoch FROM now())::bigint", &[])
-            .context(|| "cannot read the clock".to_owned())?;
-        let now: i64 = now.try_get(0).context(|| "cannot read the clock".to_owned())?;
+            .context("cannot read the clock")?;
+        let now: i64 = now.try_get(0).context("cannot read the clock")?;
         let year = Year {
             now: u64::try_from(now).unwrap_or_default(),
         };
@@ -166,16 +166,12 @@ impl Large<'_> {
                    SELECT account_id, id, occurred_at FROM metric_events WHERE account_id = '{0}'",
                 self.account
             ))
-            .context(|| "cannot fill the keys".to_owned())?;
+            .context("cannot fill the keys")?;
         progress.step("statistics");
-        client
-            .batch_execute("VACUUM ANALYZE")
-            .context(|| "cannot vacuum".to_owned())?;
+        client.batch_execute("VACUUM ANALYZE").context("cannot vacuum")?;
         progress.step("sums");
         self.rollups("rebuild")?;
-        client
-            .batch_execute("VACUUM ANALYZE")
-            .context(|| "cannot vacuum".to_owned())?;
+        client.batch_execute("VACUUM ANALYZE").context("cannot vacuum")?;
         progress.step("verification");
         self.rollups("verify")
     }
@@ -183,7 +179,7 @@ impl Large<'_> {
     /// Runs a rollup command of the server for the account.
     fn rollups(&self, task: &str) -> Result<()> {
         if !self.recado.is_file() {
-            return fail(format!("{} is missing: build it first", self.recado.display()));
+            bail!("{} is missing: build it first", self.recado.display());
         }
         let mut command = Command::new(&self.recado);
         command

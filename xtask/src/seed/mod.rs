@@ -11,12 +11,12 @@ use postgres::types::ToSql;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::error::{Context, Result, fail};
 use crate::http::{Client, Reply};
 use crate::progress::Progress;
 use crate::services::postgres::connect;
 use crate::state::{self, Env, value};
 use crate::{paths, process, token};
+use anyhow::{Context, Result, bail};
 
 pub(crate) const EMAIL: &str = "demo@recado.example";
 pub(crate) const NAME: &str = "Demonstração";
@@ -55,9 +55,9 @@ fn parse_large(args: &[String]) -> Result<Option<u64>> {
         ["--large"] => Ok(Some(MESSAGES)),
         ["--large", "--messages", number] => match number.parse() {
             Ok(messages) if messages >= 10_000 => Ok(Some(messages)),
-            _ => fail("--messages must be at least 10000"),
+            _ => bail!("--messages must be at least 10000"),
         },
-        unexpected => fail(format!("unexpected arguments {}", unexpected.join(" "))),
+        unexpected => bail!("unexpected arguments {}", unexpected.join(" ")),
     }
 }
 
@@ -182,14 +182,14 @@ fn api_key(database: &str, key: &str) -> Result<()> {
 /// Inserts the missing rows in one transaction.
 fn rows(database: &str, statements: &[(&str, &[&(dyn ToSql + Sync)])]) -> Result<()> {
     let mut client = connect(database)?;
-    let mut add = || -> std::result::Result<(), postgres::Error> {
+    let mut add = || -> Result<(), postgres::Error> {
         let mut transaction = client.transaction()?;
         for (insert, values) in statements {
             transaction.execute(&format!("{insert} ON CONFLICT DO NOTHING"), values)?;
         }
         transaction.commit()
     };
-    add().context(|| "cannot seed the database".to_owned())
+    add().context("cannot seed the database")
 }
 
 /// Connects the demo WhatsApp number unless a number exists.
@@ -223,7 +223,7 @@ fn create(client: &Client, path: &str, body: &Value) -> Result<()> {
 }
 
 fn refused(path: &str, reply: &Reply) -> Result<()> {
-    fail(format!("{path} responded with {}: {}", reply.status, reply.body))
+    bail!("{path} responded with {}: {}", reply.status, reply.body)
 }
 
 /// Whether a list response is empty. Some lists are wrapped once, some twice.

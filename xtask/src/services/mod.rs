@@ -14,7 +14,7 @@ pub(crate) use find::{postgres as find_postgres, wrk_or_install};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::error::{Result, fail};
+use anyhow::{Result, bail};
 
 /// Returns a free port below the system's ephemeral ports, so that no outgoing connection takes it before it is used.
 /// Another server may take it; the caller then tries again.
@@ -29,7 +29,7 @@ pub(crate) fn free_port() -> Result<u16> {
             return Ok(port);
         }
     }
-    fail("cannot find a free port")
+    bail!("cannot find a free port")
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::error::{Context, Result, fail};
 use crate::paths;
+use anyhow::{Context, Result, bail};
 
 pub(crate) struct Owner {
     ids: Option<(u32, u32)>,
@@ -19,10 +19,10 @@ impl Owner {
         if !paths::is_root()? {
             return Ok(Self { ids: None });
         }
-        let users = fs::read_to_string("/etc/passwd").context(|| "cannot read /etc/passwd".to_owned())?;
+        let users = fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
         match user(&users, "postgres").or_else(|| user(&users, "nobody")) {
             Some(ids) => Ok(Self { ids: Some(ids) }),
-            None => fail("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"),
+            None => bail!("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"),
         }
     }
 
@@ -46,9 +46,8 @@ impl Owner {
     /// Makes this user the owner of a file or directory.
     pub(crate) fn give(&self, path: &Path) -> Result<()> {
         match self.ids {
-            Some((uid, gid)) => {
-                chown(path, Some(uid), Some(gid)).context(|| format!("cannot change the owner of {}", path.display()))
-            }
+            Some((uid, gid)) => chown(path, Some(uid), Some(gid))
+                .with_context(|| format!("cannot change the owner of {}", path.display())),
             None => Ok(()),
         }
     }
@@ -57,7 +56,7 @@ impl Owner {
     pub(crate) fn private_dir(&self, path: &Path) -> Result<()> {
         fs::create_dir_all(path)
             .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
-            .context(|| format!("cannot create {}", path.display()))?;
+            .with_context(|| format!("cannot create {}", path.display()))?;
         self.give(path)
     }
 }

@@ -12,8 +12,8 @@ use postgres::{Client, Config, NoTls};
 
 use super::owner::Owner;
 use super::{find, free_port};
-use crate::error::{Context, Result, fail};
 use crate::{process, secrets};
+use anyhow::{Context, Result, bail};
 
 /// Purpose of a cluster, which decides its durability.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Cluster {
         cluster.same_version()?;
         cluster.password = fs::read_to_string(cluster.home.join("password"))
             .map(|text| text.trim().to_owned())
-            .context(|| format!("cannot read the password of {}", cluster.home.display()))?;
+            .with_context(|| format!("cannot read the password of {}", cluster.home.display()))?;
         match cluster.running_port() {
             Some(port) => cluster.port = port,
             None => cluster.launch(purpose)?,
@@ -88,11 +88,11 @@ impl Cluster {
         let mut client = connect(&self.url("postgres"))?;
         let found = client
             .query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name])
-            .context(|| "cannot list the databases".to_owned())?;
+            .context("cannot list the databases")?;
         if found.is_none() {
             client
                 .batch_execute(&format!("CREATE DATABASE \"{name}\""))
-                .context(|| format!("cannot create the database {name}"))?;
+                .with_context(|| format!("cannot create the database {name}"))?;
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Cluster {
         self.owner.give(&password)?;
         let fresh = self.home.join("data.new");
         if fresh.exists() {
-            fs::remove_dir_all(&fresh).context(|| format!("cannot delete {}", fresh.display()))?;
+            fs::remove_dir_all(&fresh).with_context(|| format!("cannot delete {}", fresh.display()))?;
         }
         let mut initdb = self.command("initdb");
         initdb.args([
@@ -134,23 +134,23 @@ impl Cluster {
             initdb.arg("--no-sync");
         }
         process::quietly(initdb.arg("--pwfile").arg(&password).arg("-D").arg(&fresh), "initdb")?;
-        fs::rename(&fresh, self.data()).context(|| format!("cannot create {}", self.data().display()))
+        fs::rename(&fresh, self.data()).with_context(|| format!("cannot create {}", self.data().display()))
     }
 
     /// Checks the major version: a server reads only the data of its own.
     fn same_version(&self) -> Result<()> {
         let file = self.data().join("PG_VERSION");
-        let created_by = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
+        let created_by = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let found = find::postgres_version(&self.bin);
         if created_by.trim().parse().ok() == found {
             return Ok(());
         }
-        fail(format!(
+        bail!(
             "the database was made by PostgreSQL {}, and the one found is {}: set PG_BIN, or start over with \
              cargo xtask dev --reset",
             created_by.trim(),
             found.map_or_else(|| "unknown".to_owned(), |version| version.to_string())
-        ))
+        )
     }
 
     fn launch(&mut self, purpose: Purpose) -> Result<()> {
@@ -163,11 +163,11 @@ impl Cluster {
                 Err(found) => failure = Some(found),
             }
         }
-        fail(format!(
+        bail!(
             "{}\n{}",
-            failure.map_or_else(String::new, |f| f.to_string()),
+            failure.map_or_else(String::new, |failure| format!("{failure:#}")),
             process::tail(&self.log())
-        ))
+        )
     }
 
     fn pg_ctl_start(&self, purpose: Purpose) -> Result<()> {
@@ -193,11 +193,11 @@ impl Cluster {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
-            .context(|| "cannot run pg_ctl".to_owned())?;
+            .context("cannot run pg_ctl")?;
         if status.success() {
             Ok(())
         } else {
-            fail(format!("PostgreSQL did not start ({status}); end of its log:"))
+            bail!("PostgreSQL did not start ({status}); end of its log:")
         }
     }
 
@@ -233,10 +233,7 @@ impl Cluster {
         if self.data().join("postmaster.pid").exists() {
             return Ok(());
         }
-        fail(format!(
-            "PostgreSQL ended; its log ends:\n{}",
-            process::tail(&self.log())
-        ))
+        bail!("PostgreSQL ended; its log ends:\n{}", process::tail(&self.log()))
     }
 }
 
@@ -249,7 +246,7 @@ impl Drop for Cluster {
         if let Err(failure) = process::quietly(&mut stop, "pg_ctl stop")
             && self.running_port().is_some()
         {
-            eprintln!("PostgreSQL did not stop: {failure}");
+            eprintln!("PostgreSQL did not stop: {failure:#}");
         }
     }
 }
@@ -274,14 +271,14 @@ pub(crate) fn stop_left_over(home: &Path) -> Result<()> {
 
 /// Opens a connection with a connect timeout. This program has no TLS, so it connects to this machine only.
 pub(crate) fn connect(url: &str) -> Result<Client> {
-    let mut config = Config::from_str(url).context(|| "the database URL is malformed".to_owned())?;
+    let mut config = Config::from_str(url).context("the database URL is malformed")?;
     if !is_local(&config) {
-        return fail("cargo xtask has no TLS: use a database on a loopback host or a socket");
+        bail!("cargo xtask has no TLS: use a database on a loopback host or a socket");
     }
     config
         .connect_timeout(Duration::from_secs(10))
         .connect(NoTls)
-        .context(|| "cannot reach the database".to_owned())
+        .context("cannot reach the database")
 }
 
 fn is_local(config: &Config) -> bool {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::owner::Owner;
 use super::{find, free_port};
-use crate::error::{Result, fail};
 use crate::process::Process;
 use crate::secrets;
+use anyhow::{Result, bail};
 
 /// A running Redis; dropping it stops it.
 pub(crate) struct Redis {
@@ -33,7 +33,7 @@ impl Redis {
                 Err(found) => failure = Some(found),
             }
         }
-        fail(failure.map_or_else(String::new, |f| f.to_string()))
+        bail!(failure.map_or_else(String::new, |failure| format!("{failure:#}")))
     }
 
     pub(crate) fn url(&self) -> String {

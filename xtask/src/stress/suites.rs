@@ -1,8 +1,8 @@
 //! The stress suites: name, the property that they check, and the tests that they run.
 
 use super::tools;
-use crate::error::Result;
 use crate::test::plans;
+use anyhow::Result;
 
 /// A property of the product, and how to check it.
 pub(super) struct StressSuite {

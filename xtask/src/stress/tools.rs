@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 
 use crate::deny::Advisories;
-use crate::error::{Result, fail};
 use crate::{deny, paths, process, tidy};
+use anyhow::{Result, bail};
 
 /// Sources of permissions, limits and state transitions: the tests must detect every mutation of them.
 const GUARDS: &[&str] = &[
@@ -31,7 +31,7 @@ fn is_installed(program: &str) -> bool {
 pub(super) fn supply() -> Result<()> {
     let below = tidy::versions::check(&paths::root());
     if let Some(finding) = below.first() {
-        return fail(finding.to_string());
+        bail!("{finding}");
     }
     println!("no dependency is below its floor");
     deny::check(Advisories::Online)
@@ -40,7 +40,7 @@ pub(super) fn supply() -> Result<()> {
 /// Mutates the guards one by one. Fails if the tests do not detect a mutation.
 pub(super) fn mutants() -> Result<()> {
     if !is_installed("cargo-mutants") {
-        return fail("cargo install cargo-mutants --locked");
+        bail!("cargo install cargo-mutants --locked");
     }
     let mut mutants = paths::cargo();
     mutants.args(["mutants", "--package", "recado-domain"]);

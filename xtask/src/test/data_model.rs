@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use postgres::Client;
 
-use crate::error::{Context, Result, fail};
+use anyhow::{Context, Result, bail};
 
 const PAGE: &str = "docs/data-model.md";
 
@@ -211,13 +211,13 @@ pub(super) fn render(client: &mut Client) -> Result<String> {
         .iter()
         .find(|column| !listed.clone().any(|table| table == column.table))
     {
-        return fail(format!(
+        bail!(
             "no section of {PAGE} has the table {}: add it to SECTIONS",
             column.table
-        ));
+        );
     }
     if let Some(table) = listed.find(|table| !columns.iter().any(|column| column.table == *table)) {
-        return fail(format!("there is no table {table}: remove it from SECTIONS"));
+        bail!("there is no table {table}: remove it from SECTIONS");
     }
     let mut page = INTRODUCTION.to_owned();
     for (title, description, tables) in SECTIONS {
@@ -261,9 +261,7 @@ fn diagram(tables: &[&str], columns: &[Column], references: &[Reference]) -> Str
 }
 
 fn columns(client: &mut Client) -> Result<Vec<Column>> {
-    let rows = client
-        .query(COLUMNS, &[])
-        .context(|| "cannot read the columns".to_owned())?;
+    let rows = client.query(COLUMNS, &[]).context("cannot read the columns")?;
     let column = |row: &postgres::Row| {
         Ok(Column {
             table: row.try_get(0)?,
@@ -273,14 +271,11 @@ fn columns(client: &mut Client) -> Result<Vec<Column>> {
             in_foreign_key: row.try_get(4)?,
         })
     };
-    let columns: std::result::Result<_, postgres::Error> = rows.iter().map(column).collect();
-    columns.context(|| "cannot read the columns".to_owned())
+    rows.iter().map(column).collect()
 }
 
 fn references(client: &mut Client) -> Result<Vec<Reference>> {
-    let rows = client
-        .query(REFERENCES, &[])
-        .context(|| "cannot read the foreign keys".to_owned())?;
+    let rows = client.query(REFERENCES, &[]).context("cannot read the foreign keys")?;
     let reference = |row: &postgres::Row| {
         Ok(Reference {
             child: row.try_get(0)?,
@@ -290,8 +285,7 @@ fn references(client: &mut Client) -> Result<Vec<Reference>> {
             unique: row.try_get(4)?,
         })
     };
-    let references: std::result::Result<_, postgres::Error> = rows.iter().map(reference).collect();
-    references.context(|| "cannot read the foreign keys".to_owned())
+    rows.iter().map(reference).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use postgres::Client;
 
-use crate::error::{Context, Result, fail};
+use anyhow::{Context, Result, bail};
 
 const HEADER: &str = "\
 //! The tables for diesel's query language. `cargo xtask schema` writes this file; the gate fails when it differs from the
@@ -60,7 +60,7 @@ pub(crate) fn file(client: &mut Client) -> Result<String> {
 }
 
 fn columns(client: &mut Client) -> Result<Vec<Column>> {
-    let unreadable = || "cannot read the columns".to_owned();
+    let unreadable = "cannot read the columns";
     let rows = client.query(COLUMNS, &[]).context(unreadable)?;
     let mut columns = Vec::new();
     for row in &rows {
@@ -101,7 +101,7 @@ fn diesel_type(postgres_type: &str) -> Result<String> {
         "text" => "Text",
         "timestamp with time zone" => "Timestamptz",
         "uuid" => "Uuid",
-        other => return fail(format!("add the diesel type of {other} to diesel_schema.rs")),
+        other => bail!("add the diesel type of {other} to diesel_schema.rs"),
     };
     Ok(kind.to_owned())
 }
@@ -111,10 +111,10 @@ fn write_table(text: &mut String, columns: &[Column]) -> Result<()> {
         return Ok(());
     };
     if columns.len() > MAX_COLUMNS {
-        return fail(format!(
+        bail!(
             "{table} has {} columns: add some to OMITTED in diesel_schema.rs",
             columns.len()
-        ));
+        );
     }
     let key: Vec<&str> = columns
         .iter()

@@ -8,9 +8,9 @@ use postgres::Client;
 
 use super::services::TestServices;
 use super::{data_model, diesel_schema, schema};
-use crate::error::{Context, Result, fail};
 use crate::paths;
 use crate::services::postgres::connect;
+use anyhow::{Context, Result, bail};
 
 /// A file that describes the schema.
 struct SchemaFile {
@@ -53,7 +53,7 @@ pub(crate) fn write_schema_files() -> Result<()> {
         apply_all(client, &migrations)?;
         FILES.iter().try_for_each(|file| {
             let text = (file.text)(client, url)?;
-            fs::write(paths::root().join(file.path), text).context(|| format!("cannot write {}", file.path))?;
+            fs::write(paths::root().join(file.path), text).with_context(|| format!("cannot write {}", file.path))?;
             println!("{} written", file.path);
             Ok(())
         })
@@ -62,14 +62,15 @@ pub(crate) fn write_schema_files() -> Result<()> {
 
 /// Fails if the file differs from the schema.
 fn compare(file: &SchemaFile, client: &mut Client, url: &str) -> Result<()> {
-    let found = fs::read_to_string(paths::root().join(file.path)).context(|| format!("cannot read {}", file.path))?;
+    let found =
+        fs::read_to_string(paths::root().join(file.path)).with_context(|| format!("cannot read {}", file.path))?;
     let expected = (file.text)(client, url)?;
     match schema::difference(&schema::lines_of(&found), &schema::lines_of(&expected)) {
         None => Ok(()),
-        Some(difference) => fail(format!(
+        Some(difference) => bail!(
             "{} does not match the migrations (run cargo xtask schema): {difference}",
             file.path
-        )),
+        ),
     }
 }
 
@@ -84,12 +85,12 @@ fn in_empty_database(services: &TestServices, work: impl FnOnce(&mut Client, &st
     let mut admin = connect(services.database_url())?;
     admin
         .batch_execute(&format!("CREATE DATABASE {name}"))
-        .context(|| "cannot create a database".to_owned())?;
+        .context("cannot create a database")?;
     let url = on_database(services.database_url(), &name);
     let result = connect(&url).and_then(|mut client| work(&mut client, &url));
     let dropped = admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"));
     result?;
-    dropped.context(|| "cannot drop the database".to_owned())
+    dropped.context("cannot drop the database")
 }
 
 fn up_down_up(migrations: &[PathBuf], client: &mut Client, url: &str) -> Result<()> {
@@ -105,17 +106,12 @@ fn up_down_up(migrations: &[PathBuf], client: &mut Client, url: &str) -> Result<
         .filter(|found| !empty.contains(found))
         .collect();
     if !left.is_empty() {
-        return fail(format!(
-            "after all down.sql the database still has: {}",
-            left.join(", ")
-        ));
+        bail!("after all down.sql the database still has: {}", left.join(", "));
     }
     apply_all(client, migrations)?;
     match schema::difference(&first, &schema::dump(client, url)?) {
         None => Ok(()),
-        Some(difference) => fail(format!(
-            "the second run of up.sql created a different schema: {difference}"
-        )),
+        Some(difference) => bail!("the second run of up.sql created a different schema: {difference}"),
     }
 }
 
@@ -126,13 +122,15 @@ fn apply_all(client: &mut Client, migrations: &[PathBuf]) -> Result<()> {
 }
 
 fn apply(client: &mut Client, file: &Path) -> Result<()> {
-    let sql = fs::read_to_string(file).context(|| format!("cannot read {}", file.display()))?;
-    client.batch_execute(&sql).context(|| format!("{}", file.display()))
+    let sql = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    client
+        .batch_execute(&sql)
+        .with_context(|| format!("{}", file.display()))
 }
 
 /// The directories of the migrations, sorted by name, which is the order in which they run.
 fn migrations(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(dir).context(|| format!("cannot list {}", dir.display()))?;
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let mut found: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
@@ -140,7 +138,7 @@ fn migrations(dir: &Path) -> Result<Vec<PathBuf>> {
         .collect();
     found.sort();
     if found.is_empty() {
-        fail(format!("there are no migrations in {}", dir.display()))
+        bail!("there are no migrations in {}", dir.display())
     } else {
         Ok(found)
     }

@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::deny::Advisories;
-use crate::error::{Context, Result, fail};
 use crate::{deny, guides, paths, process, sbom, signals, tidy};
+use anyhow::{Result, anyhow, bail};
 use counts::Counts;
 use services::TestServices;
 
@@ -138,7 +138,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 fn select_steps(names: &[String]) -> Result<Vec<&'static Step>> {
     if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
         let names: Vec<&str> = self::names().collect();
-        return fail(format!("there is no step {unknown}; choose from {}", names.join(" ")));
+        bail!("there is no step {unknown}; choose from {}", names.join(" "));
     }
     Ok(STEPS
         .iter()
@@ -148,7 +148,7 @@ fn select_steps(names: &[String]) -> Result<Vec<&'static Step>> {
 
 fn timed(name: &'static str, run: impl FnOnce() -> Result<()>) -> Outcome {
     let start = Instant::now();
-    let failure = run().err().map(|failure| failure.to_string());
+    let failure = run().err().map(|failure| format!("{failure:#}"));
     if let Some(failure) = &failure {
         eprintln!("{name}: {failure}");
     }
@@ -169,7 +169,7 @@ fn summary(outcomes: &[Outcome], counts: Option<&Counts>) -> Result<()> {
         println!("{} passed, {} failed", counts.passed, counts.failed);
     }
     if signals::received() {
-        return fail("interrupted");
+        bail!("interrupted");
     }
     let failed: Vec<&str> = outcomes
         .iter()
@@ -179,7 +179,7 @@ fn summary(outcomes: &[Outcome], counts: Option<&Counts>) -> Result<()> {
     if failed.is_empty() {
         Ok(())
     } else {
-        fail(format!("failed: {}", failed.join(", ")))
+        bail!("failed: {}", failed.join(", "))
     }
 }
 
@@ -219,7 +219,7 @@ fn build(run: &mut Run) -> Result<()> {
 fn unit(run: &mut Run) -> Result<()> {
     run.counts = Some(Counts::default());
     if run.build_failed {
-        return fail("skipped, because the build failed");
+        bail!("skipped, because the build failed");
     }
     let mut test = paths::cargo();
     // A failing crate must not hide the failures of others.
@@ -232,7 +232,7 @@ fn unit(run: &mut Run) -> Result<()> {
 
 fn plans(run: &mut Run) -> Result<()> {
     if run.build_failed {
-        return fail("skipped, because the build failed");
+        bail!("skipped, because the build failed");
     }
     plans::check(services(run)?)
 }
@@ -241,12 +241,12 @@ fn plans(run: &mut Run) -> Result<()> {
 pub(crate) fn counted(test: &mut Command, counts: &mut Counts) -> Result<()> {
     let mut child = process::start(test.stdout(Stdio::piped()), "cargo test")?;
     let Some(out) = child.stdout.take() else {
-        return fail("cargo test has no output");
+        bail!("cargo test has no output");
     };
     let reader = std::thread::scope(|scope| {
         // Read in a thread: this thread waits for the child and forwards signals.
         let reading = scope.spawn(|| {
-            for line in BufReader::new(out).split(b'\n').map_while(std::result::Result::ok) {
+            for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line);
                 println!("{line}");
                 counts.add(&line);
@@ -255,9 +255,7 @@ pub(crate) fn counted(test: &mut Command, counts: &mut Counts) -> Result<()> {
         let finished = process::finish(&mut child, "cargo test");
         reading.join().map(|()| finished)
     });
-    reader
-        .map_err(|_| "the reader of its output is broken")
-        .context(|| "cargo test".to_owned())?
+    reader.map_err(|_| anyhow!("the reader of the output of cargo test panicked"))?
 }
 
 fn doc(_: &mut Run) -> Result<()> {
@@ -270,7 +268,7 @@ fn doc(_: &mut Run) -> Result<()> {
 fn services(run: &Run) -> Result<&TestServices> {
     match &run.services {
         Some(services) => Ok(services),
-        None => fail("skipped, because the services did not start"),
+        None => bail!("skipped, because the services did not start"),
     }
 }
 

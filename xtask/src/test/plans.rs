@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use super::counts::Counts;
 use super::{counted, services::TestServices};
-use crate::error::{Result, fail};
 use crate::paths;
 use crate::scratch::Scratch;
 use crate::services::find;
 use crate::services::postgres::{Cluster, Purpose};
 use crate::services::versions::{self, Version};
+use anyhow::{Result, bail};
 
 /// The major versions whose newest minor version the gate runs, besides the installed version.
 const GATE: [u32; 2] = [15, 18];
@@ -32,7 +32,7 @@ pub(super) fn check(services: &TestServices) -> Result<()> {
         Ok(versions) => run_on(services, versions.into_iter().filter(|bin| Version::of(bin) != found)),
         Err(failure) if std::env::var("CI").is_ok_and(|ci| ci == "true") => Err(failure),
         Err(failure) => {
-            println!("{TESTS} skipped on the newest of {GATE:?}: {failure}");
+            println!("{TESTS} skipped on the newest of {GATE:?}: {failure:#}");
             Ok(())
         }
     }
@@ -67,14 +67,14 @@ fn run_on(services: &TestServices, versions: impl Iterator<Item = PathBuf>) -> R
             counts.failed
         );
         if let Err(failure) = outcome {
-            failed.push(format!("PostgreSQL {version}: {failure}"));
+            failed.push(format!("PostgreSQL {version}: {failure:#}"));
         } else if counts.passed == 0 {
             failed.push(format!("PostgreSQL {version}: no test matches {TESTS}"));
         }
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => fail(failed.join("; ")),
+        false => bail!(failed.join("; ")),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use postgres::Client;
 
-use crate::error::{Context, Result};
 use crate::process;
 use crate::services::find_postgres;
+use anyhow::{Context, Result};
 
 /// Lists all objects that belong neither to PostgreSQL nor to an extension.
 const LEFTOVERS: &str = "
@@ -148,11 +148,9 @@ pub(crate) fn difference(first: &[String], second: &[String]) -> Option<String> 
 }
 
 fn lines(client: &mut Client, query: &str) -> Result<Vec<String>> {
-    let rows = client
-        .query(query, &[])
-        .context(|| "cannot read the catalogue".to_owned())?;
+    let rows = client.query(query, &[]).context("cannot read the catalogue")?;
     rows.iter()
-        .map(|row| row.try_get(0).context(|| "cannot read the catalogue".to_owned()))
+        .map(|row| row.try_get(0).context("cannot read the catalogue"))
         .collect()
 }
 

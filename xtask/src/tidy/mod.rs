@@ -24,8 +24,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::error::{Context, Result, fail};
 use crate::{paths, process};
+use anyhow::{Context, Result, bail};
 
 /// A broken rule, with its file and line.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,8 +96,8 @@ pub(crate) fn run() -> Result<()> {
     }
     match findings.len() {
         0 => Ok(()),
-        1 => fail("1 rule is broken"),
-        count => fail(format!("{count} rules are broken")),
+        1 => bail!("1 rule is broken"),
+        count => bail!("{count} rules are broken"),
     }
 }
 
@@ -122,7 +122,7 @@ fn packages(root: &Path) -> Result<Vec<edges::Package>> {
         paths::cargo().args(["metadata", "--no-deps", "--format-version", "1", "--locked"]),
         "cargo metadata",
     )?;
-    let metadata: Value = serde_json::from_str(&text).context(|| "cannot read cargo metadata".to_owned())?;
+    let metadata: Value = serde_json::from_str(&text).context("cannot read cargo metadata")?;
     Ok(edges::packages(&metadata, root))
 }
 
