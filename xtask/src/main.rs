@@ -18,7 +18,6 @@ mod http;
 mod migrate;
 mod paths;
 mod process;
-mod progress;
 mod sbom;
 mod schemathesis;
 mod scratch;

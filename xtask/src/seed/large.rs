@@ -7,7 +7,6 @@ use std::process::Command;
 
 use super::table::Table;
 use crate::process;
-use crate::progress::Progress;
 use crate::services::postgres::connect;
 use anyhow::{Context, Result, bail};
 
@@ -153,10 +152,8 @@ impl Large<'_> {
             now: u64::try_from(now).unwrap_or_default(),
         };
         let tables = self.tables(&year);
-        let parts: u64 = tables.iter().map(Table::parts).sum();
-        let mut progress = Progress::new(usize::try_from(parts + 3).unwrap_or(usize::MAX));
         for table in &tables {
-            table.copy(&mut client, &mut progress)?;
+            table.copy(&mut client)?;
         }
         client
             .batch_execute(&format!(
@@ -167,12 +164,12 @@ impl Large<'_> {
                 self.account
             ))
             .context("cannot fill the keys")?;
-        progress.step("statistics");
+        println!("seed: statistics");
         client.batch_execute("VACUUM ANALYZE").context("cannot vacuum")?;
-        progress.step("sums");
+        println!("seed: sums");
         self.rollups("rebuild")?;
         client.batch_execute("VACUUM ANALYZE").context("cannot vacuum")?;
-        progress.step("verification");
+        println!("seed: verification");
         self.rollups("verify")
     }
 

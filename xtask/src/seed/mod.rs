@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::http::{Client, Reply};
-use crate::progress::Progress;
 use crate::services::postgres::connect;
 use crate::state::{self, Env, value};
 use crate::{paths, process, token};
@@ -104,10 +103,9 @@ fn plant_large(database: &str, messages: u64) -> Result<()> {
 
 /// Seeds the server that this environment describes.
 pub(crate) fn plant(env: &Env) -> Result<()> {
-    let mut progress = Progress::new(4 + CONTACTS.len());
-    progress.step("account Loja Exemplo");
+    println!("seed: account Loja Exemplo");
     account(value(env, "DATABASE_URL")?)?;
-    progress.step("API key");
+    println!("seed: API key");
     api_key(value(env, "DATABASE_URL")?, value(env, "DEMO_API_KEY")?)?;
 
     let session = token::sign(value(env, "SESSION_JWT_SECRET")?, &user(), EMAIL, Some(NAME), 1)?;
@@ -116,12 +114,12 @@ pub(crate) fn plant(env: &Env) -> Result<()> {
         ("x-account-id", ACCOUNT.to_owned()),
     ];
     let client = Client::new(value(env, "PUBLIC_URL")?, headers);
-    progress.step("WhatsApp number");
+    println!("seed: WhatsApp number");
     profile(&client, value(env, "WHATSAPP_ACCESS_TOKEN")?)?;
-    progress.step("tag");
+    println!("seed: tag");
     create(&client, "/api/tags", &json!({ "name": "Clientes" }))?;
     for (name, phone, email) in CONTACTS {
-        progress.step(name);
+        println!("seed: {name}");
         create(
             &client,
             "/api/contacts",

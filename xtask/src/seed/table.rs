@@ -4,7 +4,6 @@ use std::io::Write as _;
 
 use postgres::Client;
 
-use crate::progress::Progress;
 use anyhow::{Context, Result};
 
 /// PostgreSQL keeps the pending foreign-key checks in memory until the end of a COPY.
@@ -23,17 +22,12 @@ impl<'y> Table<'y> {
         Self { columns, rows, row }
     }
 
-    /// The number of COPY statements.
-    pub(super) fn parts(&self) -> u64 {
-        self.rows.div_ceil(ROWS_PER_COPY)
-    }
-
-    pub(super) fn copy(&self, client: &mut Client, progress: &mut Progress) -> Result<()> {
+    pub(super) fn copy(&self, client: &mut Client) -> Result<()> {
         let name = self.columns.split(' ').next().unwrap_or_default();
         let mut first = 0;
         while first < self.rows {
             let end = self.rows.min(first + ROWS_PER_COPY);
-            progress.step(&format!("{name} {end}/{}", self.rows));
+            println!("seed: {name} {end}/{}", self.rows);
             self.copy_part(client, first, end)
                 .with_context(|| format!("cannot fill {name}"))?;
             first = end;
