@@ -1,11 +1,10 @@
 //! `recado migrate` on the development database, which is started if it does not run.
 
-use crate::services::postgres::{Cluster, Purpose};
-use crate::state::{self, State};
-use crate::{paths, process, signals};
 use anyhow::{Result, bail};
+use recado_testkit::services::postgres::{Cluster, DATABASE, Purpose};
+use recado_testkit::{paths, process, signals};
 
-pub(crate) const DATABASE: &str = "recado";
+use crate::state::{self, State};
 
 /// `cargo xtask migrate`.
 pub(crate) fn run() -> Result<()> {

@@ -10,10 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use serde_json::{Map, Value, json};
-
-use crate::{paths, process};
 use anyhow::{Context, Result, bail};
+use recado_testkit::{paths, process};
+use serde_json::{Map, Value, json};
 
 const ROOT: &str = "recado-server";
 const TARGET: &str = "x86_64-unknown-linux-gnu";

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::{paths, secrets};
 use anyhow::{Context, Result, bail};
+use recado_testkit::scratch::lock;
+use recado_testkit::{paths, secrets};
 
 /// The name of the file with the environment of the running server.
 pub(crate) const RUNNING: &str = "run.env";
@@ -67,17 +68,6 @@ pub(crate) struct RunningInstance(PathBuf);
 impl Drop for RunningInstance {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Locks a directory for the lifetime of the returned file. `None`: another process has locked it.
-pub(crate) fn lock(dir: &Path) -> Result<Option<File>> {
-    let path = dir.join("lock");
-    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(fs::TryLockError::WouldBlock) => Ok(None),
-        Err(fs::TryLockError::Error(cause)) => Err(cause).with_context(|| format!("cannot lock {}", path.display())),
     }
 }
 
@@ -164,23 +154,6 @@ mod tests {
             0o600
         );
         assert!(first.get("DEMO_API_KEY").unwrap().starts_with("svc_live_sk_"));
-        fs::remove_dir_all(&dir).unwrap();
-    }
-
-    #[test]
-    fn directory_is_locked_by_one_process() {
-        let dir = std::env::temp_dir().join(format!("recado-lock-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let held = lock(&dir).unwrap();
-        assert!(held.is_some());
-        assert!(lock(&dir).unwrap().is_none());
-        drop(held);
-        // A child that another test forks meanwhile shares the lock until it executes its program.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while lock(&dir).unwrap().is_none() {
-            assert!(std::time::Instant::now() < deadline);
-            std::thread::yield_now();
-        }
         fs::remove_dir_all(&dir).unwrap();
     }
 }

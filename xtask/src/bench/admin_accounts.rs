@@ -3,16 +3,18 @@
 use std::fs;
 use std::process::Command;
 
+use anyhow::{Context, Result};
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::services::wrk_or_install;
+use recado_testkit::token;
+use recado_testkit::{paths, process};
+
 use super::Options;
 use super::data::EMAIL;
 use super::fixture::{Fixture, Launch, Server};
 use super::load::{Request, Wrk};
 use super::results::{BenchResult, median_and_spread};
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
-use crate::services::wrk_or_install;
-use crate::{paths, process, token};
-use anyhow::{Context, Result};
 
 type List = (&'static str, &'static str, Option<(f64, f64)>);
 

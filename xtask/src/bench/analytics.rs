@@ -9,16 +9,17 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::large_account::LargeAccount;
+use recado_testkit::paths;
+use recado_testkit::services::postgres::connect;
+
 use super::Options;
 use super::data;
 use super::fixture::{Fixture, Server, port};
 use super::results::BenchResult;
 use super::times::{MEASURED, Times, alternately, timed};
-use crate::http::Client;
-use crate::paths;
-use crate::seed::large::Large;
-use crate::services::postgres::connect;
-use anyhow::{Context, Result, bail};
 
 /// Messages of the small account, and default of the large account.
 const FEW: u64 = 100_000;
@@ -69,7 +70,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let database = fixture.database();
     for (account, messages) in [(few_account, FEW), (many_account, many)] {
         println!("an account with {messages} messages");
-        let large = Large {
+        let large = LargeAccount {
             database: &database,
             account,
             messages,

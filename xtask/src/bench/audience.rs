@@ -3,17 +3,17 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
 use postgres::Client;
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::signals;
 
 use super::Options;
 use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
-use crate::signals;
-use anyhow::{Context, Result, bail};
 
 const CONTACTS: u32 = 200_000;
 const NUMBER: &str = "106540352242927";

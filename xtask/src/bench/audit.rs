@@ -2,15 +2,16 @@
 
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::services::postgres::connect;
+use recado_testkit::{paths, process};
+
 use super::Options;
 use super::data;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::times::alternately;
-use crate::http::Client;
-use crate::services::postgres::connect;
-use crate::{paths, process};
-use anyhow::{Context, Result, bail};
 
 /// Entries of the small account, and default of the large account.
 const FEW: u64 = 100_000;

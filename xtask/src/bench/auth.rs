@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::{Result, bail};
+use recado_testkit::process;
+use recado_testkit::services::find::on_path;
+
 use super::Options;
 use super::fixture::{Fixture, Launch};
 use super::results::BenchResult;
-use crate::process;
-use crate::services::find::on_path;
-use anyhow::{Result, bail};
 
 /// The functions that a cached token costs: reading it from the request and finding it in the cache.
 const FUNCTIONS: [&str; 2] = ["Authenticator::credential", "Authenticator::cached_session"];

@@ -1,16 +1,17 @@
 //! Cancel of a campaign of ten million messages, compared with one of a thousand. SQL makes the large one by its
 //! counters: a cancel reads these and the sends of the latest claim, fifty of which are in flight.
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::signals;
+
 use super::Options;
 use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
 use super::times::Times;
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
-use crate::signals;
-use anyhow::{Context, Result, bail};
 
 const SENDS: u32 = 1000;
 const LARGE: u32 = 10_000_000;

@@ -5,9 +5,10 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::fixture::Fixture;
-use crate::services::postgres::connect;
 use anyhow::{Context, Result, bail};
+use recado_testkit::services::postgres::connect;
+
+use super::fixture::Fixture;
 
 /// Time until every connection applies the setting, and until the log is written.
 const SETTLE_TIME: Duration = Duration::from_millis(300);

@@ -1,11 +1,12 @@
 //! The cost of a read in the database: statements and round trips.
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::services::postgres::connect;
+
 use super::Options;
 use super::fixture::Fixture;
 use super::proxy::Proxy;
 use super::results::BenchResult;
-use crate::services::postgres::connect;
-use anyhow::{Context, Result, bail};
 
 const WARM_UP: usize = 200;
 const REQUESTS: u16 = 2000;

@@ -1,8 +1,8 @@
 //! The data of the measured database: 200 accounts with 1000 campaigns each. The bench user belongs to all of them.
 
-use crate::services::postgres::connect;
-use crate::token;
 use anyhow::{Context, Result};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::token;
 
 pub(super) const EMAIL: &str = "bench@recado.example";
 

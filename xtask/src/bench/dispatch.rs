@@ -5,16 +5,17 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::services::wrk_or_install;
+
 use super::Options;
 use super::data::accounts;
 use super::fixture::Fixture;
 use super::load::Wrk;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
-use crate::services::wrk_or_install;
-use anyhow::{Context, Result, bail};
 
 const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242923";

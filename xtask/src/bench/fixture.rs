@@ -6,18 +6,19 @@ use std::process::Command;
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::process::ChildProcess;
+use recado_testkit::scratch::{SERVER_LOG, Scratch};
+use recado_testkit::services::free_port;
+use recado_testkit::services::postgres::DATABASE;
+use recado_testkit::services::postgres::{Cluster, Purpose, connect};
+use recado_testkit::token;
+use recado_testkit::{paths, process, secrets, signals};
 use serde_json::Value;
 
 use super::data::{self, Target};
 use super::load::Request;
-use crate::http::Client;
-use crate::migrate::DATABASE;
-use crate::process::Process;
-use crate::scratch::{SERVER_LOG, Scratch};
-use crate::services::free_port;
-use crate::services::postgres::{Cluster, Purpose, connect};
-use crate::{paths, process, secrets, signals, token};
-use anyhow::{Context, Result, bail};
 
 const READY: Duration = Duration::from_secs(60);
 
@@ -48,7 +49,7 @@ pub(super) struct Launch {
 
 /// A running release server.
 pub(super) struct Server {
-    pub(super) process: Process,
+    pub(super) process: ChildProcess,
     pub(super) base: String,
     /// Time from its start until it is ready.
     pub(super) took: Duration,
@@ -144,7 +145,7 @@ impl Fixture {
             .envs(launch.more.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.scratch.dir);
         let start = Instant::now();
-        let mut process = Process::spawn("recado", &mut command, self.scratch.dir.join(launch.log))?;
+        let mut process = ChildProcess::spawn("recado", &mut command, self.scratch.dir.join(launch.log))?;
         let client = Client::new(&base, Vec::new());
         // Poll more often than `wait_until`, because the startup time is measured.
         while !client.get("/readyz").is_ok_and(|reply| reply.status == 200) {

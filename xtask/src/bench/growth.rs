@@ -5,16 +5,17 @@
 
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::services::postgres::connect;
+use recado_testkit::token;
+use recado_testkit::{paths, process};
 use serde_json::json;
 
 use super::Options;
 use super::data::EMAIL;
 use super::fixture::Fixture;
 use super::results::BenchResult;
-use crate::http::Client;
-use crate::services::postgres::connect;
-use crate::{paths, process, token};
-use anyhow::{Context, Result, bail};
 
 /// Multiples of the smallest account.
 const SIZES: [u32; 3] = [1, 10, 100];

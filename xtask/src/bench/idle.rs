@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+use recado_testkit::memory;
+
+use super::Options;
 use super::fixture::Fixture;
 use super::results::BenchResult;
-use super::{Options, memory};
-use anyhow::Result;
 
 pub(super) const REQUESTS: usize = 100;
 

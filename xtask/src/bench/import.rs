@@ -3,14 +3,15 @@
 use std::io::Read;
 use std::time::Instant;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::memory;
 use serde_json::Value;
 use ureq::{Agent, SendBody};
 
 use super::data::targets;
 use super::fixture::Fixture;
 use super::results::BenchResult;
-use super::{Options, idle, memory};
-use anyhow::{Context, Result, bail};
+use super::{Options, idle};
 
 const ROWS: u32 = 1_000_000;
 

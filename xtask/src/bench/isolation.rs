@@ -2,14 +2,15 @@
 
 use std::fs;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::services::postgres::connect;
+
 use super::Options;
 use super::data::targets;
 use super::fixture::{Fixture, threads_and_connections};
 use super::load::Pgbench;
 use super::read;
 use super::results::{BenchResult, median_and_spread};
-use crate::services::postgres::connect;
-use anyhow::{Context, Result, bail};
 
 const TENANT: &str = "recado_tenant";
 const UNBOUND: &str = "bench_unbound";

@@ -2,15 +2,16 @@
 
 use std::fs;
 
+use anyhow::{Context, Result};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::services::wrk_or_install;
+use recado_testkit::token;
+
 use super::Options;
 use super::data::{EMAIL, Target, targets};
 use super::fixture::Fixture;
 use super::load::{Request, Wrk};
 use super::results::{BenchResult, median_and_spread};
-use crate::services::postgres::connect;
-use crate::services::wrk_or_install;
-use crate::token;
-use anyhow::{Context, Result};
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let dir = fixture.dir().join("keys");

@@ -6,16 +6,17 @@
 
 use std::fs;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::paths;
+use recado_testkit::scratch::OTHER_LOG;
+use recado_testkit::services::free_port;
+use recado_testkit::services::redis::Redis;
+
 use super::data::accounts;
 use super::fixture::{Fixture, Launch, Server};
 use super::results::{BenchResult, median_and_spread};
 use super::wire::Wire;
 use super::{Options, fixture};
-use crate::paths;
-use crate::scratch::OTHER_LOG;
-use crate::services::free_port;
-use crate::services::redis::Redis;
-use anyhow::{Context, Result, bail};
 
 const SCRIPT: &str = "crates/redis/src/hit.lua";
 

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
+use anyhow::{Context, Result, bail};
 use postgres::Config;
 use postgres::config::Host;
-
-use crate::process;
-use anyhow::{Context, Result, bail};
+use recado_testkit::process;
 
 /// Connections of wrk: more than the server has to the database, so that those are never idle.
 const CONNECTIONS: u32 = 32;

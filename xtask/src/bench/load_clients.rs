@@ -11,12 +11,12 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use super::load::Request;
 use super::times::Times;
-use anyhow::{Context, Result};
 
 /// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(30);

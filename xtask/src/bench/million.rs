@@ -7,16 +7,17 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, bail};
+use recado_testkit::memory;
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::signals;
+
 use super::Options;
 use super::data::accounts;
 use super::fixture::{Fixture, Server};
-use super::memory;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
 use super::times::alternately;
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::signals;
-use anyhow::{Result, bail};
 
 const MILLION: u32 = 1_000_000;
 

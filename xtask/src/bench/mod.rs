@@ -22,7 +22,6 @@ mod keys;
 mod limit;
 mod load;
 mod load_clients;
-pub(crate) mod memory;
 mod million;
 mod overload;
 mod proxy;
@@ -41,8 +40,9 @@ mod upload;
 mod webhooks;
 mod wire;
 
-use crate::signals;
 use anyhow::{Context, Result, bail};
+use recado_testkit::signals;
+
 use fixture::Fixture;
 use results::{BenchResult, TargetResult};
 

@@ -1,11 +1,12 @@
 //! Throughput and refusals when far more clients connect than saturate the server, and tail latency at 70 % load.
 
+use anyhow::Result;
+
 use super::Options;
 use super::fixture::{self, Fixture, Launch, port};
 use super::load_clients::{LoadClients, Responses};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
-use anyhow::Result;
 
 /// Numbers of clients that are tried to find saturation.
 const CLIENTS: [u32; 4] = [8, 16, 32, 64];

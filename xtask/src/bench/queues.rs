@@ -7,7 +7,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
 use postgres::Client;
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::signals;
 use serde_json::json;
 
 use super::Options;
@@ -15,10 +19,6 @@ use super::data::accounts;
 use super::fixture::{Fixture, Launch};
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator};
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
-use crate::signals;
-use anyhow::{Context, Result, bail};
 
 /// Rows that are inserted and deleted while the snapshot is held.
 const DEAD_ROWS: u32 = 200_000;

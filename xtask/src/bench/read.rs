@@ -9,6 +9,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::paths;
+use recado_testkit::process::ChildProcess;
+use recado_testkit::services::postgres::connect;
+use recado_testkit::services::{free_port, wrk_or_install};
 use serde_json::Value;
 
 use super::Options;
@@ -16,12 +22,6 @@ use super::data::targets;
 use super::fixture::{self, Fixture, threads_and_connections};
 use super::load::{Pgbench, Wrk};
 use super::results::{BenchResult, median_and_spread};
-use crate::http::Client;
-use crate::paths;
-use crate::process::Process;
-use crate::services::postgres::connect;
-use crate::services::{free_port, wrk_or_install};
-use anyhow::{Context, Result, bail};
 
 /// The statement as the server prepares it, for a PostgreSQL without `pg_stat_statements`.
 pub(super) const STATEMENT: &str = include_str!("read.sql");
@@ -103,13 +103,13 @@ fn results(rounds: &[Round]) -> Vec<BenchResult> {
 }
 
 /// Starts the bare handler with a response of the server.
-pub(super) fn start_bare(fixture: &Fixture, response: &Value) -> Result<(Process, String)> {
+pub(super) fn start_bare(fixture: &Fixture, response: &Value) -> Result<(ChildProcess, String)> {
     let body = fixture.dir().join("body.json");
     fs::write(&body, response.to_string()).with_context(|| format!("cannot write {}", body.display()))?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
     let mut command = Command::new(paths::released("examples").join("bare"));
-    let mut bare = Process::spawn("bare", command.arg(&bind).arg(&body), fixture.dir().join("bare.log"))?;
+    let mut bare = ChildProcess::spawn("bare", command.arg(&bind).arg(&body), fixture.dir().join("bare.log"))?;
     let client = Client::new(&url, Vec::new());
     bare.wait_until(Duration::from_secs(10), || client.get("/").is_ok())?;
     Ok((bare, url))

@@ -3,11 +3,12 @@
 use std::fs;
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::{paths, process};
+
 use super::Options;
 use super::fixture::{Fixture, threads_and_connections};
 use super::results::BenchResult;
-use crate::{paths, process};
-use anyhow::{Context, Result, bail};
 
 const PAGE: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- written by cargo xtask bench -->\n";

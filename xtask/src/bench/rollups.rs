@@ -3,16 +3,17 @@
 
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::{paths, process};
+
 use super::Options;
 use super::data::accounts;
 use super::dispatch::{CAMPAIGN_TIMEOUT, RECORD_AND_START, message_rate, replay};
 use super::fixture::Fixture;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator, create_contacts};
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
-use crate::{paths, process};
-use anyhow::{Context, Result, bail};
 
 const CONTACTS: u32 = 20_000;
 const NUMBERS: [&str; 2] = ["106540352242931", "106540352242932"];

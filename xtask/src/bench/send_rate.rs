@@ -2,6 +2,8 @@
 //! ledger of the simulator, no second may have more messages than the rate allows, and the mean must come near the
 //! rate.
 
+use anyhow::{Result, bail};
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
 use serde_json::json;
 
 use super::Options;
@@ -9,8 +11,6 @@ use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts};
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use anyhow::{Result, bail};
 
 const NUMBER: &str = "106540352242924";
 

@@ -3,16 +3,16 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::{Client, JsonResponse};
+use recado_testkit::paths;
+use recado_testkit::process::ChildProcess;
+use recado_testkit::services::free_port;
+use recado_testkit::services::postgres::connect;
+use recado_testkit::signals;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, Launch, Server};
-use crate::http::{Client, Reply};
-use crate::paths;
-use crate::process::Process;
-use crate::services::free_port;
-use crate::services::postgres::connect;
-use crate::signals;
-use anyhow::{Context, Result, bail};
 
 /// How long to retry a start that the rate limit refuses: longer than the limit's window.
 const RATE_LIMIT_WAIT: Duration = Duration::from_secs(70);
@@ -25,7 +25,7 @@ pub(super) struct WhatsappSimulator {
     /// URL of the receiver of webhooks.
     pub(super) receiver: String,
     client: Client,
-    _process: Process,
+    _process: ChildProcess,
 }
 
 impl WhatsappSimulator {
@@ -53,7 +53,7 @@ impl WhatsappSimulator {
         }
         command.env("SIM_WHATSAPP_APP_SECRET", APP_SECRET);
         let log = fixture.dir().join(log);
-        let mut process = Process::spawn("recado-simulators", &mut command, log.clone())?;
+        let mut process = ChildProcess::spawn("recado-simulators", &mut command, log.clone())?;
         process.wait_until(Duration::from_secs(10), || {
             std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|line| line == "ready"))
         })?;
@@ -200,7 +200,7 @@ impl Sender {
         }
     }
 
-    pub(super) fn post(&self, status: u16, path: &str, body: &Value) -> Result<Reply> {
+    pub(super) fn post(&self, status: u16, path: &str, body: &Value) -> Result<JsonResponse> {
         let reply = self.client.post(path, body)?;
         if reply.status == status {
             Ok(reply)
@@ -210,7 +210,7 @@ impl Sender {
     }
 }
 
-fn id_of(reply: &Reply) -> Result<String> {
+fn id_of(reply: &JsonResponse) -> Result<String> {
     match reply.body.pointer("/data/id").and_then(Value::as_str) {
         Some(id) => Ok(id.to_owned()),
         None => bail!("no id in {}", reply.body),

@@ -3,6 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::services::postgres::connect;
+use recado_testkit::services::wrk_or_install;
 use serde_json::{Value, json};
 
 use super::Options;
@@ -12,10 +16,6 @@ use super::fixture::{self, Fixture, Server, threads_and_connections};
 use super::load::{Pgbench, Request, Wrk};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
-use crate::http::Client;
-use crate::services::postgres::connect;
-use crate::services::wrk_or_install;
-use anyhow::{Context, Result, bail};
 
 /// A kind of request, with floor and target of its share of the limit.
 struct Case {

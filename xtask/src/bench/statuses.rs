@@ -9,7 +9,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, anyhow, bail};
 use hmac::{Hmac, KeyInit, Mac};
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::secrets::hex;
+use recado_testkit::services::postgres::connect;
+use recado_testkit::signals;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -18,11 +23,6 @@ use super::data::accounts;
 use super::fixture::{Fixture, Server};
 use super::results::BenchResult;
 use super::sending::{APP_SECRET, Sender, WhatsappSimulator, create_contacts};
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::secrets::hex;
-use crate::services::postgres::connect;
-use crate::signals;
-use anyhow::{Context, Result, anyhow, bail};
 
 const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242922";

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::http::Client;
 use anyhow::{Result, bail};
+use recado_testkit::http::Client;
 
 /// Numbers of unmeasured warm-up requests and of measured requests.
 const WARM_UP: usize = 10;

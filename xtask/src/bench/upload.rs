@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::memory;
+use recado_testkit::process;
+
 use super::Options;
 use super::data;
 use super::fixture::{Fixture, Launch, Server, port};
-use super::memory;
 use super::results::{BenchResult, median_and_spread};
-use crate::process;
-use anyhow::{Context, Result, bail};
 
 /// The largest document, in chunks of 1 MB.
 const MEGABYTES: usize = 100;

@@ -5,6 +5,12 @@ use std::net::TcpListener;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::services::wrk_or_install;
+use recado_testkit::signals;
 use serde_json::{Value, json};
 
 use super::Options;
@@ -13,12 +19,6 @@ use super::fixture::Fixture;
 use super::load::Wrk;
 use super::results::{BenchResult, median_and_spread};
 use super::sending::{Sender, WhatsappSimulator};
-use crate::http::Client;
-use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
-use crate::services::wrk_or_install;
-use crate::signals;
-use anyhow::{Context, Result, bail};
 
 /// Events per round, and events per outbox row: as many as a statement of a run appends.
 const EVENTS: u32 = 20_000;

@@ -8,10 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
-use crate::{process, signals};
 use anyhow::{Context, Result, bail};
+use recado_testkit::{process, signals};
+use serde_json::{Value, json};
 
 const ANSWER: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(10);

@@ -9,18 +9,20 @@ mod page;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::scratch::Scratch;
+use recado_testkit::services::postgres::Purpose;
+use recado_testkit::services::{find, free_port};
+use recado_testkit::{paths, signals};
 use serde_json::Value;
 
 use crate::dev::product::Product;
-use crate::http::Client;
-use crate::scratch::Scratch;
-use crate::services::postgres::Purpose;
-use crate::services::{find, free_port};
+use crate::seed;
 use crate::state::{Env, value};
-use crate::{paths, seed, signals, token};
-use anyhow::{Context, Result, bail};
 use devtools::Browser;
 use page::Page;
+use recado_testkit::token;
 
 /// `cargo xtask browser`.
 pub(crate) fn run() -> Result<()> {

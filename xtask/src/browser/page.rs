@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::devtools::Browser;
-use anyhow::{Context, Result, bail};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{paths, process};
 use anyhow::{Context, Result, bail};
+use recado_testkit::{paths, process};
 
 /// The version in `requirements.txt`.
 const VERSION: &str = "0.20.2";

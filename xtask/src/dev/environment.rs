@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use anyhow::{Context, Result};
+
 use super::product::DatabaseUrls;
 use crate::seed;
 use crate::state::{Env, value};
-use anyhow::{Context, Result};
 
 /// The address of every process, as `host:port`.
 pub(crate) struct Addresses {

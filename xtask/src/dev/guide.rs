@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Result;
+
 use super::environment::Addresses;
 use crate::guides::page;
+use crate::seed;
 use crate::state::{Env, value};
-use crate::{seed, token};
-use anyhow::Result;
+use recado_testkit::token;
 
 const README: &str = include_str!("../../../README.md");
 

@@ -8,14 +8,15 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::migrate::DATABASE;
-use crate::process;
-use crate::scratch::{SERVER_LOG, SIMULATORS_LOG};
-use crate::services::postgres::{self, Cluster, Purpose};
-use crate::services::{self, redis};
-use crate::state::{self, State};
-use crate::{paths, signals};
 use anyhow::{Result, bail};
+use recado_testkit::process;
+use recado_testkit::scratch::{SERVER_LOG, SIMULATORS_LOG};
+use recado_testkit::services::postgres::DATABASE;
+use recado_testkit::services::postgres::{self, Cluster, Purpose};
+use recado_testkit::services::{self, redis};
+use recado_testkit::{paths, signals};
+
+use crate::state::{self, State};
 use product::Product;
 
 /// `cargo xtask dev`.

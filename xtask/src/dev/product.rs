@@ -5,25 +5,28 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Result, anyhow, bail};
+use recado_testkit::http::Client;
+use recado_testkit::paths;
+use recado_testkit::process::{self, ChildProcess};
+use recado_testkit::scratch::{SERVER_LOG, SIMULATORS_LOG};
+use recado_testkit::services::free_port;
+use recado_testkit::services::postgres::DATABASE;
+use recado_testkit::services::postgres::{Cluster, Purpose};
+use recado_testkit::services::redis::Redis;
+
 use super::environment::{self, Addresses};
 use super::guide;
-use crate::http::Client;
-use crate::migrate::{self, DATABASE};
-use crate::process::{self, Process};
-use crate::scratch::{SERVER_LOG, SIMULATORS_LOG};
-use crate::services::free_port;
-use crate::services::postgres::{Cluster, Purpose};
-use crate::services::redis::Redis;
+use crate::migrate;
+use crate::seed;
 use crate::state::{self, Env, value};
-use crate::{paths, seed};
-use anyhow::{Result, anyhow, bail};
 
 const READY: Duration = Duration::from_secs(30);
 
 /// All processes, stopped in the order of the fields.
 pub(crate) struct Product {
-    pub(crate) server: Process,
-    simulators: Process,
+    pub(crate) server: ChildProcess,
+    simulators: ChildProcess,
     foundation: Foundation,
     /// The environment of the server and the development secrets.
     pub(crate) env: Env,
@@ -171,18 +174,18 @@ fn local() -> Result<String> {
     Ok(format!("127.0.0.1:{}", free_port()?))
 }
 
-fn start_simulators(env: &Env, dir: &Path) -> Result<Process> {
+fn start_simulators(env: &Env, dir: &Path) -> Result<ChildProcess> {
     let mut command = Command::new(paths::built("recado-simulators"));
     command.envs(env).current_dir(paths::root());
     let log = dir.join(SIMULATORS_LOG);
-    let mut simulators = Process::spawn("recado-simulators", &mut command, log.clone())?;
+    let mut simulators = ChildProcess::spawn("recado-simulators", &mut command, log.clone())?;
     simulators.wait_until(READY, || {
         std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|l| l == "ready"))
     })?;
     Ok(simulators)
 }
 
-fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<Process> {
+fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<ChildProcess> {
     let mut command = Command::new(paths::built("recado"));
     command
         .arg("serve")
@@ -190,7 +193,7 @@ fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<Process>
         .env_remove("TENANT_DATABASE_URL")
         .envs(env)
         .current_dir(paths::root());
-    let mut server = Process::spawn("recado", &mut command, dir.join(SERVER_LOG))?;
+    let mut server = ChildProcess::spawn("recado", &mut command, dir.join(SERVER_LOG))?;
     let client = Client::new(&addresses.base_url(), Vec::new());
     server.wait_until(READY, || client.get("/readyz").is_ok_and(|reply| reply.status == 200))?;
     Ok(server)

@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::dev::product::Product;
-use crate::scratch::Scratch;
-use crate::services::find::on_path;
-use crate::services::postgres::Purpose;
-use crate::services::{find_postgres, free_port};
-use crate::{paths, signals, state};
 use anyhow::{Context, Result, bail};
+use recado_testkit::scratch::Scratch;
+use recado_testkit::services::find::on_path;
+use recado_testkit::services::postgres::Purpose;
+use recado_testkit::services::{find_postgres, free_port};
+use recado_testkit::{paths, signals};
+
+use crate::dev::product::Product;
+use crate::state;
 
 /// Directory of the guides.
 const PAGES: &str = "docs/guides";

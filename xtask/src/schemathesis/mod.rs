@@ -13,19 +13,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
+use recado_testkit::http::Client;
+use recado_testkit::memory;
+use recado_testkit::scratch::Scratch;
+use recado_testkit::services::free_port;
+use recado_testkit::services::postgres::Purpose;
+use recado_testkit::services::redis::Redis;
+use recado_testkit::{paths, process, signals};
 use serde_json::Value;
 
-use crate::bench::memory;
 use crate::dev::product::Product;
-use crate::http::Client;
-use crate::scratch::Scratch;
-use crate::services::free_port;
-use crate::services::postgres::Purpose;
-use crate::services::redis::Redis;
+use crate::seed;
 use crate::state::{Env, value};
-use crate::{paths, process, seed, signals, token};
-use anyhow::{Context, Result, bail};
 use options::Options;
+use recado_testkit::token;
 
 /// The pinned version: other versions generate other requests.
 const PACKAGE: &str = "schemathesis==4.32.5";

@@ -1,7 +1,7 @@
 //! Options of `cargo xtask schemathesis`: amount, seed and selection.
 
-use crate::secrets;
 use anyhow::{Context, Result, bail};
+use recado_testkit::secrets;
 
 /// Default number of examples per operation.
 const EXAMPLES: u64 = 20;

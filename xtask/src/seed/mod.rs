@@ -3,19 +3,17 @@
 //! User, account and API key are written to the database, because only an owner or administrator could create them. The
 //! rest goes through the public API, so that it is validated, encrypted and counted as usual.
 
-pub(crate) mod large;
-mod table;
-
-use large::{Large, MESSAGES};
+use anyhow::{Context, Result, bail};
 use postgres::types::ToSql;
+use recado_testkit::http::{Client, JsonResponse};
+use recado_testkit::large_account::{LargeAccount, MESSAGES};
+use recado_testkit::services::postgres::connect;
+use recado_testkit::token;
+use recado_testkit::{paths, process};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::http::{Client, Reply};
-use crate::services::postgres::connect;
 use crate::state::{self, Env, value};
-use crate::{paths, process, token};
-use anyhow::{Context, Result, bail};
 
 pub(crate) const EMAIL: &str = "demo@recado.example";
 pub(crate) const NAME: &str = "Demonstração";
@@ -86,7 +84,7 @@ fn plant_large(database: &str, messages: u64) -> Result<()> {
             ),
         ],
     )?;
-    let large = Large {
+    let large = LargeAccount {
         database,
         account: LARGE_ACCOUNT,
         messages,
@@ -220,7 +218,7 @@ fn create(client: &Client, path: &str, body: &Value) -> Result<()> {
     }
 }
 
-fn refused(path: &str, reply: &Reply) -> Result<()> {
+fn refused(path: &str, reply: &JsonResponse) -> Result<()> {
     bail!("{path} responded with {}: {}", reply.status, reply.body)
 }
 

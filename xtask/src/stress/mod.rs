@@ -8,10 +8,12 @@ mod tools;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::{Result, bail};
+use recado_testkit::{paths, signals};
+
+use crate::test;
 use crate::test::counts::Counts;
 use crate::test::services::TestServices;
-use crate::{paths, signals, test};
-use anyhow::{Result, bail};
 use suites::{How, Iterations, SUITES, StressSuite, Tests};
 
 /// Options of the command line.

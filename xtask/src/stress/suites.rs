@@ -1,8 +1,9 @@
 //! The stress suites: name, the property that they check, and the tests that they run.
 
+use anyhow::Result;
+
 use super::tools;
 use crate::test::plans;
-use anyhow::Result;
 
 /// A property of the product, and how to check it.
 pub(super) struct StressSuite {

@@ -2,9 +2,11 @@
 
 use std::process::{Command, Stdio};
 
-use crate::deny::Advisories;
-use crate::{deny, paths, process, tidy};
 use anyhow::{Result, bail};
+use recado_testkit::{paths, process};
+
+use crate::deny::Advisories;
+use crate::{deny, tidy};
 
 /// Sources of permissions, limits and state transitions: the tests must detect every mutation of them.
 const GUARDS: &[&str] = &[

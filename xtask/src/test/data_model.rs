@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use postgres::Client;
-
 use anyhow::{Context, Result, bail};
+use postgres::Client;
 
 const PAGE: &str = "docs/data-model.md";
 

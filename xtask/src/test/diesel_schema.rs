@@ -3,9 +3,8 @@
 
 use std::fmt::Write as _;
 
-use postgres::Client;
-
 use anyhow::{Context, Result, bail};
+use postgres::Client;
 
 const HEADER: &str = "\
 //! The tables for diesel's query language. `cargo xtask schema` writes this file; the gate fails when it differs from the

@@ -4,13 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
 use postgres::Client;
+use recado_testkit::paths;
+use recado_testkit::services::postgres::connect;
 
 use super::services::TestServices;
 use super::{data_model, diesel_schema, schema};
-use crate::paths;
-use crate::services::postgres::connect;
-use anyhow::{Context, Result, bail};
 
 /// A file that describes the schema.
 struct SchemaFile {

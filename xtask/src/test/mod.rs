@@ -15,9 +15,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::deny::Advisories;
-use crate::{deny, guides, paths, process, sbom, signals, tidy};
 use anyhow::{Result, anyhow, bail};
+use recado_testkit::{paths, process, signals};
+
+use crate::deny::Advisories;
+use crate::{deny, guides, sbom, tidy};
 use counts::Counts;
 use services::TestServices;
 

@@ -4,14 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::{Result, bail};
+use recado_testkit::paths;
+use recado_testkit::scratch::Scratch;
+use recado_testkit::services::find;
+use recado_testkit::services::postgres::{Cluster, Purpose};
+use recado_testkit::services::versions::{self, Version};
+
 use super::counts::Counts;
 use super::{counted, services::TestServices};
-use crate::paths;
-use crate::scratch::Scratch;
-use crate::services::find;
-use crate::services::postgres::{Cluster, Purpose};
-use crate::services::versions::{self, Version};
-use anyhow::{Result, bail};
 
 /// The major versions whose newest minor version the gate runs, besides the installed version.
 const GATE: [u32; 2] = [15, 18];

@@ -1,10 +1,9 @@
 //! A database's schema as text, for comparisons and to find objects that should be deleted.
 
-use postgres::Client;
-
-use crate::process;
-use crate::services::find_postgres;
 use anyhow::{Context, Result};
+use postgres::Client;
+use recado_testkit::process;
+use recado_testkit::services::find_postgres;
 
 /// Lists all objects that belong neither to PostgreSQL nor to an extension.
 const LEFTOVERS: &str = "

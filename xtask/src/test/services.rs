@@ -1,10 +1,10 @@
 //! The services of a test run: a temporary cluster and Redis in their own directory.
 
-use crate::scratch::Scratch;
-use crate::services::find;
-use crate::services::postgres::{Cluster, Purpose};
-use crate::services::redis::Redis;
 use anyhow::Result;
+use recado_testkit::scratch::Scratch;
+use recado_testkit::services::find;
+use recado_testkit::services::postgres::{Cluster, Purpose};
+use recado_testkit::services::redis::Redis;
 
 /// Stopped and removed in the order of the fields.
 pub(crate) struct TestServices {

@@ -17,7 +17,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("recado-postgres", &["recado-domain"]),
     ("recado-redis", &["recado-domain"]),
     ("recado-gateways", &["recado-domain"]),
+    ("recado-bench", &["recado-testkit"]),
+    ("xtask", &["recado-testkit"]),
 ];
+
+/// Crates that every crate but `recado-domain` may use in its tests, and no crate of the product otherwise.
+const FOR_TESTS: &[&str] = &["recado-simulators", "recado-testkit"];
 
 /// Crates that `domain` must not reach: exact names, and families by prefix.
 const UNREACHABLE: &[&str] = &["reqwest", "redis", "rand", "sqlx"];
@@ -83,10 +88,10 @@ pub(super) fn check(packages: &[Package]) -> Vec<Finding> {
 
 fn allowed(from: &str, to: &str, development: bool) -> bool {
     let Some((_, inward)) = ALLOWED.iter().find(|(name, _)| *name == from) else {
-        // `domain` may enable its own features for its tests. Simulators and xtask use no workspace crate.
+        // `domain` may enable its own features for its tests. Simulators and testkit use no workspace crate.
         return development && from == to;
     };
-    inward.contains(&to) || (development && (to == from || to == "recado-simulators"))
+    inward.contains(&to) || (development && (to == from || FOR_TESTS.contains(&to)))
 }
 
 /// The line of a manifest that names a dependency.
@@ -132,6 +137,17 @@ mod tests {
         assert!(!allowed("recado-simulators", "recado-domain", false));
         assert!(!allowed("recado-simulators", "recado-domain", true));
         assert!(!allowed("xtask", "recado-domain", false));
+    }
+
+    #[test]
+    fn testkit_is_used_by_tools_and_in_tests() {
+        assert!(allowed("xtask", "recado-testkit", false));
+        assert!(allowed("recado-bench", "recado-testkit", false));
+        assert!(allowed("recado-server", "recado-testkit", true));
+        assert!(!allowed("recado-server", "recado-testkit", false));
+        assert!(!allowed("recado-domain", "recado-testkit", true));
+        assert!(!allowed("recado-testkit", "recado-postgres", false));
+        assert!(!allowed("recado-server", "recado-bench", true));
     }
 
     #[test]

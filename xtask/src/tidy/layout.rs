@@ -26,7 +26,7 @@ pub(super) fn check(files: &[String]) -> Vec<Finding> {
 }
 
 /// The crates whose README must name all modules.
-const MAPPED: &[&str] = &["domain", "gateways", "postgres", "server"];
+const MAPPED: &[&str] = &["domain", "gateways", "postgres", "server", "testkit"];
 
 /// Modules that the README of their crate does not name.
 pub(super) fn unmapped(file: &str, text: &str, files: &[String]) -> Vec<Finding> {

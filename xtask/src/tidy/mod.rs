@@ -22,10 +22,9 @@ pub(crate) mod versions;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::{paths, process};
 use anyhow::{Context, Result, bail};
+use recado_testkit::{paths, process};
+use serde_json::Value;
 
 /// A broken rule, with its file and line.
 #[derive(Debug, PartialEq, Eq)]

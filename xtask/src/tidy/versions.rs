@@ -98,6 +98,6 @@ mod tests {
 
     #[test]
     fn cargo_lock_meets_the_minimum_versions() {
-        assert_eq!(check(&crate::paths::root()), []);
+        assert_eq!(check(&recado_testkit::paths::root()), []);
     }
 }

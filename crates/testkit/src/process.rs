@@ -7,24 +7,25 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::signals;
 use anyhow::{Context, Result, bail};
+
+use crate::signals;
 
 /// Time for a child to end before it is killed.
 const GRACE: Duration = Duration::from_secs(30);
 const TAIL: usize = 25;
 
 /// A long-lived child. It writes to a log file and gets SIGTERM when it is dropped.
-pub(crate) struct Process {
+pub struct ChildProcess {
     name: &'static str,
     child: Child,
-    pub(crate) log: PathBuf,
+    pub log: PathBuf,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts it in its own process group, so that the terminal's Ctrl-C reaches only this tool, which forwards it
     /// once.
-    pub(crate) fn spawn(name: &'static str, command: &mut Command, log: PathBuf) -> Result<Self> {
+    pub fn spawn(name: &'static str, command: &mut Command, log: PathBuf) -> Result<Self> {
         let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let err = out
             .try_clone()
@@ -42,12 +43,12 @@ impl Process {
         Ok(process)
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Fails if the process has ended.
-    pub(crate) fn alive(&mut self) -> Result<()> {
+    pub fn alive(&mut self) -> Result<()> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => bail!("{} ended ({status}); its log ends:\n{}", self.name, self.tail()),
@@ -56,7 +57,7 @@ impl Process {
     }
 
     /// Waits until `ready` returns true. Fails if the process ends first, at the deadline, and on a signal.
-    pub(crate) fn wait_until(&mut self, deadline: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+    pub fn wait_until(&mut self, deadline: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let start = Instant::now();
         while !ready() {
             self.alive()?;
@@ -77,12 +78,12 @@ impl Process {
         self.log.with_extension("pid")
     }
 
-    pub(crate) fn tail(&self) -> String {
+    pub fn tail(&self) -> String {
         tail(&self.log)
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.pid_file());
         if !matches!(self.child.try_wait(), Ok(None)) {
@@ -103,7 +104,7 @@ impl Drop for Process {
 }
 
 /// Stops the process that a killed launcher left running: the pid in the file next to this log, if it is this program.
-pub(crate) fn stop_left_over(log: &Path, program: &Path) {
+pub fn stop_left_over(log: &Path, program: &Path) {
     let Ok(pid) = fs::read_to_string(log.with_extension("pid")) else {
         return;
     };
@@ -118,12 +119,12 @@ pub(crate) fn stop_left_over(log: &Path, program: &Path) {
 }
 
 /// Runs a command in this terminal. Fails if the command does not succeed.
-pub(crate) fn run(command: &mut Command, name: &str) -> Result<()> {
+pub fn run(command: &mut Command, name: &str) -> Result<()> {
     finish(&mut start(command, name)?, name)
 }
 
 /// Starts a short-lived child as the leader of a process group, so that a signal reaches its own children too.
-pub(crate) fn start(command: &mut Command, name: &str) -> Result<Child> {
+pub fn start(command: &mut Command, name: &str) -> Result<Child> {
     command
         .stdin(Stdio::null())
         .process_group(0)
@@ -132,7 +133,7 @@ pub(crate) fn start(command: &mut Command, name: &str) -> Result<Child> {
 }
 
 /// Waits for a short-lived child and forwards a signal to it.
-pub(crate) fn finish(child: &mut Child, name: &str) -> Result<()> {
+pub fn finish(child: &mut Child, name: &str) -> Result<()> {
     loop {
         match child.try_wait().with_context(|| format!("cannot wait for {name}"))? {
             Some(status) if status.success() => return Ok(()),
@@ -149,7 +150,7 @@ pub(crate) fn finish(child: &mut Child, name: &str) -> Result<()> {
 }
 
 /// Runs a command without output and returns its stdout. The error contains its output.
-pub(crate) fn quietly(command: &mut Command, name: &str) -> Result<String> {
+pub fn quietly(command: &mut Command, name: &str) -> Result<String> {
     let out = command
         .stdin(Stdio::null())
         .output()
@@ -168,7 +169,7 @@ pub(crate) fn quietly(command: &mut Command, name: &str) -> Result<String> {
 }
 
 /// The end of a log file.
-pub(crate) fn tail(log: &Path) -> String {
+pub fn tail(log: &Path) -> String {
     match fs::read(log) {
         Ok(bytes) => last_lines(&String::from_utf8_lossy(&bytes)),
         Err(_) => format!("(no {})", log.display()),
@@ -193,7 +194,7 @@ fn terminate(target: &str) {
 }
 
 /// The command line of a process. Empty if the process does not exist.
-pub(crate) fn command_line(pid: &str) -> String {
+pub fn command_line(pid: &str) -> String {
     if Path::new("/proc/self").exists() {
         return fs::read(Path::new("/proc").join(pid).join("cmdline"))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -217,7 +218,7 @@ mod tests {
             "-c",
             "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done",
         ]);
-        let mut process = Process::spawn("sh", &mut command, log.clone()).unwrap();
+        let mut process = ChildProcess::spawn("sh", &mut command, log.clone()).unwrap();
         process
             .wait_until(Duration::from_secs(10), || tail(&log).contains("up"))
             .unwrap();
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn process_of_a_killed_launcher_is_stopped() {
         let log = std::env::temp_dir().join(format!("recado-left-{}.log", std::process::id()));
-        let mut process = Process::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
+        let mut process = ChildProcess::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
         let pid = process.id().to_string();
         // Between fork and exec, a process briefly has no command line.
         process
@@ -248,7 +249,7 @@ mod tests {
         let log = std::env::temp_dir().join(format!("recado-end-{}.log", std::process::id()));
         let mut command = Command::new("sh");
         command.args(["-c", "echo cannot go on; exit 3"]);
-        let mut process = Process::spawn("sh", &mut command, log.clone()).unwrap();
+        let mut process = ChildProcess::spawn("sh", &mut command, log.clone()).unwrap();
         let failure = process
             .wait_until(Duration::from_secs(10), || false)
             .unwrap_err()

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Result, bail};
+
 use super::install;
 use crate::paths;
-use anyhow::{Result, bail};
 
 /// Older versions lack `CREATE DATABASE ... STRATEGY` and views with the caller's rights.
 const OLDEST_POSTGRES: u32 = 15;
@@ -22,7 +23,7 @@ const POSTGRES_HOMES: &[(&str, &str, &str)] = &[
 ];
 
 /// The directory of PostgreSQL's binaries, if this machine has it.
-pub(crate) fn postgres() -> Result<Option<PathBuf>> {
+pub fn postgres() -> Result<Option<PathBuf>> {
     if let Some(dir) = std::env::var_os("PG_BIN") {
         let dir = PathBuf::from(dir);
         return match postgres_version(&dir) {
@@ -49,7 +50,7 @@ pub(crate) fn postgres() -> Result<Option<PathBuf>> {
 }
 
 /// The directory of PostgreSQL's binaries. Installs PostgreSQL if it is missing.
-pub(crate) fn postgres_or_install() -> Result<PathBuf> {
+pub fn postgres_or_install() -> Result<PathBuf> {
     if let Some(dir) = postgres()? {
         return Ok(dir);
     }
@@ -73,7 +74,7 @@ pub(crate) fn postgres_or_install() -> Result<PathBuf> {
 }
 
 /// The path of wrk, the HTTP load generator. Installs it if it is missing.
-pub(crate) fn wrk_or_install() -> Result<PathBuf> {
+pub fn wrk_or_install() -> Result<PathBuf> {
     if let Some(file) = on_path("wrk") {
         return Ok(file);
     }
@@ -89,7 +90,7 @@ pub(crate) fn wrk_or_install() -> Result<PathBuf> {
 
 /// The path of PgBouncer. Installs it if it is missing. None: only root could install it. The tests that need it are
 /// then skipped, but fail with `CI=true`.
-pub(crate) fn pgbouncer_or_install() -> Result<Option<PathBuf>> {
+pub fn pgbouncer_or_install() -> Result<Option<PathBuf>> {
     if let Some(file) = std::env::var_os("PGBOUNCER_BIN") {
         return Ok(Some(file.into()));
     }
@@ -113,7 +114,7 @@ pub(crate) fn pgbouncer_or_install() -> Result<Option<PathBuf>> {
 const CHROMIUM: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 /// The path of Chromium. Installs it if it is missing.
-pub(crate) fn chromium_or_install() -> Result<PathBuf> {
+pub fn chromium_or_install() -> Result<PathBuf> {
     if let Some(file) = std::env::var_os("CHROMIUM_BIN") {
         return Ok(PathBuf::from(file));
     }
@@ -132,7 +133,7 @@ pub(crate) fn chromium_or_install() -> Result<PathBuf> {
 }
 
 /// The path of redis-server. Installs Redis if it is missing.
-pub(crate) fn redis_or_install() -> Result<PathBuf> {
+pub fn redis_or_install() -> Result<PathBuf> {
     if let Some(file) = std::env::var_os("REDIS_BIN") {
         let file = PathBuf::from(file);
         return if file.is_file() {
@@ -186,7 +187,7 @@ fn runs(program: &Path) -> bool {
 }
 
 /// A program in the PATH.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+pub fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|dir| dir.join(name))
         .find(|file| file.is_file())
@@ -216,7 +217,7 @@ fn newest(dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
 }
 
 /// The major version of the server in a directory. `None`: one of the three required programs is missing.
-pub(crate) fn postgres_version(dir: &Path) -> Option<u32> {
+pub fn postgres_version(dir: &Path) -> Option<u32> {
     if !["initdb", "pg_ctl"].iter().all(|name| dir.join(name).is_file()) {
         return None;
     }

@@ -4,25 +4,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 use crate::secrets::hex;
-use anyhow::{Context, Result, bail};
 
 /// The in-memory file system of Linux, and the free space that it must have.
 const MEMORY: &str = "/dev/shm";
 const MIN_FREE_BYTES: u64 = 4 << 30;
 
 /// The root of the repository.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     // `cargo run` sets the variable at run time. The compile-time value serves a binary that is started directly.
     let manifest = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
-    Path::new(&manifest)
-        .parent()
+    let mut above = Path::new(&manifest).ancestors();
+    above
+        .find(|dir| dir.join("Cargo.lock").is_file())
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-pub(crate) fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
         None => root().join("target"),
@@ -30,28 +31,28 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// Directory of downloaded binaries.
-pub(crate) fn cache() -> Result<PathBuf> {
+pub fn cache() -> Result<PathBuf> {
     Ok(state()?.join("cache"))
 }
 
 /// Path of a debug binary of the workspace.
-pub(crate) fn built(name: &str) -> PathBuf {
+pub fn built(name: &str) -> PathBuf {
     target().join("debug").join(name)
 }
 
 /// Path of a release binary of the workspace.
-pub(crate) fn released(name: &str) -> PathBuf {
+pub fn released(name: &str) -> PathBuf {
     target().join("release").join(name)
 }
 
 /// The cargo that started this tool, so that the same pinned toolchain is used.
-pub(crate) fn cargo() -> Command {
+pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-pub(crate) fn is_root() -> Result<bool> {
+pub fn is_root() -> Result<bool> {
     Ok(user_id()? == 0)
 }
 
@@ -72,7 +73,7 @@ fn own_name() -> String {
 ///
 /// For root it is in /var/tmp: PostgreSQL refuses to run as root, and the other user that runs it cannot enter a
 /// checkout below /root. The hash of the path separates checkouts.
-pub(crate) fn state() -> Result<PathBuf> {
+pub fn state() -> Result<PathBuf> {
     let root = is_root()?;
     let dir = match std::env::var_os("XDG_DATA_HOME") {
         _ if root => Path::new("/var/tmp").join(own_name()),
@@ -90,7 +91,7 @@ pub(crate) fn state() -> Result<PathBuf> {
 ///
 /// Tests create and drop a thousand databases with hundreds of files each. On a disk, that would take longer than the
 /// tests themselves.
-pub(crate) fn in_memory() -> Result<Option<PathBuf>> {
+pub fn in_memory() -> Result<Option<PathBuf>> {
     if !has_free_space(MEMORY) {
         return Ok(None);
     }

@@ -7,44 +7,45 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::services::{postgres, redis};
-use crate::{paths, process, state};
 use anyhow::{Context, Result};
 
+use crate::services::{postgres, redis};
+use crate::{paths, process};
+
 /// Log of a server that runs in the directory. The file with its process id is in the same directory.
-pub(crate) const SERVER_LOG: &str = "server.log";
+pub const SERVER_LOG: &str = "server.log";
 
 /// Log of the simulators of the external systems.
-pub(crate) const SIMULATORS_LOG: &str = "simulators.log";
+pub const SIMULATORS_LOG: &str = "simulators.log";
 
 /// Log of a second server.
-pub(crate) const OTHER_LOG: &str = "other.log";
+pub const OTHER_LOG: &str = "other.log";
 
 /// Removed when it is dropped.
-pub(crate) struct Scratch {
-    pub(crate) dir: PathBuf,
+pub struct Scratch {
+    pub dir: PathBuf,
     _lock: Option<File>,
 }
 
 impl Scratch {
-    pub(crate) fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         Self::called("run")
     }
 
     /// One of several of this process.
-    pub(crate) fn called(name: &str) -> Result<Self> {
+    pub fn called(name: &str) -> Result<Self> {
         let state = paths::state()?;
         sweep(&state);
         Self::within(&state, name)
     }
 
     /// Creates the directory in memory if enough is free, else on disk.
-    pub(crate) fn in_memory() -> Result<Self> {
+    pub fn in_memory() -> Result<Self> {
         Self::in_memory_called("run")
     }
 
     /// One of several of this process.
-    pub(crate) fn in_memory_called(name: &str) -> Result<Self> {
+    pub fn in_memory_called(name: &str) -> Result<Self> {
         match paths::in_memory()? {
             Some(memory) => {
                 sweep(&memory);
@@ -60,7 +61,7 @@ impl Scratch {
         fs::create_dir_all(&dir)
             .and_then(|()| fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)))
             .with_context(|| format!("cannot create {}", dir.display()))?;
-        let lock = state::lock(&dir)?;
+        let lock = lock(&dir)?;
         Ok(Self { dir, _lock: lock })
     }
 }
@@ -78,7 +79,7 @@ fn sweep(state: &Path) {
         if !entry.file_name().to_string_lossy().starts_with("test-") {
             continue;
         }
-        if let Ok(Some(_lock)) = state::lock(&dir) {
+        if let Ok(Some(_lock)) = lock(&dir) {
             for log in [SERVER_LOG, OTHER_LOG] {
                 for program in [paths::released("recado"), paths::built("recado")] {
                     process::stop_left_over(&dir.join(log), &program);
@@ -89,5 +90,38 @@ fn sweep(state: &Path) {
             redis::stop_left_over(&dir.join("redis"));
             let _ = fs::remove_dir_all(&dir);
         }
+    }
+}
+
+/// Locks a directory for the lifetime of the returned file. `None`: another process has locked it.
+pub fn lock(dir: &Path) -> Result<Option<File>> {
+    let path = dir.join("lock");
+    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(cause)) => Err(cause).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_is_locked_by_one_process() {
+        let dir = std::env::temp_dir().join(format!("recado-lock-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let held = lock(&dir).unwrap();
+        assert!(held.is_some());
+        assert!(lock(&dir).unwrap().is_none());
+        drop(held);
+        // A child that another test forks meanwhile shares the lock until it executes its program.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while lock(&dir).unwrap().is_none() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

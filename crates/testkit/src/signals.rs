@@ -13,24 +13,24 @@ static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Installs the handler: a signal then sets the flag instead of ending the process.
-pub(crate) fn install() -> Result<()> {
+pub fn install() -> Result<()> {
     ctrlc::set_handler(|| {
         RECEIVED.fetch_add(1, Ordering::SeqCst);
     })
     .context("cannot catch Ctrl-C")
 }
 
-pub(crate) fn received() -> bool {
+pub fn received() -> bool {
     RECEIVED.load(Ordering::SeqCst) > 0
 }
 
 /// Whether Ctrl-C was pressed twice: kill children without waiting for a clean end.
-pub(crate) fn impatient() -> bool {
+pub fn impatient() -> bool {
     RECEIVED.load(Ordering::SeqCst) > 1
 }
 
 /// A short pause in a waiting loop. Fails after a signal.
-pub(crate) fn pause() -> Result<()> {
+pub fn pause() -> Result<()> {
     sleep(SLICE);
     if received() { bail!("interrupted") } else { Ok(()) }
 }

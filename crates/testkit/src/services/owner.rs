@@ -7,15 +7,16 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::paths;
 use anyhow::{Context, Result, bail};
 
-pub(crate) struct Owner {
+use crate::paths;
+
+pub struct Owner {
     ids: Option<(u32, u32)>,
 }
 
 impl Owner {
-    pub(crate) fn detect() -> Result<Self> {
+    pub fn detect() -> Result<Self> {
         if !paths::is_root()? {
             return Ok(Self { ids: None });
         }
@@ -27,7 +28,7 @@ impl Owner {
     }
 
     /// A command that runs as this user, without the caller's PostgreSQL settings and locale.
-    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Some((uid, gid)) = self.ids {
             // std also drops root's supplementary groups here.
@@ -44,7 +45,7 @@ impl Owner {
     }
 
     /// Makes this user the owner of a file or directory.
-    pub(crate) fn give(&self, path: &Path) -> Result<()> {
+    pub fn give(&self, path: &Path) -> Result<()> {
         match self.ids {
             Some((uid, gid)) => chown(path, Some(uid), Some(gid))
                 .with_context(|| format!("cannot change the owner of {}", path.display())),
@@ -53,7 +54,7 @@ impl Owner {
     }
 
     /// Creates a directory that only this user can enter.
-    pub(crate) fn private_dir(&self, path: &Path) -> Result<()> {
+    pub fn private_dir(&self, path: &Path) -> Result<()> {
         fs::create_dir_all(path)
             .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
             .with_context(|| format!("cannot create {}", path.display()))?;

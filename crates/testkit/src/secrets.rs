@@ -5,12 +5,11 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
-use anyhow::{Context, Result};
-
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+pub fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))
@@ -19,24 +18,24 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
 }
 
 /// A password that needs no quoting in a URL, a shell or a configuration file.
-pub(crate) fn password() -> Result<String> {
+pub fn password() -> Result<String> {
     Ok(hex(&random::<24>()?))
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(crate) fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-pub(crate) fn base64url(bytes: &[u8]) -> String {
+pub fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// Replaces a file atomically by one with mode 0600.
-pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
     let fresh = path.with_extension("new");
     let write = || -> std::io::Result<()> {
         // Remove a leftover file: `mode` applies only to new files.

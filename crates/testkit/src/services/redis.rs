@@ -6,21 +6,22 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use super::owner::Owner;
-use super::{find, free_port};
-use crate::process::Process;
-use crate::secrets;
 use anyhow::{Result, bail};
 
+use super::owner::Owner;
+use super::{find, free_port};
+use crate::process::ChildProcess;
+use crate::secrets;
+
 /// A running Redis; dropping it stops it.
-pub(crate) struct Redis {
-    process: Process,
+pub struct Redis {
+    process: ChildProcess,
     password: String,
     port: u16,
 }
 
 impl Redis {
-    pub(crate) fn start(home: &Path) -> Result<Self> {
+    pub fn start(home: &Path) -> Result<Self> {
         let binary = find::redis_or_install()?;
         let owner = Owner::detect()?;
         owner.private_dir(home)?;
@@ -36,21 +37,21 @@ impl Redis {
         bail!(failure.map_or_else(String::new, |failure| format!("{failure:#}")))
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://default:{}@127.0.0.1:{}", self.password, self.port)
     }
 
     /// Port and password.
-    pub(crate) fn port_and_password(&self) -> (u16, &str) {
+    pub fn port_and_password(&self) -> (u16, &str) {
         (self.port, &self.password)
     }
 
     /// Deletes all rate-limit data.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let _ = send(self.port, &self.password, "FLUSHALL");
     }
 
-    pub(crate) fn alive(&mut self) -> Result<()> {
+    pub fn alive(&mut self) -> Result<()> {
         self.process.alive()
     }
 }
@@ -65,7 +66,7 @@ fn launch(binary: &Path, home: &Path, owner: &Owner) -> Result<Redis> {
     );
     secrets::write_private(&config, &text)?;
     owner.give(&config)?;
-    let process = Process::spawn(
+    let process = ChildProcess::spawn(
         "redis-server",
         owner.command(binary).arg(&config),
         home.join("redis.log"),
@@ -83,7 +84,7 @@ fn launch(binary: &Path, home: &Path, owner: &Owner) -> Result<Redis> {
 }
 
 /// Shuts down the Redis of a killed run, with the password from its configuration.
-pub(crate) fn stop_left_over(home: &Path) {
+pub fn stop_left_over(home: &Path) {
     let Ok(config) = fs::read_to_string(home.join("redis.conf")) else {
         return;
     };

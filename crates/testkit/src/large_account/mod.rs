@@ -2,16 +2,19 @@
 //!
 //! Every row is a function of its number, so that each run creates the same data.
 
+mod table;
+
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::table::Table;
-use crate::process;
-use crate::services::postgres::connect;
 use anyhow::{Context, Result, bail};
 
+use crate::process;
+use crate::services::postgres::connect;
+use table::Table;
+
 /// Default number of messages.
-pub(crate) const MESSAGES: u64 = 10_000_000;
+pub const MESSAGES: u64 = 10_000_000;
 
 /// Of ten messages, this many belong to campaigns, the others to conversations.
 const OF_CAMPAIGNS: u64 = 6;
@@ -34,12 +37,12 @@ const AUTOMATIONS: u64 = 25;
 const LINKS: u64 = 30;
 
 /// An account to fill, and its number of messages.
-pub(crate) struct Large<'a> {
-    pub(crate) database: &'a str,
-    pub(crate) account: &'a str,
-    pub(crate) messages: u64,
+pub struct LargeAccount<'a> {
+    pub database: &'a str,
+    pub account: &'a str,
+    pub messages: u64,
     /// The server's binary, which rebuilds the rollups.
-    pub(crate) recado: PathBuf,
+    pub recado: PathBuf,
 }
 
 /// The kind of an id.
@@ -119,7 +122,7 @@ impl Year {
     }
 }
 
-impl Large<'_> {
+impl LargeAccount<'_> {
     fn contacts(&self) -> u64 {
         (self.messages / MESSAGES_OF_CONTACT).clamp(100, 200_000)
     }
@@ -134,7 +137,7 @@ impl Large<'_> {
     }
 
     /// Whether an earlier run filled the account.
-    pub(crate) fn is_filled(&self) -> Result<bool> {
+    pub fn is_filled(&self) -> Result<bool> {
         let query = "SELECT EXISTS (SELECT FROM contacts WHERE account_id = $1::text::uuid)";
         let row = connect(self.database)?.query_one(query, &[&self.account]);
         let row = row.context("cannot read the account")?;
@@ -142,7 +145,7 @@ impl Large<'_> {
     }
 
     /// Fills the account, which must exist and be empty.
-    pub(crate) fn fill(&self) -> Result<()> {
+    pub fn fill(&self) -> Result<()> {
         let mut client = connect(self.database)?;
         let now = client
             .query_one("SELECT extract(epoch FROM now())::bigint", &[])
@@ -422,7 +425,7 @@ mod tests {
 
     #[test]
     fn seed_sizes_derive_from_the_number_of_messages() {
-        let large = |messages| Large {
+        let large = |messages| LargeAccount {
             database: "",
             account: "",
             messages,

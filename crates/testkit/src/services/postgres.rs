@@ -7,17 +7,20 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
 use postgres::config::Host;
 use postgres::{Client, Config, NoTls};
 
 use super::owner::Owner;
 use super::{find, free_port};
 use crate::{process, secrets};
-use anyhow::{Context, Result, bail};
+
+/// The name of the product's database in a cluster.
+pub const DATABASE: &str = "recado";
 
 /// Purpose of a cluster, which decides its durability.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Durable: contains a developer's data.
     Development,
     /// Fast and not durable: deleted after the run.
@@ -27,7 +30,7 @@ pub(crate) enum Purpose {
 }
 
 /// A running cluster. It stops when it is dropped.
-pub(crate) struct Cluster {
+pub struct Cluster {
     bin: PathBuf,
     home: PathBuf,
     owner: Owner,
@@ -37,12 +40,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Starts the cluster of this directory, or creates it. Adopts a server that an earlier run left running.
-    pub(crate) fn start(home: &Path, purpose: Purpose) -> Result<Self> {
+    pub fn start(home: &Path, purpose: Purpose) -> Result<Self> {
         Self::start_with(find::postgres_or_install()?, home, purpose)
     }
 
     /// As [`Self::start`], with the binaries of `bin`.
-    pub(crate) fn start_with(bin: PathBuf, home: &Path, purpose: Purpose) -> Result<Self> {
+    pub fn start_with(bin: PathBuf, home: &Path, purpose: Purpose) -> Result<Self> {
         let owner = Owner::detect()?;
         owner.private_dir(home)?;
         let mut cluster = Self {
@@ -67,7 +70,7 @@ impl Cluster {
     }
 
     /// The superuser's URL of a database.
-    pub(crate) fn url(&self, database: &str) -> String {
+    pub fn url(&self, database: &str) -> String {
         format!(
             "postgres://postgres:{}@127.0.0.1:{}/{database}",
             self.password, self.port
@@ -75,16 +78,16 @@ impl Cluster {
     }
 
     /// The URL with which tenants log in. `recado migrate` gives the role this password.
-    pub(crate) fn tenant_url(&self, database: &str, password: &str) -> String {
+    pub fn tenant_url(&self, database: &str, password: &str) -> String {
         format!("postgres://recado_tenant:{password}@127.0.0.1:{}/{database}", self.port)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Creates a database unless it exists.
-    pub(crate) fn ensure_database(&self, name: &str) -> Result<()> {
+    pub fn ensure_database(&self, name: &str) -> Result<()> {
         let mut client = connect(&self.url("postgres"))?;
         let found = client
             .query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name])
@@ -101,7 +104,7 @@ impl Cluster {
         self.home.join("data")
     }
 
-    pub(crate) fn log(&self) -> PathBuf {
+    pub fn log(&self) -> PathBuf {
         self.home.join("postgres.log")
     }
 
@@ -202,13 +205,13 @@ impl Cluster {
     }
 
     /// A program of this installation, or of another one if it is missing here.
-    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
         let own = self.bin.join(name);
         if own.is_file() { Some(own) } else { find::on_path(name) }
     }
 
     /// Whether `pg_stat_statements` is available (not in development).
-    pub(crate) fn has_statement_statistics(&self) -> bool {
+    pub fn has_statement_statistics(&self) -> bool {
         ["../lib", "../lib/postgresql"]
             .iter()
             .any(|lib| self.bin.join(lib).join("pg_stat_statements.so").is_file())
@@ -229,7 +232,7 @@ impl Cluster {
         port
     }
 
-    pub(crate) fn alive(&self) -> Result<()> {
+    pub fn alive(&self) -> Result<()> {
         if self.data().join("postmaster.pid").exists() {
             return Ok(());
         }
@@ -252,7 +255,7 @@ impl Drop for Cluster {
 }
 
 /// Stops the server that a killed run left running on this data directory.
-pub(crate) fn stop_left_over(home: &Path) -> Result<()> {
+pub fn stop_left_over(home: &Path) -> Result<()> {
     if !home.join("data").is_dir() {
         return Ok(());
     }
@@ -270,7 +273,7 @@ pub(crate) fn stop_left_over(home: &Path) -> Result<()> {
 }
 
 /// Opens a connection with a connect timeout. This program has no TLS, so it connects to this machine only.
-pub(crate) fn connect(url: &str) -> Result<Client> {
+pub fn connect(url: &str) -> Result<Client> {
     let mut config = Config::from_str(url).context("the database URL is malformed")?;
     if !is_local(&config) {
         bail!("cargo xtask has no TLS: use a database on a loopback host or a socket");

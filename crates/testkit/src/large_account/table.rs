@@ -2,9 +2,8 @@
 
 use std::io::Write as _;
 
-use postgres::Client;
-
 use anyhow::{Context, Result};
+use postgres::Client;
 
 /// PostgreSQL keeps the pending foreign-key checks in memory until the end of a COPY.
 const ROWS_PER_COPY: u64 = 100_000;

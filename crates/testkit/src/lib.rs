@@ -1,0 +1,18 @@
+//! What tests, benchmarks and `cargo xtask` share: private PostgreSQL and Redis, child processes, free ports, temporary
+//! directories, session tokens and a large account.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "it reports downloads and slow steps to the terminal of the tool or test that uses it"
+)]
+
+pub mod http;
+pub mod large_account;
+pub mod memory;
+pub mod paths;
+pub mod process;
+pub mod scratch;
+pub mod secrets;
+pub mod services;
+pub mod signals;
+pub mod token;
