@@ -9,7 +9,6 @@
     reason = "a command line tool writes to its terminal"
 )]
 
-mod bench;
 mod browser;
 mod deny;
 mod dev;
@@ -24,11 +23,13 @@ mod test;
 mod tidy;
 mod token;
 
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use recado_testkit::paths;
 
-/// `usage` replaces `{steps}` and `{benches}`.
+/// `usage` replaces `{steps}`.
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
@@ -56,10 +57,9 @@ usage: cargo xtask <command>
                        test the API against its document (/api/openapi.json) with schemathesis, which is installed if
                        missing: N examples of every operation (20), or about N requests in total
   bench [name ...] [--seconds N] [--pairs N]
-                       measure the release server, with all benches or only these:
-                       {benches}
-                       writes the results to docs/performance.md: without a name a new table, else the rows of these
-                       benches; needs wrk and pgbench, limit also Redis, auth also valgrind
+                       measure the release server (crates/bench), with all benches or only these (bench --help); writes
+                       the results to docs/performance.md: without a name a new table, else the rows of these benches;
+                       needs wrk and pgbench, limit also Redis, auth also valgrind
 
 environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers
@@ -77,17 +77,7 @@ environment:
 
 fn usage() -> String {
     let steps = test::names().collect::<Vec<_>>().join(" ");
-    // Wrap to the width of the other lines.
-    let mut benches = String::new();
-    for (index, name) in bench::names().enumerate() {
-        benches.push_str(match index {
-            0 => "",
-            index if index % 10 == 0 => "\n                       ",
-            _ => " ",
-        });
-        benches.push_str(name);
-    }
-    USAGE.replace("{steps}", &steps).replace("{benches}", &benches)
+    USAGE.replace("{steps}", &steps)
 }
 
 fn main() -> ExitCode {
@@ -106,7 +96,7 @@ fn run(args: &[String]) -> Result<()> {
         print!("{}", usage());
         return Ok(());
     };
-    if rest.iter().any(|a| a == "--help" || a == "-h") {
+    if command != "bench" && rest.iter().any(|a| a == "--help" || a == "-h") {
         print!("{}", usage());
         return Ok(());
     }
@@ -123,7 +113,7 @@ fn run(args: &[String]) -> Result<()> {
         "token" => token::run(rest),
         "test" => test::run(rest),
         "guides" => guides::run(rest),
-        "bench" => bench::run(rest),
+        "bench" => bench(rest),
         "stress" => stress::run(rest),
         "browser" => reject_arguments(rest).and_then(|()| browser::run()),
         "schemathesis" => schemathesis::run(rest),
@@ -135,6 +125,14 @@ fn run(args: &[String]) -> Result<()> {
             bail!("there is no command {unknown}")
         }
     }
+}
+
+/// Becomes the program of crates/bench, which only this command builds.
+fn bench(args: &[String]) -> Result<()> {
+    let mut run = paths::cargo();
+    run.args(["run", "--quiet", "--package", "recado-bench", "--"])
+        .args(args);
+    Err(run.exec()).context("cannot start cargo")
 }
 
 fn reject_arguments(args: &[String]) -> Result<()> {

@@ -24,7 +24,7 @@ const NUMBER: &str = "106540352242923";
 const BATCH: usize = 25;
 
 /// The statement that a run executes repeatedly.
-pub(super) const RECORD_AND_START: &str = include_str!("../../../crates/postgres/src/campaigns/record_and_start.sql");
+pub(super) const RECORD_AND_START: &str = include_str!("../../postgres/src/campaigns/record_and_start.sql");
 
 /// Time limit of a campaign.
 pub(super) const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(180);

@@ -2,6 +2,11 @@
 //!
 //! Speeds are ratios to a reference load that alternates with the measured one: absolute rates are not comparable
 //! between machines, nor between two minutes on one machine. `docs/performance.md` describes each measurement.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool writes to its terminal"
+)]
 
 mod admin_accounts;
 mod analytics;
@@ -39,6 +44,8 @@ mod times;
 mod upload;
 mod webhooks;
 mod wire;
+
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::signals;
@@ -170,13 +177,31 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The names of all benches.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+fn names() -> impl Iterator<Item = &'static str> {
     BENCHES.iter().map(|bench| bench.name)
 }
 
-/// `cargo xtask bench`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
+fn run(args: &[String]) -> Result<()> {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        let names: Vec<&str> = names().collect();
+        println!(
+            "usage: cargo xtask bench [name ...] [--seconds N] [--pairs N]\nbenches: {}",
+            names.join(" ")
+        );
+        return Ok(());
+    }
     let (benches, options) = parse(args)?;
     signals::install()?;
     let fixture = Fixture::start()?;
