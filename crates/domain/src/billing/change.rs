@@ -93,7 +93,7 @@ impl Billing {
             }
         };
         match self.core.gateway.subscription(id).await {
-            Ok(Some(found)) if found.value == Some(value) && found.cycle == cycle.as_str() => return Ok(()),
+            Ok(Some(found)) if found.value == Some(value) && found.cycle == Some(cycle) => return Ok(()),
             lookup => {
                 self.core
                     .resolve_failed_intent(subscription, &error, lookup.is_ok())

@@ -12,7 +12,7 @@ use time::{Duration, OffsetDateTime};
 use super::calendar::add_cycle;
 use super::plans::cycle_of_price;
 use super::{
-    Cents, Change, Cycle, GatewayEventData, GatewayEventKind, Payment, PaymentSnapshot, Subscription,
+    Cents, Change, Cycle, GatewayEventData, GatewayEventKind, Payment, PaymentSnapshot, PaymentStatus, Subscription,
     SubscriptionCommand, SubscriptionState, SubscriptionStatus, plan, remaining_plan, transition,
 };
 use crate::shared::{Event, GatewayEventId, NotificationDraft, NotificationKind, PaymentId};
@@ -144,8 +144,8 @@ fn is_older(stored: Option<&Payment>, data: &GatewayEventData) -> bool {
 }
 
 fn has_stored_status(stored: Option<&Payment>, data: &GatewayEventData) -> bool {
-    let status = data.payment.as_ref().and_then(|payment| payment.status.as_deref());
-    stored.is_some_and(|stored| Some(stored.status.as_str()) == status)
+    let status = data.payment.as_ref().and_then(|payment| payment.status.as_ref());
+    stored.is_some_and(|stored| Some(&stored.status) == status)
 }
 
 fn command(stored: Option<&Payment>, kind: GatewayEventKind) -> Option<SubscriptionCommand> {
@@ -228,6 +228,16 @@ fn next_check_at(subscription: &Subscription, now: OffsetDateTime) -> Option<Off
     }
 }
 
+/// Returns the status of a payment of which the gateway reported only the event's kind.
+fn status_of(kind: GatewayEventKind) -> PaymentStatus {
+    match kind {
+        GatewayEventKind::Confirmed => PaymentStatus::Confirmed,
+        GatewayEventKind::Received => PaymentStatus::Received,
+        GatewayEventKind::Overdue => PaymentStatus::Overdue,
+        GatewayEventKind::Inactivated | GatewayEventKind::Other => PaymentStatus::Other(kind.as_str().to_owned()),
+    }
+}
+
 /// Builds the new or updated row of the payment history. Absent fields keep their stored value. `polled` means that the
 /// reconciler read the data from the gateway.
 fn payment_row(
@@ -239,6 +249,7 @@ fn payment_row(
     new_id: PaymentId,
     now: OffsetDateTime,
 ) -> Payment {
+    let status = snapshot.status.clone().unwrap_or_else(|| status_of(data.kind));
     let mut payment = stored.cloned().unwrap_or_else(|| Payment {
         id: new_id,
         subscription_id: subscription.id,
@@ -246,7 +257,7 @@ fn payment_row(
         billing_type: subscription.billing_type.as_str().to_owned(),
         value: subscription.value,
         cycle: None,
-        status: String::new(),
+        status: status.clone(),
         invoice_url: None,
         bank_slip_url: None,
         due_date: None,
@@ -256,9 +267,8 @@ fn payment_row(
         last_event_at: None,
         created_at: now,
     });
-    let status_of_kind = || data.kind.as_str().trim_start_matches("PAYMENT_").to_owned();
     payment.cycle = Some(paid_cycle(subscription, stored, snapshot.value));
-    payment.status = snapshot.status.clone().unwrap_or_else(status_of_kind);
+    payment.status = status;
     payment.billing_type = snapshot.billing_type.clone().unwrap_or(payment.billing_type);
     payment.value = snapshot.value.unwrap_or(payment.value);
     payment.invoice_url = snapshot.invoice_url.clone().or(payment.invoice_url);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::{Date, OffsetDateTime};
 
-use super::{BillingType, CardPayment, Cents, Cycle, TaxNumber};
+use super::{BillingType, CardPayment, Cents, Cycle, PaymentStatus, TaxNumber};
 use crate::shared::{AccountId, SubscriptionId, redacted_debug};
 
 /// One error that the gateway reports about refused input. Never contains a card number.
@@ -80,8 +80,8 @@ pub struct GatewaySubscription {
     pub customer: String,
     /// Price of a period; `None` if it cannot be parsed.
     pub value: Option<Cents>,
-    /// Cycle as the gateway names it.
-    pub cycle: String,
+    /// `None` if the gateway has another cycle.
+    pub cycle: Option<Cycle>,
     /// Whether it was deleted at the gateway.
     pub deleted: bool,
 }
@@ -94,8 +94,7 @@ pub struct GatewayPayment {
     pub customer: Option<String>,
     /// Payment method as the gateway names it.
     pub billing_type: String,
-    /// Status as the gateway names it.
-    pub status: String,
+    pub status: PaymentStatus,
     /// `None` if the amount cannot be parsed.
     pub value: Option<Cents>,
     pub invoice_url: Option<String>,

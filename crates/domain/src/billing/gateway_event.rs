@@ -7,8 +7,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use time::{Date, OffsetDateTime};
 
-use super::Cents;
 use super::calendar::{gateway_date, gateway_time};
+use super::{Cents, PaymentStatus};
 use crate::shared::{GatewayEventId, string_enum};
 
 /// Maximum length of a stored text, in characters.
@@ -39,7 +39,7 @@ pub struct PaymentSnapshot {
     pub id: String,
     pub billing_type: Option<String>,
     pub value: Option<Cents>,
-    pub status: Option<String>,
+    pub status: Option<PaymentStatus>,
     pub invoice_url: Option<String>,
     pub bank_slip_url: Option<String>,
     pub due_date: Option<Date>,
@@ -101,10 +101,12 @@ impl GatewayEvent {
             .iter()
             .find_map(|path| text(&value, path));
         let object_id = payment.as_ref().map(|payment| &payment.id).or(subject.as_ref());
-        let status = payment.as_ref().and_then(|payment| payment.status.as_deref());
+        let status = payment.as_ref().and_then(|payment| payment.status.as_ref());
         let key = match (text(&value, "/id"), object_id) {
             (Some(id), _) => format!("id:{id}"),
-            (None, Some(object_id)) => format!("facts:{event}:{object_id}:{}", status.unwrap_or_default()),
+            (None, Some(object_id)) => {
+                format!("facts:{event}:{object_id}:{}", status.map_or("", PaymentStatus::as_str))
+            }
             (None, None) => return Self::unreadable(body),
         };
         let kind = event.parse().unwrap_or(GatewayEventKind::Other);
@@ -152,7 +154,7 @@ fn payment(value: &Value) -> Option<PaymentSnapshot> {
         id: text(value, "/payment/id")?,
         billing_type: text(value, "/payment/billingType"),
         value: value.pointer("/payment/value").and_then(Cents::from_reais),
-        status: text(value, "/payment/status"),
+        status: text(value, "/payment/status").map(PaymentStatus::from),
         invoice_url: url(value, "/payment/invoiceUrl"),
         bank_slip_url: url(value, "/payment/bankSlipUrl"),
         due_date: text(value, "/payment/dueDate").and_then(|text| gateway_date(&text)),

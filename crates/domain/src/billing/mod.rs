@@ -16,6 +16,7 @@ mod gateway_event;
 mod input;
 mod model;
 mod money;
+mod payment_status;
 mod plans;
 mod ports;
 mod reconciler;
@@ -49,6 +50,7 @@ pub use model::{
     Subscription,
 };
 pub use money::Cents;
+pub use payment_status::PaymentStatus;
 pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, better_plan, plan, plan_limits};
 pub use ports::{Change, ChangeOutcome, GatewayEventStore, ReserveOutcome, SubscriptionStore, SubscriptionWorkStore};
 pub use reconciler::{ReconcileError, SubscriptionReconciler};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use time::{Date, Duration, OffsetDateTime};
 
-use super::{Cents, SubscriptionStatus, Usage, better_plan};
+use super::{Cents, PaymentStatus, SubscriptionStatus, Usage, better_plan};
 use crate::shared::{
     AccountId, Audit, AuditAction, GatewayEventId, PaymentId, SubscriptionId, Tenant, UserId, string_enum,
 };
@@ -196,8 +196,7 @@ pub struct Payment {
     pub value: Cents,
     /// Length of the period that it pays for. `None` in rows of an earlier version: then the value decides.
     pub cycle: Option<Cycle>,
-    /// Status as the gateway names it.
-    pub status: String,
+    pub status: PaymentStatus,
     pub invoice_url: Option<String>,
     pub bank_slip_url: Option<String>,
     pub due_date: Option<Date>,

@@ -10,7 +10,7 @@ use super::effects::{RECONCILE_AFTER, effect, lapse};
 use super::workflow::SubscriptionWorkflow;
 use super::{
     Cents, Change, ChangeOutcome, Cycle, GatewayEventData, GatewayEventKind, GatewayPayment, INTENT_CHECK_PAUSE,
-    Intent, PaymentGateway, PaymentGatewayError, PaymentSnapshot, Subscription, SubscriptionStore,
+    Intent, PaymentGateway, PaymentGatewayError, PaymentSnapshot, PaymentStatus, Subscription, SubscriptionStore,
     SubscriptionWorkStore,
 };
 use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId};
@@ -133,7 +133,7 @@ impl SubscriptionWorkflow {
             return Ok(true);
         };
         let found = self.gateway.subscription(id).await?;
-        Ok(found.is_some_and(|found| found.value == Some(value) && found.cycle == cycle.as_str()))
+        Ok(found.is_some_and(|found| found.value == Some(value) && found.cycle == Some(cycle)))
     }
 
     async fn is_cancelled(&self, subscription: &Subscription) -> Result<bool, PaymentGatewayError> {
@@ -239,11 +239,11 @@ impl SubscriptionWorkflow {
 
 /// Converts a payment that was read from the gateway into event data.
 fn event_data(payment: &GatewayPayment) -> GatewayEventData {
-    let kind = match payment.status.as_str() {
-        "CONFIRMED" => GatewayEventKind::Confirmed,
-        "RECEIVED" | "RECEIVED_IN_CASH" => GatewayEventKind::Received,
-        "OVERDUE" => GatewayEventKind::Overdue,
-        _ => GatewayEventKind::Other,
+    let kind = match &payment.status {
+        PaymentStatus::Confirmed => GatewayEventKind::Confirmed,
+        PaymentStatus::Received | PaymentStatus::ReceivedInCash => GatewayEventKind::Received,
+        PaymentStatus::Overdue => GatewayEventKind::Overdue,
+        PaymentStatus::Pending | PaymentStatus::Other(_) => GatewayEventKind::Other,
     };
     GatewayEventData {
         kind,

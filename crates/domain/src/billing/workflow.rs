@@ -7,8 +7,8 @@ use serde_json::json;
 use super::effects::{RECONCILE_AFTER, credit, enter_status, is_period_over};
 use super::{
     BillingError, BillingType, Change, ChangeOutcome, GatewayPayment, GatewaySubscription, Initiator, Intent, Payment,
-    PaymentGateway, PaymentGatewayError, PendingIntent, Subscription, SubscriptionCommand, SubscriptionState,
-    SubscriptionStatus, SubscriptionStore, plan, remaining_plan, transition,
+    PaymentGateway, PaymentGatewayError, PaymentStatus, PendingIntent, Subscription, SubscriptionCommand,
+    SubscriptionState, SubscriptionStatus, SubscriptionStore, plan, remaining_plan, transition,
 };
 use crate::shared::{AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError};
 use time::{Duration, OffsetDateTime};
@@ -48,7 +48,7 @@ impl SubscriptionWorkflow {
         change.subscription.check_at = Some(check_at);
         // Stores the first payment only in its initial state. Later states arrive as events or by a check.
         let is_card = attempt.billing_type == BillingType::CreditCard;
-        if let Some(first) = first.filter(|first| is_card || first.status == "PENDING") {
+        if let Some(first) = first.filter(|first| is_card || first.status == PaymentStatus::Pending) {
             let payment = self.first_payment_row(&mut change.subscription, first, now);
             change.payment = Some(payment);
         } else if first.is_some() {
@@ -73,7 +73,7 @@ impl SubscriptionWorkflow {
         now: OffsetDateTime,
     ) -> Payment {
         let granted = std::mem::take(&mut subscription.period_granted);
-        let confirmed = first.status == "CONFIRMED";
+        let confirmed = first.status == PaymentStatus::Confirmed;
         Payment {
             id: self.ids.next().into(),
             subscription_id: subscription.id,

@@ -151,7 +151,7 @@ pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, Payment
         id: text(value, "id").ok_or_else(|| unreadable("a subscription has no id"))?,
         customer: text(value, "customer").unwrap_or_default(),
         value: value.get("value").and_then(Cents::from_reais),
-        cycle: text(value, "cycle").unwrap_or_default(),
+        cycle: text(value, "cycle").and_then(|cycle| cycle.parse().ok()),
         deleted: is_deleted(value),
     })
 }
@@ -162,7 +162,9 @@ pub(super) fn payment(value: &Value) -> Result<GatewayPayment, PaymentGatewayErr
         subscription: text(value, "subscription"),
         customer: text(value, "customer"),
         billing_type: text(value, "billingType").unwrap_or_default(),
-        status: text(value, "status").ok_or_else(|| unreadable("a payment has no status"))?,
+        status: text(value, "status")
+            .ok_or_else(|| unreadable("a payment has no status"))?
+            .into(),
         value: value.get("value").and_then(Cents::from_reais),
         invoice_url: url(value, "invoiceUrl"),
         bank_slip_url: url(value, "bankSlipUrl"),

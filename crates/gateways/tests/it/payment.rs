@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_domain::billing::{
     BillingType, Cents, Cycle, GatewayCustomerInput, GatewaySubscriptionInput, PaymentGateway, PaymentGatewayError,
-    TaxNumber,
+    PaymentStatus, TaxNumber,
 };
 use recado_domain::shared::{AccountId, SubscriptionId};
 use recado_gateways::http::Http;
@@ -81,8 +81,8 @@ async fn subscription_by_pix_and_boleto_succeeds() {
     let pix = subscription_input(&api, BillingType::Pix).await;
     let created = api.subscribe(&pix).await.unwrap();
     assert_eq!(
-        (created.value, created.cycle.as_str(), created.deleted),
-        (Some(Cents(9_790)), "MONTHLY", false)
+        (created.value, created.cycle, created.deleted),
+        (Some(Cents(9_790)), Some(Cycle::Monthly), false)
     );
     let sent = &posted(&gateway, "/subscriptions")[0];
     assert_eq!(
@@ -97,8 +97,8 @@ async fn subscription_by_pix_and_boleto_succeeds() {
     let payment = data.payment.unwrap();
     assert!(data.pix_qr_code.is_some() && data.pix_payload.is_some() && data.pix_expires_at.is_some());
     assert_eq!(
-        (payment.status.as_str(), payment.due_date),
-        ("PENDING", Some(date!(2099 - 12 - 01)))
+        (&payment.status, payment.due_date),
+        (&PaymentStatus::Pending, Some(date!(2099 - 12 - 01)))
     );
     assert_eq!(api.payment(&payment.id).await.unwrap(), Some(payment.clone()));
     assert_eq!(api.payment("pay_none").await.unwrap(), None);
@@ -107,8 +107,8 @@ async fn subscription_by_pix_and_boleto_succeeds() {
     api.change(&created.id, Cents(297_000), Cycle::Yearly).await.unwrap();
     let changed = api.subscription(&created.id).await.unwrap().unwrap();
     assert_eq!(
-        (changed.value, changed.cycle.as_str()),
-        (Some(Cents(297_000)), "YEARLY")
+        (changed.value, changed.cycle),
+        (Some(Cents(297_000)), Some(Cycle::Yearly))
     );
     assert_eq!(api.payments(&created.id).await.unwrap()[0].value, Some(Cents(297_000)));
     for _ in 0..2 {

@@ -122,7 +122,7 @@ impl TryFrom<PaymentRow> for Payment {
             billing_type: row.billing_type,
             value: Cents(row.value),
             cycle: row.cycle.as_deref().map(parse_enum).transpose()?,
-            status: row.status,
+            status: row.status.into(),
             invoice_url: row.invoice_url,
             bank_slip_url: row.bank_slip_url,
             due_date: row.due_date,

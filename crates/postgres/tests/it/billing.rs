@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use recado_domain::billing::{
     BillingType, Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventStore, GatewayPayment, Initiator,
-    Intent, Payment, PendingIntent, PlanLimits, RecordOutcome, ReserveOutcome, Subscription, SubscriptionState,
-    SubscriptionStatus, SubscriptionStore, SubscriptionWorkStore, plan_limits,
+    Intent, Payment, PaymentStatus, PendingIntent, PlanLimits, RecordOutcome, ReserveOutcome, Subscription,
+    SubscriptionState, SubscriptionStatus, SubscriptionStore, SubscriptionWorkStore, plan_limits,
 };
 use recado_domain::shared::{AccountId, PageQuery, Role, Tenant};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
@@ -85,7 +85,7 @@ pub(crate) fn payment(subscription: &Subscription, gateway_id: &str, at: OffsetD
         billing_type: "PIX".into(),
         value: Cents(29_700),
         cycle: Some(Cycle::Monthly),
-        status: "PENDING".into(),
+        status: PaymentStatus::Pending,
         invoice_url: Some("https://g.example/i".into()),
         bank_slip_url: None,
         due_date: Some(NOW.date()),
@@ -175,7 +175,7 @@ async fn subscription_change_is_stored_with_plan_and_events() {
         subscription: Some("sub_1".into()),
         customer: Some("cus_sub_1".into()),
         billing_type: "PIX".into(),
-        status: "PENDING".into(),
+        status: PaymentStatus::Pending,
         value: None,
         invoice_url: None,
         bank_slip_url: None,
@@ -341,7 +341,7 @@ async fn payment_updates_one_row_and_keeps_its_order() {
     for (number, gateway_id) in ["pay_1", "pay_2", "pay_1"].into_iter().enumerate() {
         let at = NOW + Duration::hours(i64::try_from(number).unwrap());
         let mut payment = payment(&row, gateway_id, at);
-        payment.status = format!("STATUS {number}");
+        payment.status = format!("STATUS {number}").into();
         let change = Change {
             payment: Some(payment),
             ..change_to(row.clone())

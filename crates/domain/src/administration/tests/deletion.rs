@@ -15,7 +15,7 @@ fn at_gateway(id: &str) -> GatewaySubscription {
         id: id.into(),
         customer: "cus".into(),
         value: None,
-        cycle: "MONTHLY".into(),
+        cycle: Some(Cycle::Monthly),
         deleted: false,
     }
 }

@@ -51,8 +51,8 @@ async fn plan_change_updates_subscription_and_gateway() {
     );
     fixture.with(|state| {
         assert_eq!(
-            (state.remote[0].1.value, state.remote[0].1.cycle.as_str()),
-            (Some(Cents(297_000)), "YEARLY")
+            (state.remote[0].1.value, state.remote[0].1.cycle),
+            (Some(Cents(297_000)), Some(Cycle::Yearly))
         );
         assert_eq!(state.plan, "growth");
         let Some(Event::Notification(notification)) = state.events.last() else {
@@ -476,7 +476,7 @@ async fn payment_is_visible_to_its_own_account_only() {
     let fixture = subscribed("PIX").await;
     assert_eq!(
         fixture.billing().payment(&tenant(), "pay_1").await.unwrap().status,
-        "PENDING"
+        PaymentStatus::Pending
     );
     fixture.with(|state| state.remote_payments[0].subscription = Some("sub_other".into()));
     for id in ["pay_1", "pay_none"] {

@@ -252,7 +252,7 @@ async fn gateway_event_in_the_second_of_a_check_applies() {
     for (second, status) in [(59, SubscriptionStatus::PastDue), (0, SubscriptionStatus::Active)] {
         let fixture = Fixture::new();
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-        fixture.with(|state| state.remote_payments[0].status = "OVERDUE".into());
+        fixture.with(|state| state.remote_payments[0].status = PaymentStatus::Overdue);
         // 12:00:00.4 UTC is 09:00:00 in the gateway's time.
         fixture.advance_clock(Duration::days(2) + Duration::milliseconds(400));
         fixture.reconcile().await;

@@ -19,7 +19,7 @@ impl PaymentGateway for Fixture {
                 id: format!("sub_{number}"),
                 customer: input.customer.clone(),
                 value: Some(input.value),
-                cycle: input.cycle.as_str().into(),
+                cycle: Some(input.cycle),
                 deleted: false,
             };
             state.remote.push((input.reference, created.clone()));
@@ -29,7 +29,10 @@ impl PaymentGateway for Fixture {
                 subscription: Some(created.id.clone()),
                 customer: Some(input.customer.clone()),
                 billing_type: input.billing_type.as_str().into(),
-                status: if is_card { "CONFIRMED" } else { "PENDING" }.into(),
+                status: match is_card {
+                    true => PaymentStatus::Confirmed,
+                    false => PaymentStatus::Pending,
+                },
                 value: Some(input.value),
                 invoice_url: None,
                 bank_slip_url: None,
@@ -61,7 +64,7 @@ impl PaymentGateway for Fixture {
             let (_, subscription) = remote
                 .find(|(_, subscription)| subscription.id == id)
                 .ok_or(PaymentGatewayError::Missing)?;
-            (subscription.value, subscription.cycle) = (Some(value), cycle.as_str().into());
+            (subscription.value, subscription.cycle) = (Some(value), Some(cycle));
             Ok(())
         })
     }

@@ -23,7 +23,7 @@ async fn subscribed(billing_type: &str) -> Fixture {
 #[tokio::test]
 async fn reconciler_finds_unreported_payment_after_a_day() {
     let fixture = subscribed("PIX").await;
-    fixture.with(|state| state.remote_payments[0].status = "RECEIVED".into());
+    fixture.with(|state| state.remote_payments[0].status = PaymentStatus::Received);
     fixture.advance_clock(Duration::hours(23));
     fixture.reconcile().await;
     assert_eq!(fixture.call_count("payments"), 0, "no check before `RECONCILE_AFTER`");
@@ -69,7 +69,7 @@ async fn reconciler_checks_open_payment_once_a_day() {
     }
     assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Pending);
     assert!(fixture.notification_titles().is_empty());
-    fixture.with(|state| state.remote_payments[0].status = "OVERDUE".into());
+    fixture.with(|state| state.remote_payments[0].status = PaymentStatus::Overdue);
     fixture.advance_clock(Duration::hours(25));
     fixture.reconcile().await;
     assert_eq!(

@@ -388,7 +388,7 @@ impl<'a> From<&'a Payment> for HistoryRow<'a> {
             billing_type: &payment.billing_type,
             value: payment.value,
             value_formatted: payment.value.to_string(),
-            status: &payment.status,
+            status: payment.status.as_str(),
             invoice_url: payment.invoice_url.as_deref(),
             bank_slip_url: payment.bank_slip_url.as_deref(),
             due_date: payment.due_date.as_ref().map(Date::to_string),
@@ -427,7 +427,7 @@ pub(crate) struct PaymentResponse<'a> {
 impl<'a> From<&'a GatewayPayment> for PaymentResponse<'a> {
     fn from(payment: &'a GatewayPayment) -> Self {
         Self {
-            status: &payment.status,
+            status: payment.status.as_str(),
             billing_type: &payment.billing_type,
             invoice_url: payment.invoice_url.as_deref(),
         }
