@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn received_event(body: &[u8]) -> ReceivedEvent {
-        (GatewayEvent::read(body), OffsetDateTime::UNIX_EPOCH)
+        (recado_gateways::payment::read_event(body), OffsetDateTime::UNIX_EPOCH)
     }
 
     #[actix_web::test]

@@ -1,30 +1,13 @@
 //! Calendar arithmetic: the gateway's local day, and billing periods that keep their day of the month.
 
-use time::macros::{format_description, offset};
-use time::{Date, Month, OffsetDateTime, PrimitiveDateTime};
+use time::macros::offset;
+use time::{Date, Month, OffsetDateTime};
 
 use super::Cycle;
 
 /// The calendar day in the gateway's time zone, São Paulo. It has had no daylight saving time since 2019.
 pub fn gateway_day(now: OffsetDateTime) -> Date {
     now.to_offset(offset!(-3)).date()
-}
-
-/// Parses a date of the gateway, `YYYY-MM-DD`. A time after it is ignored.
-pub fn gateway_date(text: &str) -> Option<Date> {
-    let format = format_description!("[year]-[month]-[day]");
-    Date::parse(text.get(..10)?, format)
-        .ok()
-        .filter(|date| date.year() >= 1)
-}
-
-/// Parses a time of the gateway: RFC 3339, or `YYYY-MM-DD HH:MM:SS` without a zone, which is read as São Paulo time.
-pub fn gateway_time(text: &str) -> Option<OffsetDateTime> {
-    let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-    let local = PrimitiveDateTime::parse(text, format).ok();
-    let utc = local.and_then(|local| local.assume_offset(offset!(-3)).checked_to_offset(time::UtcOffset::UTC));
-    utc.or_else(|| crate::shared::timestamp::parse(text))
-        .filter(|time| (1..=9999).contains(&time.year()))
 }
 
 /// Adds one cycle. The result is on `anchor_day`, or on the last day of a shorter month.

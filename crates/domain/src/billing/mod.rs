@@ -31,7 +31,7 @@ mod workflow;
 #[cfg(test)]
 mod tests;
 
-pub use calendar::{gateway_date, gateway_day, gateway_time};
+pub use calendar::gateway_day;
 pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
 pub use change::{PlanChange, PlanChangeInput};
 pub use effects::{EventReceipt, SubscriptionFacts, effect};

@@ -1,18 +1,9 @@
-//! Money: whole cents in Recado, decimal reais at the gateway, pt-BR text for display. No value is computed as a float.
+//! Money: whole cents, and their pt-BR text for display.
 
 use std::fmt;
 
-use rust_decimal::Decimal;
-use rust_decimal::prelude::ToPrimitive as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value};
-
-/// Maximum digits of an amount in a JSON number. Up to this length a float's shortest text is the text that was sent.
-const MAX_DIGITS: u32 = 15;
-
-/// The decimals of reais.
-const DECIMALS: u32 = 2;
 
 /// An amount in centavos of a real.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -36,34 +27,9 @@ impl fmt::Display for Cents {
     }
 }
 
-impl Cents {
-    /// Returns the amount in reais as a JSON number with up to two decimals; `None` if it exceeds `MAX_DIGITS` digits.
-    pub fn reais(self) -> Option<Number> {
-        let reais = Decimal::new(self.0, DECIMALS);
-        has_few_digits(reais).then(|| reais.normalize().to_string().parse().ok())?
-    }
-
-    /// Parses a JSON number in reais. Returns `None` for other types, more than two decimals or more than `MAX_DIGITS`
-    /// digits.
-    pub fn from_reais(value: &Value) -> Option<Self> {
-        let reais = Decimal::from_str_exact(&value.as_number()?.to_string())
-            .ok()?
-            .normalize();
-        if reais.scale() > DECIMALS || !has_few_digits(reais) {
-            return None;
-        }
-        (reais * Decimal::ONE_HUNDRED).to_i64().map(Self)
-    }
-}
-
-fn has_few_digits(amount: Decimal) -> bool {
-    amount.mantissa().unsigned_abs() < 10_u128.pow(MAX_DIGITS)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 
@@ -84,43 +50,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn cents_convert_from_and_to_reais() {
-        for (text, cents) in [
-            ("97", Some(9_700)),
-            ("97.0", Some(9_700)),
-            ("97.00", Some(9_700)),
-            ("19.9", Some(1_990)),
-            ("19.90", Some(1_990)),
-            ("0.05", Some(5)),
-            ("-1.5", Some(-150)),
-            ("0.29", Some(29)),
-            ("1.005", None),
-            ("1e3", Some(100_000)),
-            ("1e300", None),
-            ("0.1e-7", None),
-            ("99999999999999999.99", None),
-            ("\"97\"", None),
-            ("null", None),
-            ("true", None),
-        ] {
-            let value: Value = serde_json::from_str(text).unwrap();
-            assert_eq!(Cents::from_reais(&value), cents.map(Cents), "{text}");
-        }
-        assert_eq!(json!(Cents(1_990).reais()).to_string(), "19.9");
-        assert_eq!(json!(Cents(9_700).reais()).to_string(), "97");
-        assert_eq!(json!(Cents(-5).reais()).to_string(), "-0.05");
-        assert_eq!(Cents(i64::MAX).reais(), None);
-    }
-
     proptest! {
-        #[test]
-        fn cents_reais_round_trip(cents in -999_999_999_999_999_i64..=999_999_999_999_999) {
-            let written = json!(Cents(cents).reais()).to_string();
-            let read: Value = serde_json::from_str(&written).unwrap();
-            prop_assert_eq!(Cents::from_reais(&read), Some(Cents(cents)), "{}", written);
-        }
-
         #[test]
         fn cents_display_contains_every_digit(cents: i64) {
             let text = Cents(cents).to_string();

@@ -6,6 +6,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value, json};
 
+use super::reais::to_reais;
+
 /// Larger than any body: a buffer that grows leaves copies of the card in freed memory.
 const BODY_BYTES: usize = 16 * 1024;
 
@@ -102,7 +104,7 @@ pub(super) fn subscription(input: &GatewaySubscriptionInput) -> Result<Zeroizing
     let body = Body {
         customer: &input.customer,
         billing_type: input.billing_type.as_str(),
-        value: input.value.reais().ok_or_else(unserializable)?,
+        value: to_reais(input.value).ok_or_else(unserializable)?,
         next_due_date: input.first_due.to_string(),
         cycle: input.cycle.as_str(),
         description: &input.description,

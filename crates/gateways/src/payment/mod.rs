@@ -2,6 +2,9 @@
 //! response the object is found by our own reference (`externalReference`).
 
 mod bodies;
+mod dates;
+mod event;
+mod reais;
 mod response;
 
 use std::time::Duration;
@@ -11,14 +14,17 @@ use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
 use recado_domain::billing::{
     BillingType, Cents, Cycle, GatewayCustomerInput, GatewayPayment, GatewaySubscription, GatewaySubscriptionInput,
-    PaymentData, PaymentGateway, PaymentGatewayError, gateway_time,
+    PaymentData, PaymentGateway, PaymentGatewayError,
 };
 use recado_domain::shared::SubscriptionId;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
+use self::reais::to_reais;
 use crate::http::{GatewayRequest, Http};
 use crate::whatsapp::segment;
+
+pub use self::event::read_event;
 
 /// Default time limit of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -215,7 +221,7 @@ impl PaymentGateway for PaymentApi {
     }
 
     async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), PaymentGatewayError> {
-        let body = json!({ "value": value.reais(), "cycle": cycle.as_str(), "updatePendingPayments": true });
+        let body = json!({ "value": to_reais(value), "cycle": cycle.as_str(), "updatePendingPayments": true });
         let request = GatewayRequest::put(self.url(&format!("/subscriptions/{}", segment(id)))?, &body);
         self.call(request, self.timeout).await.map(|_| ())
     }
@@ -238,7 +244,7 @@ impl PaymentGateway for PaymentApi {
                 let code = self.payment_detail(&payment, "pixQrCode").await;
                 data.pix_qr_code = response::long_text(&code, "encodedImage");
                 data.pix_payload = response::long_text(&code, "payload");
-                data.pix_expires_at = response::text(&code, "expirationDate").and_then(|text| gateway_time(&text));
+                data.pix_expires_at = response::text(&code, "expirationDate").and_then(|text| dates::time(&text));
             }
             BillingType::Boleto => {
                 let slip = self.payment_detail(&payment, "identificationField").await;

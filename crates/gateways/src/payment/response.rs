@@ -1,11 +1,11 @@
 //! Reads responses of the payment gateway, and removes card data from the texts that are passed on.
 
-use recado_domain::billing::{
-    CardPayment, Cents, Description, GatewayPayment, GatewaySubscription, PaymentGatewayError, gateway_date,
-};
+use recado_domain::billing::{CardPayment, Description, GatewayPayment, GatewaySubscription, PaymentGatewayError};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
+use super::dates;
+use super::reais::from_reais;
 use crate::http::{CallError, GatewayResponse};
 
 /// Limits of the error texts of one refusal.
@@ -120,7 +120,12 @@ pub(super) fn items(list: &Value) -> Result<Vec<Value>, PaymentGatewayError> {
 }
 
 fn text_field(value: &Value, field: &str, max_chars: usize) -> Option<String> {
-    let text = value.get(field)?.as_str()?;
+    valid_text(value.get(field)?, max_chars)
+}
+
+/// A text; `None` if it is empty, too long or has control characters.
+pub(super) fn valid_text(value: &Value, max_chars: usize) -> Option<String> {
+    let text = value.as_str()?;
     let is_valid = !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control);
     is_valid.then(|| text.to_owned())
 }
@@ -136,7 +141,7 @@ pub(super) fn long_text(value: &Value, field: &str) -> Option<String> {
 }
 
 /// A URL that a page may link to.
-fn url(value: &Value, field: &str) -> Option<String> {
+pub(super) fn url(value: &Value, field: &str) -> Option<String> {
     let url = text_field(value, field, MAX_URL_CHARS)?;
     let is_web_url = url.starts_with("https://") || url.starts_with("http://");
     (is_web_url && !url.contains(char::is_whitespace)).then_some(url)
@@ -150,7 +155,7 @@ pub(super) fn subscription(value: &Value) -> Result<GatewaySubscription, Payment
     Ok(GatewaySubscription {
         id: text(value, "id").ok_or_else(|| unreadable("a subscription has no id"))?,
         customer: text(value, "customer").unwrap_or_default(),
-        value: value.get("value").and_then(Cents::from_reais),
+        value: value.get("value").and_then(from_reais),
         cycle: text(value, "cycle").and_then(|cycle| cycle.parse().ok()),
         deleted: is_deleted(value),
     })
@@ -165,10 +170,10 @@ pub(super) fn payment(value: &Value) -> Result<GatewayPayment, PaymentGatewayErr
         status: text(value, "status")
             .ok_or_else(|| unreadable("a payment has no status"))?
             .into(),
-        value: value.get("value").and_then(Cents::from_reais),
+        value: value.get("value").and_then(from_reais),
         invoice_url: url(value, "invoiceUrl"),
         bank_slip_url: url(value, "bankSlipUrl"),
-        due_date: text(value, "dueDate").and_then(|text| gateway_date(&text)),
+        due_date: text(value, "dueDate").and_then(|text| dates::date(&text)),
     })
 }
 

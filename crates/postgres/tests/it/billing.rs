@@ -2,13 +2,13 @@
 
 use futures_util::future::join_all;
 use recado_domain::billing::{
-    BillingType, Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventStore, GatewayPayment, Initiator,
-    Intent, Payment, PaymentStatus, PendingIntent, PlanLimits, RecordOutcome, ReserveOutcome, Subscription,
-    SubscriptionState, SubscriptionStatus, SubscriptionStore, SubscriptionWorkStore, plan_limits,
+    BillingType, Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventData, GatewayEventKind,
+    GatewayEventStore, GatewayPayment, Initiator, Intent, Payment, PaymentSnapshot, PaymentStatus, PendingIntent,
+    PlanLimits, RecordOutcome, ReserveOutcome, Subscription, SubscriptionState, SubscriptionStatus, SubscriptionStore,
+    SubscriptionWorkStore, plan_limits,
 };
 use recado_domain::shared::{AccountId, PageQuery, Role, Tenant};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
-use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
 use crate::support::{DbFixture, LEASE, NOW, event, id};
@@ -387,10 +387,31 @@ async fn payment_updates_one_row_and_keeps_its_order() {
     assert_eq!(facts.payment, Some(all.data[0].clone()));
 }
 
-fn gateway_event(event: &str, id: &str, subject: &str) -> GatewayEvent {
-    let body =
-        json!({ "id": id, "event": event, "payment": { "id": "pay_1", "subscription": subject, "status": "X" } });
-    GatewayEvent::read(body.to_string().as_bytes())
+pub(crate) fn gateway_event(
+    kind: GatewayEventKind,
+    id: &str,
+    subject: &str,
+    payment: Option<PaymentSnapshot>,
+) -> GatewayEvent {
+    GatewayEvent {
+        key: format!("id:{id}"),
+        event: kind.to_string(),
+        subject: Some(subject.into()),
+        data: GatewayEventData {
+            kind,
+            payment,
+            created_at: None,
+        },
+    }
+}
+
+fn payment_event(kind: GatewayEventKind, id: &str, subject: &str) -> GatewayEvent {
+    let payment = PaymentSnapshot {
+        id: "pay_1".into(),
+        status: Some(PaymentStatus::Other("X".into())),
+        ..PaymentSnapshot::default()
+    };
+    gateway_event(kind, id, subject, Some(payment))
 }
 
 /// Stores the event without a lease, so that any worker can claim it.
@@ -404,7 +425,7 @@ async fn gateway_event_is_claimed_by_its_recorder() {
     let fixture = DbFixture::new().await;
     let events = events(&fixture);
     let record_with_lease = async |name: &str, subject: &str| {
-        let event = gateway_event("PAYMENT_CONFIRMED", name, subject);
+        let event = payment_event(GatewayEventKind::Confirmed, name, subject);
         events.record(id().into(), &event, NOW, LEASE).await.unwrap()
     };
     assert_eq!(record_with_lease("evt_1", "sub_1").await, RecordOutcome::Claimed);
@@ -435,7 +456,7 @@ async fn gateway_events_are_stored_once_and_claimed_in_order() {
     let attempts = names.iter().flat_map(|name| {
         let events = &events;
         (0..5).map(move |_| async move {
-            let event = gateway_event("PAYMENT_CONFIRMED", name, "sub_0");
+            let event = payment_event(GatewayEventKind::Confirmed, name, "sub_0");
             record(events, &event).await
         })
     });
@@ -448,13 +469,18 @@ async fn gateway_events_are_stored_once_and_claimed_in_order() {
         3
     );
     for (subject, name) in [("sub_1", "a"), ("sub_2", "b"), ("sub_1", "c")] {
-        assert!(record(&events, &gateway_event("PAYMENT_CONFIRMED", name, subject)).await != RecordOutcome::Known);
+        assert!(
+            record(&events, &payment_event(GatewayEventKind::Confirmed, name, subject)).await != RecordOutcome::Known
+        );
     }
-    let refund = gateway_event("PAYMENT_REFUNDED", "odd", "sub_1");
+    let refund = payment_event(GatewayEventKind::Other, "odd", "sub_1");
     assert_eq!(record(&events, &refund).await, RecordOutcome::Stored);
     let claim = |subject: &str| events.claim(Some(subject.to_owned()), LEASE);
     let first = claim("sub_1").await.unwrap().unwrap();
-    assert_eq!(first.data, gateway_event("PAYMENT_CONFIRMED", "a", "sub_1").data);
+    assert_eq!(
+        first.data,
+        payment_event(GatewayEventKind::Confirmed, "a", "sub_1").data
+    );
     assert_eq!(
         claim("sub_1").await.unwrap(),
         None,
@@ -489,7 +515,7 @@ async fn gateway_event_is_due_once_its_subscription_exists() {
     let events = events(&fixture);
     let mut early = Vec::new();
     for subject in ["sub_1", "sub_2"] {
-        record(&events, &gateway_event("PAYMENT_OVERDUE", subject, subject)).await;
+        record(&events, &payment_event(GatewayEventKind::Overdue, subject, subject)).await;
         let event = events.claim(Some(subject.into()), LEASE).await.unwrap().unwrap();
         events.defer(event.id, Duration::hours(1)).await.unwrap();
         early.push(event.id);
@@ -509,7 +535,7 @@ async fn gateway_event_is_due_once_its_subscription_exists() {
 async fn early_gateway_event_is_retried_without_a_wake() {
     let fixture = DbFixture::new().await;
     let events = events(&fixture);
-    record(&events, &gateway_event("PAYMENT_OVERDUE", "sub_1", "sub_1")).await;
+    record(&events, &payment_event(GatewayEventKind::Overdue, "sub_1", "sub_1")).await;
     let event = events.claim(None, LEASE).await.unwrap().unwrap();
     events.defer(event.id, Duration::seconds(1)).await.unwrap();
     fixture
@@ -534,7 +560,7 @@ async fn later_writes_of_a_subscription_wake_no_event() {
     let fixture = DbFixture::new().await;
     let events = events(&fixture);
     let row = subscribed(&fixture, fixture.account, "sub_1").await;
-    record(&events, &gateway_event("PAYMENT_OVERDUE", "sub_1", "sub_1")).await;
+    record(&events, &payment_event(GatewayEventKind::Overdue, "sub_1", "sub_1")).await;
     let event = events.claim(None, LEASE).await.unwrap().unwrap();
     events.defer(event.id, Duration::ZERO).await.unwrap();
     assert!(events.claim(None, LEASE).await.unwrap().is_some());

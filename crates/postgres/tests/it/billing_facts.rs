@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use recado_domain::administration::{AccountChange, AdministrationStore};
 use recado_domain::billing::{
-    Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventStore, GatewayEvents, Payment, Subscription,
-    SubscriptionStatus, SubscriptionStore,
+    Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventKind, GatewayEventStore, GatewayEvents, Payment,
+    PaymentSnapshot, PaymentStatus, Subscription, SubscriptionStatus, SubscriptionStore,
 };
 use recado_domain::shared::{AccountId, Clock, Ids};
 use recado_postgres::{PgAdministration, PgGatewayEvents, PgSubscriptions};
-use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::billing::{payment, store, subscribed};
+use crate::billing::{gateway_event, payment, store, subscribed};
 use crate::support::{DbFixture, LEASE, NOW, event, id, platform_entry};
 
 struct FixedClock;
@@ -39,14 +38,17 @@ fn service(fixture: &DbFixture) -> GatewayEvents {
 }
 
 fn inactivated(name: &str) -> GatewayEvent {
-    let body = json!({ "id": name, "event": "SUBSCRIPTION_INACTIVATED", "subscription": { "id": "sub_1" } });
-    GatewayEvent::read(body.to_string().as_bytes())
+    gateway_event(GatewayEventKind::Inactivated, name, "sub_1", None)
 }
 
 fn received(name: &str) -> GatewayEvent {
-    let body = json!({ "id": name, "event": "PAYMENT_RECEIVED",
-        "payment": { "id": "pay_1", "subscription": "sub_1", "value": 297.0, "status": "RECEIVED" } });
-    GatewayEvent::read(body.to_string().as_bytes())
+    let payment = PaymentSnapshot {
+        id: "pay_1".into(),
+        value: Some(Cents(29_700)),
+        status: Some(PaymentStatus::Received),
+        ..PaymentSnapshot::default()
+    };
+    gateway_event(GatewayEventKind::Received, name, "sub_1", Some(payment))
 }
 
 /// Worker A claims event 1 and stalls, worker B applies it and a later event, then A continues.

@@ -1,8 +1,8 @@
 //! Plan changes and cancellations: the rules, and gateway and store failures at every step.
 
-use serde_json::json;
 use time::Duration;
 
+use super::events::parsed_event;
 use super::fakes::{Fixture, InjectedFault, NOW, input, tenant};
 use crate::billing::*;
 use crate::shared::{Event, FieldErrors, NotificationKind};
@@ -418,10 +418,8 @@ async fn ended_subscription_leaves_the_plan_that_is_paid() {
         match by_the_gateway {
             true => {
                 let id = created.subscription.gateway_subscription_id.as_ref().unwrap();
-                let body = json!({ "id": "evt_9", "event": "SUBSCRIPTION_INACTIVATED", "subscription": { "id": id } });
-                fixture
-                    .deliver_for(&GatewayEvent::read(body.to_string().as_bytes()), id)
-                    .await;
+                let ended = parsed_event("evt_9", GatewayEventKind::Inactivated, Some(id), None, None);
+                fixture.deliver_for(&ended, id).await;
             }
             false => drop(fixture.billing().cancel(&tenant()).await.unwrap()),
         }

@@ -1,23 +1,62 @@
 //! Gateway events: stored once, applied once and in order, also if they arrive before their subscription.
 
-use serde_json::{Value, json};
-use time::Duration;
+use time::macros::{format_description, offset};
+use time::{Duration, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::fakes::{Fixture, input, tenant};
 use crate::billing::*;
 
 pub(super) fn gateway_event(event: &str, id: &str, payment: &str, at: &str) -> GatewayEvent {
-    gateway_event_of_value(event, id, payment, at, 97.0)
+    gateway_event_of_value(event, id, payment, at, Cents(9_700))
 }
 
-pub(super) fn gateway_event_of_value(event: &str, id: &str, payment: &str, at: &str, value: f64) -> GatewayEvent {
+pub(super) fn gateway_event_of_value(event: &str, id: &str, payment: &str, at: &str, value: Cents) -> GatewayEvent {
     let status = event.trim_start_matches("PAYMENT_");
-    let body = match event {
-        "SUBSCRIPTION_INACTIVATED" => json!({ "id": id, "event": event, "subscription": { "id": "sub_1" } }),
-        _ => json!({ "id": id, "event": event, "dateCreated": at,
-            "payment": { "id": payment, "subscription": "sub_1", "billingType": "PIX", "value": value, "status": status } }),
+    let payment = PaymentSnapshot {
+        billing_type: Some("PIX".into()),
+        value: Some(value),
+        status: Some(PaymentStatus::from(status.to_owned())),
+        ..payment_snapshot(payment)
     };
-    GatewayEvent::read(body.to_string().as_bytes())
+    let (kind, subject) = (event.parse().unwrap(), Some("sub_1"));
+    match kind {
+        GatewayEventKind::Inactivated => parsed_event(id, kind, subject, None, None),
+        _ => parsed_event(id, kind, subject, Some(payment), gateway_time(at)),
+    }
+}
+
+pub(super) fn payment_snapshot(id: &str) -> PaymentSnapshot {
+    PaymentSnapshot {
+        id: id.into(),
+        ..PaymentSnapshot::default()
+    }
+}
+
+/// An event with this id, as the gateway's adapter parses it.
+pub(super) fn parsed_event(
+    id: &str,
+    kind: GatewayEventKind,
+    subject: Option<&str>,
+    payment: Option<PaymentSnapshot>,
+    created_at: Option<OffsetDateTime>,
+) -> GatewayEvent {
+    GatewayEvent {
+        key: format!("id:{id}"),
+        event: kind.to_string(),
+        subject: subject.map(str::to_owned),
+        data: GatewayEventData {
+            kind,
+            payment,
+            created_at,
+        },
+    }
+}
+
+/// A time of the gateway, whose zone is São Paulo; none for any other text.
+fn gateway_time(text: &str) -> Option<OffsetDateTime> {
+    let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+    let local = PrimitiveDateTime::parse(text, format).ok()?;
+    Some(local.assume_offset(offset!(-3)).to_offset(UtcOffset::UTC))
 }
 
 #[tokio::test]
@@ -100,13 +139,13 @@ async fn gateway_event_without_effect_is_stored_only() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     let before = fixture.only_subscription();
-    let odd: [Value; 3] = [
-        json!({ "id": "e1", "event": "PAYMENT_REFUNDED", "payment": { "id": "pay_1", "subscription": "sub_1" } }),
-        json!({ "id": "e2", "event": "PAYMENT_CONFIRMED", "payment": { "subscription": "sub_1" } }),
-        json!({ "id": "e3", "event": "PAYMENT_CONFIRMED", "payment": { "id": "pay_1" } }),
-    ];
-    for body in odd {
-        fixture.deliver(&GatewayEvent::read(body.to_string().as_bytes())).await;
+    let (subject, payment) = (Some("sub_1"), Some(payment_snapshot("pay_1")));
+    for event in [
+        parsed_event("e1", GatewayEventKind::Other, subject, payment.clone(), None),
+        parsed_event("e2", GatewayEventKind::Confirmed, subject, None, None),
+        parsed_event("e3", GatewayEventKind::Confirmed, None, payment, None),
+    ] {
+        fixture.deliver(&event).await;
     }
     assert_eq!(fixture.only_subscription(), before);
     fixture.with(|state| assert_eq!((state.recorded.len(), state.waiting.len()), (3, 0)));
@@ -234,14 +273,26 @@ async fn payment_pays_for_its_own_cycle_after_a_cycle_change() {
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture.billing().change(&tenant(), &yearly).await.unwrap();
     fixture
-        .deliver(&gateway_event_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 970.0))
+        .deliver(&gateway_event_of_value(
+            "PAYMENT_RECEIVED",
+            "evt_1",
+            "pay_1",
+            at,
+            Cents(97_000),
+        ))
         .await;
     assert_eq!(days(&fixture), 365);
     // A discount does not change the period.
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture
-        .deliver(&gateway_event_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 90.5))
+        .deliver(&gateway_event_of_value(
+            "PAYMENT_RECEIVED",
+            "evt_1",
+            "pay_1",
+            at,
+            Cents(9_050),
+        ))
         .await;
     assert_eq!(days(&fixture), 31);
 }

@@ -56,7 +56,7 @@ fn event(number: usize, step: &Step) -> Option<GatewayEvent> {
         &format!("evt_{number}"),
         &format!("pay_{}", payment + 1),
         &at,
-        if *year { 970.0 } else { 97.0 },
+        Cents(if *year { 97_000 } else { 9_700 }),
     ))
 }
 

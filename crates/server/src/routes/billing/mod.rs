@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use actix_web::http::header::ContentType;
 use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use recado_domain::billing::{GatewayEvent, PLANS};
+use recado_domain::billing::PLANS;
 use recado_domain::shared::FieldErrors;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -116,7 +116,7 @@ pub(super) async fn callback(
     verify_token(&services, &request)?;
     let memory = &services.shared.callback_memory;
     let body = memory.read(&request, payload.into_inner()).await?;
-    payment_event_buffer::receive(services, GatewayEvent::read(&body)).await;
+    payment_event_buffer::receive(services, recado_gateways::payment::read_event(&body)).await;
     Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }
 
