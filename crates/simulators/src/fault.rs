@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::host::{Call, Reply, Response};
+use crate::call::{Call, Reply, Response};
 use crate::locked;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::host::Call;
+use crate::call::Call;
 use crate::{locked, now_ms};
 
 /// Maximum number of entries. A new entry then replaces the oldest.

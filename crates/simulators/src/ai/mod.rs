@@ -9,8 +9,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::call::{Call, Response};
+use crate::control::Service;
 use crate::fault::{Fault, Faults, Script};
-use crate::host::{Call, Host, Response, Service};
+use crate::host::Host;
 use crate::ledger::{Entry, Ledger};
 use crate::{now_ms, set};
 

@@ -11,10 +11,12 @@ use std::{io, thread};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::call::{Call, Response};
 use crate::callback_sender::{Deliveries, Queue, QueuedCallback};
+use crate::control::Service;
 use crate::control::{done, no_route};
 use crate::fault::{Fault, Faults, Script};
-use crate::host::{Call, Host, Response, Service};
+use crate::host::Host;
 use crate::ledger::{Entry, Ledger};
 use crate::{locked, set};
 use store::{Refusal, Store, now, text};

@@ -5,7 +5,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::store::{Collection, is, refuse, text, today};
 use super::{Action, Core, errors, not_found};
-use crate::host::{Call, Response};
+use crate::call::{Call, Response};
 use crate::{locked, now_ms, set};
 
 /// A PNG of one pixel in the place of the QR code.

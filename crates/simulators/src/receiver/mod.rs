@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 
 pub use self::delivery::Delivery;
+use crate::call::{Call, Response};
+use crate::control::Service;
 use crate::control::no_route;
 use crate::fault::{Fault, Faults, Script};
-use crate::host::{Call, Host, Response, Service};
+use crate::host::Host;
 use crate::ledger::{Entry, Ledger};
 use crate::locked;
 

@@ -1,49 +1,17 @@
 //! Callbacks: the queued jobs, the signed POST that batches all due changes, and the signature.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+use super::core::Core;
 use super::graph::in_status;
-use super::{Core, DISPLAY_NUMBER};
+use super::job::{Job, Message};
+use super::numbers::DISPLAY_NUMBER;
 use crate::callback_sender::QueuedCallback;
 use crate::{locked, set};
-
-/// The fields of an accepted message that its status updates need.
-#[derive(Debug)]
-pub(super) struct Message {
-    pub(super) id: String,
-    pub(super) number: String,
-    pub(super) waba: String,
-    pub(super) recipient: String,
-    pub(super) by_user_id: bool,
-    pub(super) callback_data: Option<String>,
-    pub(super) category: String,
-}
-
-/// A queued job.
-#[derive(Debug, Clone)]
-pub(super) enum Job {
-    Status {
-        message: Arc<Message>,
-        status: &'static str,
-        /// Unix time of the status in seconds. It does not depend on the order of the callbacks.
-        at: u64,
-        wrong_signature: bool,
-    },
-    /// WhatsApp's decision on a template. It has no effect if the template changed meanwhile.
-    Decide {
-        id: u64,
-        version: u32,
-        event: &'static str,
-        reason: Option<String>,
-    },
-    /// Any other change, as it is sent.
-    Change { waba: String, change: Value },
-}
 
 pub(super) fn template_change(value: Value) -> Value {
     json!({ "field": "message_template_status_update", "value": value })

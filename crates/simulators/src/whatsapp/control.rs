@@ -7,13 +7,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Core;
-use super::callback::{Job, template_change};
+use super::callback::template_change;
+use super::core::{Core, State};
 use super::definition::{parameters, text};
+use super::job::Job;
 use super::options::WhatsappOptions;
+use crate::call::{Call, Response};
 use crate::callback_sender::Deliveries;
 use crate::control::{done, no_route};
-use crate::host::{Call, Response};
 use crate::ledger::Entry;
 use crate::{locked, set};
 
@@ -134,7 +135,7 @@ impl Core {
         let mut state = locked(&self.state);
         let mut templates = std::mem::take(&mut state.templates);
         templates.clear();
-        *state = super::State {
+        *state = State {
             templates,
             ..Default::default()
         };

@@ -4,13 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::bearer;
 use super::definition::text;
-use super::graph::GraphError;
+use super::graph::{GraphError, bearer};
 use super::numbers::names_field;
 use super::phone::wa_id;
+use crate::call::{Call, Response};
 use crate::fault::{Effect, Scripted};
-use crate::host::{Call, Response};
 
 /// One send consumes at most one fault of its response and one of its callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

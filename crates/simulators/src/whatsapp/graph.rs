@@ -1,9 +1,9 @@
-//! The error object of WhatsApp's API.
+//! What requests and responses of WhatsApp's API have in common: the access token and the error object.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::host::Response;
+use crate::call::{Call, Response};
 
 /// An error response of WhatsApp's API.
 #[derive(Debug)]
@@ -98,4 +98,13 @@ fn title(code: u32) -> &'static str {
         2388299 => "Message template leading or trailing parameters",
         _ => "Generic error",
     }
+}
+
+/// The access token of a request; empty if there is none.
+pub(super) fn bearer(call: &Call) -> &str {
+    let header = call.header("authorization").unwrap_or_default();
+    header
+        .strip_prefix("Bearer ")
+        .or_else(|| header.strip_prefix("OAuth "))
+        .unwrap_or_default()
 }

@@ -5,9 +5,11 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::callback::{Job, messages_change};
+use super::callback::messages_change;
+use super::core::Core;
+use super::job::Job;
+use super::numbers::DISPLAY_NUMBER;
 use super::phone::wa_id;
-use super::{Core, DISPLAY_NUMBER};
 use crate::{now_ms, set};
 
 /// A message from a user to the business.

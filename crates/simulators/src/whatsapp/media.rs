@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::graph::GraphError;
-use crate::host::{Call, Response};
+use crate::call::{Call, Response};
 
 const HEADER_TYPES: [&str; 5] = ["application/pdf", "image/jpeg", "image/jpg", "image/png", "video/mp4"];
 

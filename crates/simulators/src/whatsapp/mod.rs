@@ -5,19 +5,21 @@ mod bounded;
 mod burst_limiter;
 mod callback;
 mod control;
+mod core;
 mod definition;
 mod fault;
 mod graph;
 mod inbound;
+mod job;
 mod media;
 mod news;
+mod number_routes;
 mod numbers;
 mod options;
 mod phone;
 mod registry;
 mod send;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -33,20 +35,17 @@ pub use numbers::NumberSettings;
 pub use options::{Approval, WhatsappOptions};
 pub use phone::wa_id;
 
-use burst_limiter::BurstLimiter;
-use callback::Job;
-use graph::GraphError;
-use numbers::Numbers;
-use registry::{Query, Registry, Template};
+use core::Core;
+use graph::{GraphError, bearer};
+use job::Job;
+use registry::{Query, Template};
 
-use crate::callback_sender::Queue;
-use crate::fault::{Faults, Script};
-use crate::host::{Call, Host, Response, Service};
+use crate::call::{Call, Response};
+use crate::control::Service;
+use crate::fault::Faults;
+use crate::host::Host;
 use crate::ledger::Ledger;
 use crate::locked;
-
-/// `display_phone_number` of the business in callbacks.
-const DISPLAY_NUMBER: &str = "551130000000";
 
 /// The running simulator; it stops when dropped.
 pub struct Whatsapp {
@@ -175,27 +174,6 @@ impl Whatsapp {
     }
 }
 
-#[derive(Default)]
-struct Core {
-    options: Mutex<WhatsappOptions>,
-    state: Mutex<State>,
-    faults: Script<WhatsappFault>,
-    ledger: Ledger,
-    queue: Queue<Job>,
-}
-
-#[derive(Default)]
-struct State {
-    templates: Registry,
-    uploads: media::Uploads,
-    accounts: Numbers,
-    numbers: BurstLimiter,
-    pairs: BurstLimiter,
-    accepted: u64,
-    rejected: u64,
-    per_recipient: HashMap<String, u32>,
-}
-
 impl Service for Core {
     fn respond(&self, call: &Call) -> Response {
         let segments = call.segments();
@@ -237,10 +215,6 @@ impl Service for Core {
 }
 
 impl Core {
-    fn options(&self) -> WhatsappOptions {
-        locked(&self.options).clone()
-    }
-
     fn route(&self, call: &Call, route: &[&str]) -> Result<Response, GraphError> {
         match (call.method.as_str(), route) {
             ("POST", [_, "media"]) => locked(&self.state).uploads.media(call),
@@ -352,13 +326,4 @@ fn is_version(segment: &str) -> bool {
 fn authorized(call: &Call) -> bool {
     let token = bearer(call);
     !token.is_empty() && !token.starts_with("expired")
-}
-
-/// The access token of a request; empty if there is none.
-fn bearer(call: &Call) -> &str {
-    let header = call.header("authorization").unwrap_or_default();
-    header
-        .strip_prefix("Bearer ")
-        .or_else(|| header.strip_prefix("OAuth "))
-        .unwrap_or_default()
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Core;
-use super::callback::Job;
+use super::core::Core;
+use super::job::Job;
 
 /// A callback about a business account or one of its numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -9,10 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::bounded::BoundedMap;
 use super::definition::text;
-use super::graph::GraphError;
-use super::{Core, DISPLAY_NUMBER, bearer};
-use crate::host::{Call, Response};
-use crate::{locked, set};
+use super::graph::{GraphError, bearer};
+use crate::call::Call;
+use crate::set;
 
 /// Numbers with settings, business accounts with settings or a subscription, and tokens.
 const MAX_NUMBERS: usize = 10_000;
@@ -31,7 +30,10 @@ const DEFAULT_PAGE: usize = 25;
 const MAX_PAGE: usize = 100;
 
 /// Id of the subscribed app, and of the app in the health of a number.
-const APP_ID: &str = "670843887433847";
+pub(super) const APP_ID: &str = "670843887433847";
+
+/// `display_phone_number` of the business in callbacks.
+pub(super) const DISPLAY_NUMBER: &str = "551130000000";
 
 /// A phone number as the platform knows it. The defaults describe a number that works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,10 +176,18 @@ impl Numbers {
         self.accounts.entry(waba).other_numbers = count;
     }
 
+    pub(super) fn set_subscribed(&mut self, waba: &str, subscribed: bool) {
+        self.accounts.entry(waba).subscribed = subscribed;
+    }
+
+    pub(super) fn is_subscribed(&self, waba: &str) -> bool {
+        self.accounts.get(waba).is_some_and(|account| account.subscribed)
+    }
+
     /// The business accounts to which the app is subscribed.
     pub(super) fn subscribed(&self) -> Vec<String> {
-        let is_subscribed = |waba: &&str| self.accounts.get(waba).is_some_and(|account| account.subscribed);
-        self.accounts.keys().filter(is_subscribed).map(str::to_owned).collect()
+        let accounts = self.accounts.keys().filter(|waba| self.is_subscribed(waba));
+        accounts.map(str::to_owned).collect()
     }
 
     /// The settings of a number that the token may use.
@@ -193,7 +203,13 @@ impl Numbers {
     }
 
     /// `GET /{phone_number_id}`. Remembers that the token asked for the number.
-    fn show(&mut self, id: &str, call: &Call, default_limit: &str, default_waba: &str) -> Result<Value, GraphError> {
+    pub(super) fn show(
+        &mut self,
+        id: &str,
+        call: &Call,
+        default_limit: &str,
+        default_waba: &str,
+    ) -> Result<Value, GraphError> {
         let fields = call.param("fields");
         let settings = self.usable(id, bearer(call))?;
         let unknown = settings.unknown_fields.iter().find(|field| names_field(fields, field));
@@ -232,7 +248,7 @@ impl Numbers {
     }
 
     /// `GET /{waba_id}/phone_numbers`
-    fn page(&self, waba: &str, call: &Call, default_limit: &str) -> Value {
+    pub(super) fn page(&self, waba: &str, call: &Call, default_limit: &str) -> Value {
         let number = |name: &str| call.param(name).and_then(|value| value.parse::<usize>().ok());
         let limit = number("limit").unwrap_or(DEFAULT_PAGE).clamp(1, MAX_PAGE);
         let from = call
@@ -260,7 +276,7 @@ impl Numbers {
     }
 
     /// `POST /{phone_number_id}/register`
-    fn register(&mut self, id: &str, call: &Call) -> Result<(), GraphError> {
+    pub(super) fn register(&mut self, id: &str, call: &Call) -> Result<(), GraphError> {
         let body = call.json();
         let settings = self.usable(id, bearer(call))?;
         if text(&body, "messaging_product") != "whatsapp" {
@@ -295,88 +311,13 @@ impl Numbers {
     }
 }
 
-impl Core {
-    /// `GET /{phone_number_id}`, or `GET /{waba_id}` if the fields are those of a business account.
-    pub(super) fn show_number(&self, id: &str, call: &Call) -> Result<Response, GraphError> {
-        let options = self.options();
-        let fields = call.param("fields");
-        if ["name", "currency", "timezone_id"]
-            .iter()
-            .any(|field| names_field(fields, field))
-        {
-            return Ok(Response::ok(&account_json(id, fields)));
-        }
-        let numbers = &mut locked(&self.state).accounts;
-        let shown = numbers.show(id, call, &options.messaging_limit, &options.waba_id)?;
-        Ok(Response::ok(&shown))
-    }
-
-    pub(super) fn list_numbers(&self, waba: &str, call: &Call) -> Response {
-        let limit = self.options().messaging_limit;
-        Response::ok(&locked(&self.state).accounts.page(waba, call, &limit))
-    }
-
-    pub(super) fn register_number(&self, id: &str, call: &Call) -> Result<Response, GraphError> {
-        locked(&self.state).accounts.register(id, call)?;
-        Ok(Response::ok(&json!({ "success": true })))
-    }
-
-    /// `POST` or `DELETE /{waba_id}/subscribed_apps`. Repeating it changes nothing.
-    pub(super) fn set_subscription(&self, waba: &str, subscribed: bool) -> Response {
-        locked(&self.state).accounts.accounts.entry(waba).subscribed = subscribed;
-        Response::ok(&json!({ "success": true }))
-    }
-
-    pub(super) fn list_subscriptions(&self, waba: &str) -> Response {
-        let state = locked(&self.state);
-        let is_subscribed = state
-            .accounts
-            .accounts
-            .get(waba)
-            .is_some_and(|account| account.subscribed);
-        let link = format!("https://www.facebook.com/games/?app_id={APP_ID}");
-        let app = json!({ "whatsapp_business_api_data": { "id": APP_ID, "link": link, "name": "Recado" } });
-        let apps = if is_subscribed { vec![app] } else { Vec::new() };
-        Response::ok(&json!({ "data": apps }))
-    }
-
-    /// `GET /debug_token?input_token=`
-    pub(super) fn debug_token(&self, call: &Call) -> Result<Response, GraphError> {
-        let Some(token) = call.param("input_token") else {
-            return Err(GraphError::new(100, "input_token is required"));
-        };
-        let scopes = ["whatsapp_business_management", "whatsapp_business_messaging"];
-        let targets = [self.options().waba_id];
-        let granular = scopes.map(|scope| json!({ "scope": scope, "target_ids": targets }));
-        Ok(Response::ok(&json!({ "data": {
-            "app_id": APP_ID,
-            "type": "SYSTEM_USER",
-            "is_valid": !token.starts_with("expired"),
-            "expires_at": 0,
-            "scopes": scopes,
-            "granular_scopes": granular,
-        } })))
-    }
-}
-
-fn account_json(waba: &str, fields: Option<&str>) -> Value {
-    let mut shown = json!({ "id": waba, "name": "Empresa de Teste", "currency": "BRL", "timezone_id": "1" });
-    if names_field(fields, "health_status") {
-        let entity = json!({ "entity_type": "WABA", "id": waba, "can_send_message": "AVAILABLE" });
-        let health = json!({ "can_send_message": "AVAILABLE", "entities": [entity] });
-        set(&mut shown, "health_status", health);
-    }
-    select(&mut shown, fields);
-    shown
-}
-
 /// Whether a comma-separated list of fields names this one.
 pub(super) fn names_field(fields: Option<&str>, field: &str) -> bool {
     fields.is_some_and(|fields| fields.split(',').any(|name| name.trim() == field))
 }
 
 /// Removes the fields that were not asked for. The id is always part of an answer.
-fn select(shown: &mut Value, fields: Option<&str>) {
+pub(super) fn select(shown: &mut Value, fields: Option<&str>) {
     if let (Some(fields), Some(object)) = (fields, shown.as_object_mut()) {
         let object: &mut Map<String, Value> = object;
         object.retain(|field, _| field == "id" || names_field(Some(fields), field));

@@ -8,14 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::callback::{Job, Message};
+use super::core::{Core, State};
 use super::definition::{check_parameters, check_white_space, text};
 use super::fault::WhatsappFaultKind;
 use super::graph::GraphError;
+use super::job::{Job, Message};
 use super::options::WhatsappOptions;
 use super::phone::{hash, wa_id};
-use super::{Core, State};
-use crate::host::{Call, Response};
+use crate::call::{Call, Response};
 use crate::{locked, now_ms};
 
 const PAIR_INTERVAL: Duration = Duration::from_secs(6);
