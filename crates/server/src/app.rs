@@ -2,6 +2,7 @@
 //! wrong method gets 405, an unknown path 404.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use actix_web::dev::ServiceRequest;
 use actix_web::middleware::{Next, from_fn};
@@ -9,14 +10,22 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpMessage as _, HttpResponse, Resource, ResponseError as _, Scope};
 
 use crate::error::ApiError;
-use crate::routes::RouteSpec;
-use crate::telemetry::{Route, counted_routes};
+use crate::routes::{RouteSpec, TABLE};
+use crate::telemetry::Route;
 use crate::web::access::check_access;
+
+/// The metrics of every route of the table, in its order.
+static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    TABLE
+        .iter()
+        .map(|spec| Route::new(spec.path, spec.method.as_str()))
+        .collect()
+});
 
 /// Registers every route of the table and the default responses (404, 405).
 pub fn configure(config: &mut ServiceConfig) {
     let mut paths: BTreeMap<&str, Vec<(&'static RouteSpec, &'static Route)>> = BTreeMap::new();
-    for (spec, route) in counted_routes() {
+    for (spec, route) in TABLE.iter().zip(ROUTES.iter()) {
         paths.entry(spec.path).or_default().push((spec, route));
     }
     // actix matches in the order of registration. In sorted order a literal segment precedes a parameter, because `{`

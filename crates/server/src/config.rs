@@ -1,7 +1,6 @@
 //! Configuration: every environment variable, checked before anything starts. `docs/configuration.md` lists them.
 
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 
 use actix_web::http::Uri;
 use recado_domain::egress::AllowList;
@@ -10,16 +9,20 @@ use recado_domain::shared::Network;
 use recado_domain::webhooks::Schedule;
 use recado_postgres::{DatabaseTls, RetentionDays};
 use secrecy::SecretString;
-use thiserror::Error;
 use time::Duration;
 
 use crate::logging;
-use crate::web::origin::Origin;
+use crate::origin::Origin;
 pub use app_secret::{AppSecret, AppSecrets};
 pub use identity::IdentityRules;
+pub(crate) use limits::CALLBACK_BYTES;
 pub use limits::Limits;
 pub use tls::OutgoingTls;
 pub(crate) use tls::check_databases;
+pub use values::{ConfigError, Source};
+use values::{
+    address, duration, http_url, invalid, list, networks, parse_duration, parsed, postgres_url, required, secret,
+};
 
 mod api_keys;
 mod app_secret;
@@ -29,24 +32,13 @@ mod limits;
 mod plaintext;
 mod retention;
 mod tls;
+mod values;
 
 /// The minimum length of an HS256 secret in bytes (RFC 7518, section 3.2).
 const MIN_SESSION_SECRET_BYTES: usize = 32;
 
 /// The maximum number of delays in `WEBHOOK_RETRY_SCHEDULE`.
 const MAX_RETRY_DELAYS: usize = 50;
-
-/// Returns the value of a variable.
-pub type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// A variable is missing or malformed. The message never contains the value, which may be a secret.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error("configuration: {variable} {problem}")]
-pub struct ConfigError {
-    pub variable: &'static str,
-    /// Continues the variable's name.
-    pub problem: String,
-}
 
 /// How session tokens are verified.
 #[derive(Clone, Debug)]
@@ -266,81 +258,6 @@ impl Config {
     }
 }
 
-fn secret(source: Source<'_>, name: &str) -> Option<SecretString> {
-    source(name).map(|value| SecretString::from(value.trim()))
-}
-
-/// The error omits the value, because a URL may contain a password.
-fn postgres_url(name: &'static str, url: String) -> Result<SecretString, ConfigError> {
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        Ok(SecretString::from(url))
-    } else {
-        Err(invalid(name, "must begin with postgres://"))
-    }
-}
-
-fn address(source: Source<'_>, name: &'static str) -> Result<Option<SocketAddr>, ConfigError> {
-    let value = source(name).filter(|value| !value.trim().is_empty());
-    value
-        .map(|text| {
-            text.trim()
-                .parse()
-                .map_err(|_| invalid(name, "must be an IP address and a port, like 127.0.0.1:8080"))
-        })
-        .transpose()
-}
-
-fn invalid(variable: &'static str, problem: impl Into<String>) -> ConfigError {
-    ConfigError {
-        variable,
-        problem: problem.into(),
-    }
-}
-
-fn required(source: Source<'_>, name: &'static str) -> Result<String, ConfigError> {
-    source(name)
-        .filter(|value| !value.trim().is_empty())
-        .ok_or_else(|| invalid(name, "is required"))
-}
-
-fn parsed<T: FromStr>(
-    source: Source<'_>,
-    name: &'static str,
-    default: T,
-    is_valid: impl Fn(&T) -> bool,
-    accepted: &str,
-) -> Result<T, ConfigError> {
-    match source(name) {
-        None => Ok(default),
-        Some(text) => {
-            let value = text.trim().parse().ok().filter(is_valid);
-            value.ok_or_else(|| invalid(name, format!("must be {accepted}")))
-        }
-    }
-}
-
-fn list<T: FromStr>(source: Source<'_>, name: &'static str, accepted: &str) -> Result<Vec<T>, ConfigError> {
-    let text = source(name).unwrap_or_default();
-    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    items
-        .map(|item| item.parse().map_err(|_| invalid(name, format!("must be {accepted}"))))
-        .collect()
-}
-
-fn networks(source: Source<'_>, name: &'static str) -> Result<Vec<Network>, ConfigError> {
-    list(source, name, "a comma-separated list of networks like 10.0.0.0/8")
-}
-
-/// The error omits the value, because a URL may contain a password.
-fn http_url(source: Source<'_>, name: &'static str) -> Result<Option<String>, ConfigError> {
-    let Some(text) = source(name) else { return Ok(None) };
-    let uri: Option<Uri> = text.trim().parse().ok();
-    match uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https"))) {
-        true => Ok(Some(text.trim().to_owned())),
-        false => Err(invalid(name, "must be an http or https URL")),
-    }
-}
-
 /// The error omits the value, because the URL may contain a password.
 fn smtp_url_from(source: Source<'_>) -> Result<Option<SecretString>, ConfigError> {
     match source("SMTP_URL") {
@@ -393,11 +310,6 @@ fn session_verification(source: Source<'_>) -> Result<SessionVerification, Confi
     }
 }
 
-fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
-    let Some(text) = source(name) else { return Ok(default) };
-    parse_duration(&text).ok_or_else(|| invalid(name, "must be a duration like 500ms, 1s, 5m or 2h"))
-}
-
 fn egress_allow(source: Source<'_>) -> Result<AllowList, ConfigError> {
     Ok(networks(source, "EGRESS_ALLOW_CIDRS")?.into())
 }
@@ -424,20 +336,6 @@ fn retry_schedule(source: Source<'_>) -> Result<Schedule, ConfigError> {
     delays
         .map(Schedule)
         .ok_or_else(|| invalid(name, "must be at most 50 durations, separated by commas, like 5s,5m,2h"))
-}
-
-/// Parses `500ms`, `1s`, `5m` or `2h`.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: Option<i64> = digits.parse().ok().filter(|number| (0..=1_000_000).contains(number));
-    number.and_then(|number| match text.strip_prefix(digits)? {
-        "ms" => Some(Duration::milliseconds(number)),
-        "s" => Some(Duration::seconds(number)),
-        "m" => Some(Duration::minutes(number)),
-        "h" => Some(Duration::hours(number)),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

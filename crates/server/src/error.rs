@@ -22,7 +22,7 @@ use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
 use serde_json::{Value, json};
 
-use crate::streams::ListenError;
+use crate::error_chain::chain;
 
 mod administration;
 mod billing;
@@ -72,14 +72,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Cause {
 
 impl Cause {
     fn chain(&self) -> String {
-        let mut text = self.0.to_string();
-        let mut next = self.0.source();
-        while let Some(error) = next {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            next = error.source();
-        }
-        text
+        chain(self.0.as_ref())
     }
 }
 
@@ -332,15 +325,6 @@ impl From<NotificationError> for ApiError {
         match error {
             NotificationError::NotFound => Self::not_found(),
             NotificationError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<ListenError> for ApiError {
-    fn from(error: ListenError) -> Self {
-        match error {
-            ListenError::Full => Self::unavailable("the limit of open notification streams is reached"),
-            ListenError::Store(error) => error.into(),
         }
     }
 }

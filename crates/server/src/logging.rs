@@ -50,18 +50,6 @@ impl Format {
     }
 }
 
-/// The error and its chain of sources, for the log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
-}
-
 /// Starts logging without traces.
 pub fn start(format: Format) -> anyhow::Result<LogGuard> {
     start_with(format, &Traces::start(None)?)

@@ -12,7 +12,7 @@ use recado_domain::shared::StoreError;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use crate::logging::chain;
+use crate::error_chain::chain;
 use crate::wiring::Services;
 
 /// The maximum number of events in memory. Further events are dropped; reconciliation finds their effect at the

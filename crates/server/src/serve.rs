@@ -18,7 +18,8 @@ use crate::telemetry::traces::Traces;
 use crate::web::cors::cors;
 use crate::web::request::request_context;
 use crate::wiring::{Services, Shared};
-use crate::workers::{self, RunSubmitter};
+use crate::worker_handles::RunSubmitter;
+use crate::workers;
 use crate::{app, contact_search, logging, reference, tenant_role};
 
 /// How long a client may take to send a request head.

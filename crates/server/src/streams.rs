@@ -10,6 +10,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
+use crate::error::ApiError;
 use crate::telemetry::WorkerMetrics;
 
 /// The maximum number of open streams of a process.
@@ -51,6 +52,15 @@ pub enum ListenError {
     /// `MAX_STREAMS` streams are open.
     Full,
     Store(StoreError),
+}
+
+impl From<ListenError> for ApiError {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::Full => Self::unavailable("the limit of open notification streams is reached"),
+            ListenError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl Streams {

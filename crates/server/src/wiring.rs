@@ -56,6 +56,7 @@ mod verification;
 mod webhooks;
 
 use crate::config::Config;
+use crate::origin::{Origin, OwnOrigins};
 use crate::payment_event_buffer::PaymentEventBuffer;
 use crate::readiness::Readiness;
 use crate::sealing::AppCipher;
@@ -66,11 +67,10 @@ use crate::web::auth::Authenticator;
 use crate::web::auth_cache::AuthCache;
 use crate::web::callback::CallbackMemory;
 use crate::web::key_cache::KeyCache;
-use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::session_cache::SessionCache;
 use crate::web::shares::Shares;
 use crate::web::target_cache::TargetCache;
-use crate::workers::{Relays, RunSubmitter};
+use crate::worker_handles::{Relays, RunSubmitter};
 use administration::AdminServices;
 use pools::readiness;
 

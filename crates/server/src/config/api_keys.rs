@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use super::{ConfigError, Source, invalid};
+use super::values::{ConfigError, Source, invalid};
 
 /// The lifetime that the API permits at most is ten years.
 const MAX_DAYS: i64 = 3650;

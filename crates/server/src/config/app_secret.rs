@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::zeroize::Zeroize as _;
 use secrecy::{ExposeSecret as _, SecretBox};
 
-use super::{ConfigError, Source, invalid, required};
+use super::values::{ConfigError, Source, invalid, required};
 
 /// The maximum number of secrets in `APP_SECRET_PREVIOUS`.
 const MAX_PREVIOUS: usize = 3;

@@ -3,7 +3,7 @@
 
 use secrecy::SecretString;
 
-use super::{ConfigError, Source, invalid};
+use super::values::{ConfigError, Source, invalid};
 
 const MAX_SECRETS: usize = 10;
 

@@ -4,7 +4,7 @@ use recado_domain::shared::UserId;
 use time::Duration;
 use uuid::Uuid;
 
-use super::{ConfigError, Source, invalid, list, parse_duration, parsed};
+use super::values::{ConfigError, Source, invalid, list, parse_duration, parsed};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityRules {

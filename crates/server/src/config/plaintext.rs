@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use actix_web::http::Uri;
 
-use super::{ConfigError, Source, http_url, invalid};
+use super::values::{ConfigError, Source, http_url, invalid};
 
 const NAME: &str = "PLAINTEXT_HOSTS";
 

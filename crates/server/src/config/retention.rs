@@ -2,7 +2,7 @@
 
 use recado_postgres::RetentionDays;
 
-use super::{ConfigError, Source, invalid, parsed};
+use super::values::{ConfigError, Source, invalid, parsed};
 
 /// The smallest term for audit entries, whatever `RETENTION_MIN_DAYS` is.
 const AUDIT_MIN_DAYS: u16 = 365;

@@ -9,7 +9,8 @@ use recado_gateways::tls::Authorities;
 use recado_postgres::{DatabaseTls, TlsMode, UrlTls, url_tls};
 use secrecy::SecretString;
 
-use super::{ConfigError, Source, invalid, plaintext};
+use super::plaintext;
+use super::values::{ConfigError, Source, invalid};
 
 /// The variables with a URL of PostgreSQL.
 const DATABASE_URLS: [&str; 2] = ["DATABASE_URL", "TENANT_DATABASE_URL"];

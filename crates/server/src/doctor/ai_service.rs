@@ -3,8 +3,7 @@
 use recado_gateways::ai::{AiAccessTest, AiApi};
 use recado_gateways::http::Http;
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 use crate::config::AiAccess;
 

@@ -1,7 +1,6 @@
 //! Are all environment variables valid?
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 
 const NAME: &str = "configuration";

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use recado_postgres::{OwnerPool, PoolConfig, TenantPool};
 
+use super::diagnosis::Diagnosis;
 use super::options::DoctorOptions;
 use crate::config::{Config, ConfigError, Source};
 
@@ -22,6 +23,9 @@ const NO_SESSION_SECRET: &str = "stands in for an invalid session secret";
 /// The variable without which an area cannot be checked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotChecked(pub(super) &'static str);
+
+/// The checks of an area: one or more lines, or the variable without which they are not possible.
+pub(super) type AreaOutcome = Result<Vec<Diagnosis>, NotChecked>;
 
 pub(super) struct DoctorContext {
     pub(super) options: DoctorOptions,

@@ -4,10 +4,9 @@ use recado_domain::shared::{AccountId, Clock as _, StoreError};
 use recado_postgres::PgDiagnostics;
 use time::Duration;
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
-use crate::logging::chain;
+use crate::error_chain::chain;
 use crate::system::SystemClock;
 
 /// The largest difference between the clocks of this machine and of the database. Leases and rate limits compare them.

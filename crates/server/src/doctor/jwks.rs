@@ -5,8 +5,7 @@ use std::sync::Arc;
 use recado_gateways::http::Http;
 use recado_gateways::sessions::{Expected, JwksVerifier};
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 use crate::config::{Config, SessionVerification};
 use crate::system::SystemClock;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use recado_gateways::mail::{SmtpConfigError, SmtpMailer};
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 
 const NAME: &str = "mail";

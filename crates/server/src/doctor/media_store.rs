@@ -11,10 +11,9 @@ use recado_gateways::media::ObjectMedia;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
-use crate::logging::chain;
+use crate::error_chain::chain;
 
 const NAME: &str = "media_store";
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use futures_util::future::{LocalBoxFuture, join_all};
 
-use context::{DoctorContext, NotChecked};
+use context::{AreaOutcome, DoctorContext, NotChecked};
 use diagnosis::Diagnosis;
 pub use options::DoctorOptions;
 use redaction::Redactor;
@@ -36,9 +36,6 @@ use report::Report;
 
 /// Time limit of an area. Its own calls have shorter ones.
 const AREA_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The checks of an area: one or more lines, or the variable without which they are not possible.
-type AreaOutcome = Result<Vec<Diagnosis>, NotChecked>;
 
 /// A part of the installation.
 struct Area {

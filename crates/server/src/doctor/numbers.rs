@@ -9,9 +9,9 @@ use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{PgDiagnostics, PgProfiles, PgVerifications};
 
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext, NotChecked};
 use super::database::unavailable;
-use super::{AreaOutcome, Diagnosis};
+use super::diagnosis::Diagnosis;
 use crate::config::Config;
 use crate::sealing::AppCipher;
 use crate::system::{SystemClock, SystemTimer};
@@ -62,7 +62,7 @@ pub(super) async fn check(context: &DoctorContext) -> AreaOutcome {
     Ok(lines)
 }
 
-fn verifications(context: &DoctorContext, config: &Config) -> Result<Option<Verifications>, super::NotChecked> {
+fn verifications(context: &DoctorContext, config: &Config) -> Result<Option<Verifications>, NotChecked> {
     let (tenant, owner) = (context.tenant()?.clone(), context.owner()?.clone());
     let (Ok(http), Ok(cipher)) = (Http::new(), AppCipher::new(&config.app_secrets)) else {
         return Ok(None);

@@ -5,11 +5,10 @@ use std::time::Duration;
 use recado_gateways::http::Http;
 use recado_gateways::payment::PaymentApi;
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 use crate::config::Config;
-use crate::logging::chain;
+use crate::error_chain::chain;
 
 const NAME: &str = "payment_gateway";
 

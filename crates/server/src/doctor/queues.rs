@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use recado_postgres::{PgQueues, Queue};
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::database::unavailable;
 use super::diagnosis::Diagnosis;
 

@@ -3,8 +3,7 @@
 use recado_redis::RedisRateLimiter;
 use secrecy::ExposeSecret as _;
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 
 const NAME: &str = "redis";

@@ -3,11 +3,10 @@
 use recado_domain::shared::StoreError;
 use recado_postgres::{PgDiagnostics, TenantRole, tenant_role};
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::database::unavailable;
 use super::diagnosis::Diagnosis;
-use crate::logging::chain;
+use crate::error_chain::chain;
 
 /// A role of the database must neither bypass row-level security nor be able to become one that does.
 pub(super) async fn check_roles(context: &DoctorContext) -> AreaOutcome {

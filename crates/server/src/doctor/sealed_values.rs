@@ -3,9 +3,9 @@
 use recado_domain::shared::Resealer as _;
 use recado_postgres::PgSealedValues;
 
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::database::unavailable;
-use super::{AreaOutcome, Diagnosis};
+use super::diagnosis::Diagnosis;
 use crate::sealing::AppCipher;
 
 const NAME: &str = "sealed_values";

@@ -1,7 +1,7 @@
 //! Are the connections to other machines encrypted?
 
-use super::context::DoctorContext;
-use super::{AreaOutcome, Diagnosis};
+use super::context::{AreaOutcome, DoctorContext};
+use super::diagnosis::Diagnosis;
 
 const NAME: &str = "tls";
 

@@ -2,8 +2,7 @@
 
 use recado_postgres::PgDiagnostics;
 
-use super::AreaOutcome;
-use super::context::DoctorContext;
+use super::context::{AreaOutcome, DoctorContext};
 use super::database::unavailable;
 use super::diagnosis::Diagnosis;
 

@@ -26,7 +26,7 @@ pub use gauges::{ProcessStats, ProcessStatsSource};
 pub use listener::MetricsListener;
 pub use refusals::count_refusal;
 pub use reports::{Reports, UnclaimedMessages};
-pub use requests::{InFlight, RateLimitOutcome, Route, count_rate_limit, counted_routes};
+pub use requests::{InFlight, RateLimitOutcome, Route, count_rate_limit};
 pub use workers::WorkerMetrics;
 
 /// The histogram buckets of durations, in seconds.

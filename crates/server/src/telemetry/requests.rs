@@ -6,15 +6,10 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-use crate::routes::{RouteSpec, TABLE};
-
 /// The label of requests without a route: unknown paths, wrong methods, preflights.
 const UNMATCHED: &str = "unmatched";
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-
-/// One entry per route of the table, in the table's order.
-static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| TABLE.iter().map(Route::of).collect());
 
 static UNMATCHED_ROUTE: LazyLock<Route> = LazyLock::new(|| Route::new(UNMATCHED, UNMATCHED));
 
@@ -30,17 +25,13 @@ pub struct Route {
 }
 
 impl Route {
-    fn new(path: &'static str, method: &'static str) -> Self {
+    pub fn new(path: &'static str, method: &'static str) -> Self {
         Self {
             path,
             method,
             classes: Default::default(),
             seconds: OnceLock::new(),
         }
-    }
-
-    fn of(spec: &'static RouteSpec) -> Self {
-        Self::new(spec.path, spec.method.as_str())
     }
 
     pub fn unmatched() -> &'static Self {
@@ -66,11 +57,6 @@ impl Route {
             || histogram!("recado_http_request_duration_seconds", "method" => self.method, "route" => self.path);
         self.seconds.get_or_init(create).record(duration);
     }
-}
-
-/// The routes of the table with their metrics.
-pub fn counted_routes() -> impl Iterator<Item = (&'static RouteSpec, &'static Route)> {
-    TABLE.iter().zip(ROUTES.iter())
 }
 
 /// Counts a request as in flight until it is dropped.

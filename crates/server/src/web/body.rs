@@ -15,9 +15,8 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// The maximum size of a JSON body, and of a callback, in bytes.
+/// The maximum size of a JSON body in bytes.
 pub(crate) const JSON_BYTES: usize = 1024 * 1024;
-pub(crate) const CALLBACK_BYTES: usize = 4 * 1024 * 1024;
 
 /// The timeout of a whole body.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,7 +8,8 @@ use actix_web::dev::Payload;
 use actix_web::web::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::body::{CALLBACK_BYTES, read_reserving};
+use super::body::read_reserving;
+use crate::config::CALLBACK_BYTES;
 use crate::error::ApiError;
 
 /// The memory budget of all callback bodies of the process, in bytes.

@@ -8,7 +8,7 @@ use actix_web::http::Method;
 use actix_web::middleware::Condition;
 
 use crate::error::{ApiError, RefusalReason};
-use crate::web::origin::Origin;
+use crate::origin::Origin;
 
 /// How long a browser may cache a preflight response, in seconds.
 const PREFLIGHT_SECONDS: usize = 2 * 60 * 60;

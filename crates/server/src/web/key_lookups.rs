@@ -10,7 +10,7 @@ use recado_domain::api_keys::{ApiKeyDirectory, KeyGrant};
 use recado_domain::shared::StoreError;
 use tokio::sync::oneshot;
 
-use crate::logging::chain;
+use crate::error_chain::chain;
 
 /// How many requests may wait, and how many keys one statement looks up; further requests are refused.
 const MAX_BATCH: usize = 10_000;

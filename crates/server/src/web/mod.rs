@@ -17,7 +17,6 @@ pub mod key_cache;
 pub mod key_lookups;
 pub mod limit;
 pub mod multipart;
-pub mod origin;
 pub mod paced;
 pub mod parameters;
 pub mod query;

@@ -10,7 +10,7 @@ use moka::future;
 use recado_domain::shared::StoreError;
 use recado_domain::webhooks::Jitter as _;
 
-use crate::logging::chain;
+use crate::error_chain::chain;
 use crate::system::SystemJitter;
 
 /// The jitter of the refresh time, as a fraction: entries that were loaded together are not refreshed together.

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::worker_loop::{self, Backoff};
-use super::{SWEEP_BATCH, SWEEP_INTERVAL};
+use super::worker_loop::{self, Backoff, SWEEP_BATCH, SWEEP_INTERVAL};
 use crate::wiring::{Shared, Stores};
 
 /// How long each worker waits after an iteration without work.

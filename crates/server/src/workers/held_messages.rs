@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{SWEEP_BATCH, SWEEP_INTERVAL, worker_loop};
+use super::worker_loop::{self, SWEEP_BATCH, SWEEP_INTERVAL};
 use crate::telemetry::UnclaimedMessages;
 use crate::wiring::{Shared, Stores};
 

@@ -1,14 +1,16 @@
 //! The mail worker. It runs only if `SMTP_URL` is set.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use recado_domain::mail::MailOutcome;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::worker_loop::Backoff;
-use super::{MAIL_INTERVAL, worker_loop};
+use super::worker_loop::{self, Backoff};
 use crate::wiring::{Shared, Stores};
+
+const INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
     let Some(sender) = stores.mail_sender(shared) else {
@@ -18,7 +20,7 @@ pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, 
     let mailed = Some(shared.mailed.clone());
     tasks.spawn(worker_loop::run(
         "mail",
-        Backoff::idle(MAIL_INTERVAL),
+        Backoff::idle(INTERVAL),
         stop.clone(),
         mailed,
         move || {

@@ -28,11 +28,10 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use clicks::start_clicks;
-pub use relays::Relays;
-pub use run_executor::RunSubmitter;
 pub use send_rate_limiter::TokioSendRateLimiter;
 
 use crate::wiring::Shared;
+use worker_loop::{SWEEP_BATCH, SWEEP_INTERVAL};
 
 /// Connections of all workers together, in each of the two pools.
 const CONNECTIONS: usize = 4;
@@ -50,15 +49,9 @@ const MATERIALIZE_BATCH: usize = 4;
 /// The maximum number of campaigns whose counters one iteration folds.
 const FOLD_BATCH: i64 = 100;
 
-/// The maximum number of expired rows that one statement deletes.
-const SWEEP_BATCH: i64 = 1000;
-
 /// How long each kind of worker waits after an iteration without work.
-const RUNS_INTERVAL: Duration = Duration::from_millis(500);
 const SCHEDULE_INTERVAL: Duration = Duration::from_millis(500);
 const CALLBACKS_INTERVAL: Duration = Duration::from_secs(1);
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-const MAIL_INTERVAL: Duration = Duration::from_millis(500);
 const UNKNOWN_INTERVAL: Duration = Duration::from_secs(5);
 const MATERIALIZE_INTERVAL: Duration = Duration::from_millis(500);
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(2);

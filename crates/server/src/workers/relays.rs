@@ -1,16 +1,15 @@
 //! Outbox relays: one worker per kind of event, so that a problem with the table of one kind does not delay the others.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use recado_domain::shared::EventKind;
 use recado_postgres::PgOutbox;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::worker_loop::{self, Backoff};
 use crate::wiring::Stores;
+use crate::worker_handles::Relays;
 
 /// The maximum number of events that one transaction moves.
 const BATCH: usize = 500;
@@ -25,38 +24,6 @@ const BACKOFF: Backoff = Backoff {
     idle: Duration::from_millis(500),
     longest: Duration::from_secs(1),
 };
-
-/// Wakes the relays after a change.
-#[derive(Clone, Default)]
-pub struct Relays {
-    audit: Arc<Notify>,
-    notification: Arc<Notify>,
-    webhook: Arc<Notify>,
-    /// Wakes the deliverer of webhooks.
-    pub(super) deliveries: Arc<Notify>,
-}
-
-impl Relays {
-    /// Wakes all relays after a change, which may have appended outbox events of any kind.
-    pub fn wake(&self) {
-        for &kind in EventKind::ALL {
-            self.of(kind).notify_one();
-        }
-    }
-
-    /// Wakes the deliverer after deliveries were queued.
-    pub fn wake_deliverer(&self) {
-        self.deliveries.notify_one();
-    }
-
-    fn of(&self, kind: EventKind) -> &Arc<Notify> {
-        match kind {
-            EventKind::Audit => &self.audit,
-            EventKind::Notification => &self.notification,
-            EventKind::Webhook => &self.webhook,
-        }
-    }
-}
 
 pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
     for &kind in EventKind::ALL {

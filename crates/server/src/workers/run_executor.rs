@@ -3,20 +3,21 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use recado_domain::campaigns::{CampaignError, CampaignStatus, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore};
+use recado_domain::campaigns::{CampaignStatus, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore};
 use recado_domain::shared::StoreError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::worker_loop::Backoff;
-use super::{RUNS_INTERVAL, TokioSendRateLimiter, worker_loop};
+use super::TokioSendRateLimiter;
+use super::worker_loop::{self, Backoff};
 use crate::telemetry::traces;
+use crate::worker_handles::{RunSubmitter, SubmittedRun};
 
-/// The maximum number of submitted runs that wait to be started.
-const MAX_SUBMITTED_RUNS: usize = 256;
+/// The pause after an iteration that claimed no run.
+const RUNS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The interval at which a request polls a run that another worker executes.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -29,56 +30,6 @@ const TIME_SLICE: Duration = Duration::from_secs(2);
 
 /// How long the release of a failed run is retried. The lease of a run is no longer than this.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
-
-type ReportSender = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
-type SubmittedRun = (QueuedRun, Option<Uuid>, ReportSender);
-
-/// Submits runs of requests and waits for their end.
-#[derive(Clone)]
-pub struct RunSubmitter {
-    has_workers: bool,
-    stop: CancellationToken,
-    sender: mpsc::Sender<SubmittedRun>,
-    receiver: Arc<Mutex<Option<mpsc::Receiver<SubmittedRun>>>>,
-}
-
-impl RunSubmitter {
-    /// `has_workers`: whether this process executes runs itself, or leaves them to other processes.
-    pub fn new(has_workers: bool, stop: CancellationToken) -> Self {
-        let (sender, receiver) = mpsc::channel(MAX_SUBMITTED_RUNS);
-        Self {
-            has_workers,
-            stop,
-            sender,
-            receiver: Arc::new(Mutex::new(Some(receiver))),
-        }
-    }
-
-    /// A new worker id for a run that this process will execute. None: it executes no runs.
-    pub fn worker(&self) -> Option<Uuid> {
-        self.has_workers.then(Uuid::now_v7)
-    }
-
-    /// Whether the server is stopping.
-    pub fn stopping(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
-    /// Submits a run, which `worker` has claimed if it is given, and waits until the run ends or pauses. The run
-    /// continues if the caller stops waiting.
-    pub async fn run_to_end(&self, run: QueuedRun, worker: Option<Uuid>) -> Result<RunReport, CampaignError> {
-        let (report_sender, report) = oneshot::channel();
-        if self.sender.send((run, worker, report_sender)).await.is_err() {
-            return Err(CampaignError::Interrupted);
-        }
-        match report.await {
-            Ok(Ok(Some(report))) => Ok(report),
-            Ok(Ok(None)) => Err(CampaignError::NotFound),
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(CampaignError::Interrupted),
-        }
-    }
-}
 
 /// Starts the executor: it executes submitted runs and claims runs from the queue.
 pub(super) fn start(
@@ -98,12 +49,7 @@ pub(super) fn start(
         permits: Arc::new(Semaphore::new(capacity)),
         last_claim: Arc::new(Mutex::new(Instant::now())),
     };
-    let receiver = run_submitter
-        .receiver
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    if let Some(receiver) = receiver {
+    if let Some(receiver) = run_submitter.take_receiver() {
         tasks.spawn(executor.clone().execute_submitted(receiver, tasks.clone()));
     }
     let (claimer, claimed_tasks) = (executor, tasks.clone());
@@ -130,12 +76,9 @@ pub(super) fn start_without_workers(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) {
-    let receiver = run_submitter
-        .receiver
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    let Some(mut receiver) = receiver else { return };
+    let Some(mut receiver) = run_submitter.take_receiver() else {
+        return;
+    };
     let (stop, waiting_tasks) = (stop.clone(), tasks.clone());
     tasks.spawn(async move {
         while let Some((run, _, report_sender)) = next(&mut receiver, &stop).await {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{SWEEP_BATCH, SWEEP_INTERVAL, worker_loop};
+use super::worker_loop::{self, SWEEP_BATCH, SWEEP_INTERVAL};
 use crate::telemetry::WorkerMetrics;
 use crate::wiring::{Shared, Stores};
 

@@ -11,11 +11,17 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(super) use crate::logging::chain;
+pub(super) use crate::error_chain::chain;
 use crate::telemetry::WorkerMetrics;
 
 /// The pause after a panic of work that has its own loop.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
+
+/// The maximum number of expired rows that one statement deletes.
+pub(super) const SWEEP_BATCH: i64 = 1000;
+
+/// How long a worker that deletes expired rows waits after an iteration without work.
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The pauses of a worker.
 #[derive(Clone, Copy, Debug)]
