@@ -4,8 +4,8 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Bool, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
+use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{AccountId, StoreError};
-use recado_domain::whatsapp::verification::ProfileKey;
 use time::OffsetDateTime;
 use uuid::Uuid;
 

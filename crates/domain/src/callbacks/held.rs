@@ -8,10 +8,11 @@ use sha2::{Digest as _, Sha256};
 use time::Duration;
 
 use crate::conversations::{InboundEvent, InboundItem, InboxStore, ReceiveOutcome};
+use crate::messaging::ProfileKey;
 use crate::shared::{AccountId, Cipher, Ids, SealContext, StoreError};
 use crate::whatsapp::ProfileStore;
 use crate::whatsapp::verification::{
-    HeldMessage, HeldMessageStore, ProfileKey, PurgedHeld, StoredHeldMessage, VerificationState, VerificationStore,
+    HeldMessage, HeldMessageStore, PurgedHeld, StoredHeldMessage, VerificationState, VerificationStore,
 };
 
 /// How long an event is held.

@@ -273,7 +273,7 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
-    use crate::templates::Category;
+    use crate::messaging::Category;
 
     fn read(body: &Value) -> Vec<CallbackChange> {
         CallbackPayload::read(body.to_string().as_bytes()).unwrap().changes

@@ -22,10 +22,10 @@ use super::{
     Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore,
     SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, to_result, transition,
 };
-use crate::messaging::SendOutcome;
+use crate::messaging::{SendOutcome, WhatsappGateway};
 use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WriteOutcome};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
-use crate::whatsapp::{MessageFileError, MessageFiles, WhatsappGateway};
+use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The most sends in a claim.
 const MAX_CLAIM: i64 = 1000;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
-use crate::shared::{AccountId, SendId};
-use crate::templates::{HeaderType, Template};
-use crate::whatsapp::{
-    FileSource, MessageFileError, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials,
-    WhatsappGateway,
+use crate::messaging::{
+    FileSource, HeaderType, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials, WhatsappGateway,
 };
+use crate::shared::{AccountId, SendId};
+use crate::templates::Template;
+use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The data that all sends of a run share.
 pub(super) struct RunContext {

@@ -18,14 +18,14 @@ use super::run_context::{RunContext, file_sources, values};
 use super::{Campaign, CampaignRefusal, Recipient, RunFacts, RunInputs, SendRate, TestSendStore};
 use crate::contacts::Phone;
 use crate::media::MediaStoreError;
-use crate::messaging::SendOutcome;
+use crate::messaging::{SendOutcome, WhatsappCredentials, WhatsappGateway};
 use crate::shared::text::single_spaced;
 use crate::shared::{
     AuditAction, CampaignId, Cipher, ErrorReport, Event, FieldErrors, GatewayError, Ids, SendId, SideStep, StoreError,
     Tenant, redacted_debug,
 };
 use crate::templates::Template;
-use crate::whatsapp::{MessageFileError, MessageFiles, StoredProfile, WhatsappCredentials, WhatsappGateway};
+use crate::whatsapp::{MessageFileError, MessageFiles, StoredProfile};
 
 /// The facts that decide whether a test send is allowed, from one read.
 #[derive(Clone, Debug, PartialEq)]

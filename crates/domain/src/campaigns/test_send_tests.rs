@@ -12,14 +12,14 @@ use super::*;
 use crate::billing::PlanEntitlement;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::media::{MediaPath, MediaType};
-use crate::messaging::SendOutcome;
+use crate::messaging::{FileSource, HeaderType, MockWhatsappGateway, SendOutcome, TextParameter};
 use crate::shared::{
     AuditAction, CampaignId, Event, GatewayError, MockCipher, MockErrorReport, MockIds, ProfileId, Sealed, StoreError,
 };
 use crate::templates::tests::approved_template;
-use crate::templates::{HeaderType, MetaStatus, Template, TextParameter};
+use crate::templates::{MetaStatus, Template};
 use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
-use crate::whatsapp::{FileSource, MessageFiles, MockFileIdStore, MockWhatsappGateway, Profile, StoredProfile};
+use crate::whatsapp::{MessageFiles, MockFileIdStore, Profile, StoredProfile};
 
 const ID: CampaignId = CampaignId(Uuid::from_u128(1));
 const MONTH: Date = date!(2026 - 03 - 01);

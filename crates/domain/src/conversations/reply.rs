@@ -3,9 +3,9 @@
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
-use crate::messaging::SendOutcome;
+use crate::messaging::{Addressee, SendOutcome, WhatsappCredentials};
 use crate::shared::{AccountId, Cipher, GatewayError, redacted_debug};
-use crate::whatsapp::{Addressee, StoredProfile, WhatsappCredentials};
+use crate::whatsapp::StoredProfile;
 
 use super::Conversation;
 

@@ -6,10 +6,10 @@ use super::{
     Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
     MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, to_result,
 };
+use crate::messaging::{Addressee, OutboundText, WhatsappCredentials, WhatsappGateway};
 use crate::shared::{
     Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, SideStep, Tenant, TimeCursor,
 };
-use crate::whatsapp::{Addressee, OutboundText, WhatsappCredentials, WhatsappGateway};
 
 /// Lists conversations and messages, opens and closes conversations, sends replies.
 pub struct Conversations {
@@ -144,9 +144,8 @@ mod tests {
     use super::super::reply::tests::{NOW, cipher, facts};
     use super::super::{MockConversationStore, ReplyResult};
     use super::*;
-    use crate::messaging::SendOutcome;
+    use crate::messaging::{MockWhatsappGateway, SendOutcome};
     use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
-    use crate::whatsapp::MockWhatsappGateway;
 
     const ID: ConversationId = ConversationId(Uuid::from_u128(1));
 

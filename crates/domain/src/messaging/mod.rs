@@ -1,12 +1,19 @@
-//! Messaging: what every message that Recado sends has, whichever context sends it.
+//! Messaging: what is common to every message that Recado sends, whichever context sends it.
 //!
-//! Owns the status and the price of a message, and the outcome of its call. Imports no other context: `campaigns`,
-//! `conversations`, `whatsapp` and `callbacks` use it.
+//! Owns the outbound messages and the port that sends them, their status, price and outcome, and the parts of templates
+//! that calls to WhatsApp contain. Imports no other context than `media`: `campaigns`, `conversations`, `templates`,
+//! `whatsapp` and `callbacks` use it.
 
+mod gateway;
+mod outbound;
 mod outcome;
 mod pricing;
 mod status;
+mod template;
 
+pub use gateway::*;
+pub use outbound::*;
 pub use outcome::{STOPPED_MARKETING, SendOutcome, pauses_runs};
 pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use status::SendStatus;
+pub use template::*;

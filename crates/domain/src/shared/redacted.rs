@@ -41,10 +41,8 @@ mod tests {
     use crate::conversations::{Direction, InboundEvent, InboundMessage, Message, MessageStatus, ReplyResult, Sender};
     use crate::egress::{AllowList, Target};
     use crate::mail::Mail;
-    use crate::messaging::{SendOutcome, SendStatus};
+    use crate::messaging::{Addressee, OutboundText, SendOutcome, SendStatus, TextParameter};
     use crate::shared::{Actor, Audit, AuditAction, CallbackId, Event, WebhookKind};
-    use crate::templates::TextParameter;
-    use crate::whatsapp::{Addressee, OutboundText};
 
     /// Values that no `Debug` output may contain.
     const PLANTED: [&str; 3] = ["+5511961234567", "ana@example.com", "planted words"];

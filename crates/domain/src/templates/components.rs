@@ -3,28 +3,9 @@
 use serde_json::Value;
 
 use super::placeholders::{count, names};
-use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter};
-use crate::shared::redacted_debug;
+use super::{Template, TemplateType};
+use crate::messaging::{ButtonKind, ButtonValue, HeaderType, ParameterFormat, TextParameter};
 use crate::shared::text::single_spaced;
-
-/// The kind of value that a button needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ButtonKind {
-    /// The end of a URL.
-    Url,
-    /// A code that the contact copies.
-    CopyCode,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub struct ButtonValue {
-    /// The position among the buttons.
-    pub index: usize,
-    pub kind: ButtonKind,
-    pub value: String,
-}
-
-redacted_debug!(ButtonValue {});
 
 /// The values of one carousel card. They are the template's examples, because a campaign maps only the placeholders of
 /// header and body.

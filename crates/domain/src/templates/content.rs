@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Category, HeaderType, ParameterFormat, Template, TemplateType};
+use super::{Template, TemplateType};
+use crate::messaging::{Category, HeaderType, ParameterFormat};
 
 /// The content of a template's messages, without the template's identity, review and unsupported parts. Stored as
 /// JSON, so a field that is added later needs `#[serde(default)]`.

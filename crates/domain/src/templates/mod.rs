@@ -31,16 +31,15 @@ pub use category::{
     CategoryUpdate, category_notifications, changed_notification, has_other_category, scheduled_category_change,
     with_category_update,
 };
-pub use components::{ButtonKind, ButtonValue};
 pub use content::TemplateContent;
 pub use events::{category_changing_event, status_changed_event};
 pub use meta_review::{apply_review, review_events};
 pub use model::*;
 pub(crate) use placeholders::is_placeholder_name;
-pub use placeholders::{Placeholder, TextParameter, placeholders};
+pub use placeholders::{Placeholder, placeholders};
 pub use ports::*;
 pub use rendered::{Rendered, RenderedCard};
 pub use service::Templates;
 pub use status::{MetaStatus, TemplateCommand, review_status, transition};
-pub use submit::{HeaderSubmission, Submission, TemplateSubmission};
+pub use submit::Submission;
 pub use sync::{SyncReport, SyncedTemplate, TemplateKey};

@@ -7,23 +7,12 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::MetaStatus;
-use crate::media::{MediaStoreError, MediaType};
+use crate::media::MediaStoreError;
+use crate::messaging::{Category, HeaderType, ParameterFormat};
 use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, string_enum, timestamp,
 };
-
-string_enum! {
-    /// The purpose of a template. WhatsApp prices and limits messages by it.
-    Category {
-        /// Offers and promotions.
-        Marketing = "MARKETING",
-        /// Messages about an order or a request of the contact.
-        Utility = "UTILITY",
-        /// One-time codes.
-        Authentication = "AUTHENTICATION",
-    }
-}
 
 string_enum! {
     /// The form of a template: one message, or a message with a row of cards.
@@ -32,48 +21,6 @@ string_enum! {
         Standard = "standard",
         /// A message with 2 to 10 cards.
         Carousel = "carousel",
-    }
-}
-
-string_enum! {
-    /// The header above the body.
-    HeaderType {
-        /// No header.
-        None = "none",
-        /// A line of text.
-        Text = "text",
-        /// An image.
-        Image = "image",
-        /// A video.
-        Video = "video",
-        /// A document file.
-        Document = "document",
-    }
-}
-
-string_enum! {
-    /// The syntax of the placeholders of header and body.
-    ParameterFormat {
-        /// `{{1}}`, `{{2}}`, ...
-        Positional = "positional",
-        /// `{{first_name}}`: a name of lowercase letters, digits and underscores.
-        Named = "named",
-    }
-}
-
-impl HeaderType {
-    /// Whether WhatsApp accepts a file of this media type in a header of this type. No header may be a WebP file.
-    pub fn accepts(self, file_type: MediaType) -> bool {
-        match self {
-            Self::None | Self::Text => false,
-            Self::Image => matches!(file_type, MediaType::Jpeg | MediaType::Png),
-            Self::Video => file_type == MediaType::Mp4,
-            Self::Document => file_type == MediaType::Pdf,
-        }
-    }
-
-    pub fn is_file(self) -> bool {
-        matches!(self, Self::Image | Self::Video | Self::Document)
     }
 }
 

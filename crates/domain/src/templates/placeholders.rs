@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{HeaderType, ParameterFormat, Template};
-use crate::shared::redacted_debug;
+use super::Template;
+use crate::messaging::{HeaderType, ParameterFormat, TextParameter};
 
 const NAME_CHARS: usize = 64;
 
@@ -24,24 +24,6 @@ impl Placeholder {
             example: example.clone(),
         });
         numbered.collect()
-    }
-}
-
-/// The value of one placeholder in a message or example, in WhatsApp's format.
-#[derive(Clone, PartialEq, Eq)]
-pub struct TextParameter {
-    /// The placeholder's name. None for a numbered placeholder, whose position counts.
-    pub name: Option<String>,
-    pub text: String,
-}
-
-redacted_debug!(TextParameter { name });
-
-impl TextParameter {
-    /// The value of a numbered placeholder.
-    pub fn numbered(text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { name: None, text }
     }
 }
 
@@ -191,6 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::messaging::TextParameter;
     use crate::templates::tests::approved_template;
 
     fn texts(parameters: Vec<TextParameter>) -> Vec<String> {

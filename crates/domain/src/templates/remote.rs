@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::components::{body_examples, header_file, items, named_examples, text, uppercase_text};
 use super::sendable::{header_type, unsupported_parts};
-use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter, placeholders};
-use crate::whatsapp::RemoteTemplate;
+use super::{Template, TemplateType, placeholders};
+use crate::messaging::{HeaderType, ParameterFormat, RemoteTemplate, TextParameter};
 
 /// The draft with the content of WhatsApp's template.
 pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> Template {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::components::{component, items, text};
 use super::placeholders::fill;
-use super::{ButtonKind, ButtonValue, HeaderType, Template, TemplateType, TextParameter};
+use super::{Template, TemplateType};
+use crate::messaging::{ButtonKind, ButtonValue, HeaderType, TextParameter};
 
 /// A message as the recipient reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

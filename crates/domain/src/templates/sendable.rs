@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::components::{component, example, has_card_examples, header_file, items, text, uppercase_text};
-use super::{HeaderType, ParameterFormat, Template, TemplateType};
+use super::{Template, TemplateType};
+use crate::messaging::{HeaderType, ParameterFormat};
 
 /// Buttons that need no value, or whose value the template has.
 const BUTTONS: [&str; 6] = ["QUICK_REPLY", "URL", "PHONE_NUMBER", "VOICE_CALL", "COPY_CODE", "OTP"];

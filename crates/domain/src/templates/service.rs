@@ -8,16 +8,19 @@ use serde_json::json;
 use super::sync::reconcile;
 use super::validate::Checked;
 use super::{
-    Category, HeaderType, MetaStatus, ParameterFormat, Submission, SyncReport, SyncedTemplate, Template,
-    TemplateCommand, TemplateError, TemplateFilter, TemplateInput, TemplateKey, TemplateStore, TemplateSubmission,
-    TemplateType, transition, validate,
+    MetaStatus, Submission, SyncReport, SyncedTemplate, Template, TemplateCommand, TemplateError, TemplateFilter,
+    TemplateInput, TemplateKey, TemplateStore, TemplateType, transition, validate,
 };
 use crate::media::Media;
+use crate::messaging::{
+    Category, HeaderType, ParameterFormat, RemoteTemplate, SubmittedTemplate, TemplateSubmission, WhatsappCredentials,
+    WhatsappGateway,
+};
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft,
     NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WRITE_ATTEMPTS, WriteOutcome, retry_on_conflict,
 };
-use crate::whatsapp::{ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappCredentials, WhatsappGateway};
+use crate::whatsapp::ProfileStore;
 
 /// The most pages of WhatsApp's list that one synchronization reads.
 const SYNC_PAGES: usize = 100;

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::components::{component, example, has_card_examples, header_file, items, text, uppercase_text};
 use super::placeholders::{count as placeholder_count, invalid_name};
-use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, placeholders};
+use super::{Template, TemplateType, placeholders};
+use crate::messaging::{Category, HeaderType, ParameterFormat};
 use crate::shared::FieldErrors;
 
 const LABEL_CHARS: usize = 25;

@@ -5,39 +5,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::components::uppercase_text;
-use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, TextParameter, submission_rules};
+use super::{Template, TemplateType, submission_rules};
+use crate::messaging::{Category, HeaderSubmission, HeaderType, TemplateSubmission};
 use crate::shared::FieldErrors;
-
-/// A template that passed every rule for which WhatsApp would reject it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TemplateSubmission {
-    pub name: String,
-    /// `pt_BR` or `pt`.
-    pub language: String,
-    pub category: Category,
-    pub parameter_format: ParameterFormat,
-    pub header: Option<HeaderSubmission>,
-    /// The body and its examples, in order. None if WhatsApp provides the text (one-time codes).
-    pub body: Option<(String, Vec<TextParameter>)>,
-    pub footer: Option<String>,
-    /// The buttons in WhatsApp's format.
-    pub buttons: Vec<Value>,
-    /// The cards of a carousel in WhatsApp's format.
-    pub cards: Vec<Value>,
-}
-
-/// The header of a submission.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeaderSubmission {
-    /// A text and its examples, in order.
-    Text(String, Vec<TextParameter>),
-    /// A file.
-    File {
-        format: HeaderType,
-        /// WhatsApp's handle of the uploaded file. Before the upload: its URL.
-        handle: String,
-    },
-}
 
 /// A header file in a submission.
 pub(super) struct FileField<'a> {

@@ -9,8 +9,12 @@ use super::tests::{approved_template, number, tenant, with_files};
 use super::*;
 use crate::media::tests::{ACCOUNT, FakeMediaStore};
 use crate::media::{MediaPath, MediaType};
+use crate::messaging::{
+    Category, HeaderSubmission, HeaderType, MockWhatsappGateway, RemotePage, RemoteTemplate, SubmittedTemplate,
+    TemplateSubmission,
+};
 use crate::shared::{AccountId, GatewayError, TemplateId, WriteOutcome};
-use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, RemotePage, RemoteTemplate, SubmittedTemplate};
+use crate::whatsapp::MockProfileStore;
 
 fn draft() -> Template {
     Template {

@@ -4,8 +4,8 @@
 use super::category::with_category;
 use super::remote::with_components;
 use super::{MetaStatus, Template, TemplateCommand, review_status, transition};
+use crate::messaging::RemoteTemplate;
 use crate::shared::ProfileId;
-use crate::whatsapp::RemoteTemplate;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -160,9 +160,10 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
+    use super::super::TemplateType;
     use super::super::tests::approved_template;
-    use super::super::{Category, HeaderType, ParameterFormat, TemplateType};
     use super::*;
+    use crate::messaging::{Category, HeaderType, ParameterFormat};
 
     const PROFILE: ProfileId = ProfileId(Uuid::from_u128(4));
     const LATER: time::OffsetDateTime = datetime!(2026-03-02 12:00 UTC);

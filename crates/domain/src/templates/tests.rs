@@ -7,12 +7,16 @@ use uuid::Uuid;
 
 use super::*;
 use crate::media::tests::{FakeMediaStore, media};
+use crate::messaging::{
+    Category, HeaderSubmission, HeaderType, MockWhatsappGateway, ParameterFormat, SubmittedTemplate,
+    TemplateSubmission, TextParameter,
+};
 use crate::shared::{
     AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
     TemplateId, Tenant, UserId, WRITE_ATTEMPTS, WriteOutcome,
 };
 use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
-use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, Profile, StoredProfile, SubmittedTemplate};
+use crate::whatsapp::{MockProfileStore, Profile, StoredProfile};
 
 const NOW: time::OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::placeholders::{count, invalid_name, names};
-use super::{HeaderType, ParameterFormat, Template, TemplateInput, TemplateType, placeholders};
+use super::{Template, TemplateInput, TemplateType, placeholders};
+use crate::messaging::{HeaderType, ParameterFormat};
 use crate::shared::{FieldErrors, text};
 
 const NAME_CHARS: usize = 512;

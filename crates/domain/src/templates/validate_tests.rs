@@ -5,8 +5,9 @@ use uuid::Uuid;
 
 use super::tests::{approved_template, input, templates, tenant};
 use super::*;
+use crate::messaging::{MockWhatsappGateway, ParameterFormat};
 use crate::shared::{FolderId, TemplateId, WriteOutcome};
-use crate::whatsapp::{MockProfileStore, MockWhatsappGateway};
+use crate::whatsapp::MockProfileStore;
 
 async fn error_fields(input: TemplateInput) -> Vec<String> {
     let templates = templates(

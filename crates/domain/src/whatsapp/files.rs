@@ -5,8 +5,9 @@ use std::sync::Arc;
 use thiserror::Error;
 use time::Duration;
 
-use super::{FileIdStore, FileSource, WhatsappCredentials, WhatsappGateway};
+use super::FileIdStore;
 use crate::media::{Media, MediaFile, MediaStoreError};
+use crate::messaging::{FileSource, WhatsappCredentials, WhatsappGateway};
 use crate::shared::{AccountId, GatewayError, StoreError};
 
 /// How long a media id is used. WhatsApp deletes the file after 30 days, and a run may take several days.
@@ -96,11 +97,11 @@ impl MessageFiles {
 mod tests {
     use uuid::Uuid;
 
-    use super::super::verification::ProfileKey;
-    use super::super::{MockFileIdStore, MockWhatsappGateway};
+    use super::super::MockFileIdStore;
     use super::*;
     use crate::media::tests::{ACCOUNT, FakeMediaStore, media};
     use crate::media::{MediaPath, MediaType};
+    use crate::messaging::{MockWhatsappGateway, ProfileKey};
 
     fn credentials() -> WhatsappCredentials {
         WhatsappCredentials {

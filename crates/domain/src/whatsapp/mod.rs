@@ -1,7 +1,7 @@
 //! WhatsApp: the connected numbers and the calls to WhatsApp.
 //!
-//! Owns profiles (numbers with their access tokens), their verification, and the gateway port. Does not own the
-//! callbacks that WhatsApp sends (`callbacks`).
+//! Owns profiles (numbers with their access tokens), their verification, and the files of messages. Does not own the
+//! gateway port (`messaging`) or the callbacks that WhatsApp sends (`callbacks`).
 
 mod files;
 mod model;

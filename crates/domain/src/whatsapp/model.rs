@@ -6,7 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::verification::{Check, NumberFacts, ProfileKey, Verification, VerificationHistory, VerificationRecord};
+use super::verification::{Check, NumberFacts, Verification, VerificationHistory, VerificationRecord};
 use crate::shared::schema::Timestamp;
 use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
@@ -91,19 +91,6 @@ impl StoredProfile {
             history: self.history.clone(),
         }
     }
-}
-
-/// The credentials of a call to WhatsApp.
-#[derive(Clone, Debug)]
-pub struct WhatsappCredentials {
-    /// The profile of which the number and the token are.
-    pub profile: ProfileKey,
-    /// WhatsApp's id of the number.
-    pub phone_number_id: String,
-    /// WhatsApp's id of the business account.
-    pub waba_id: String,
-    /// The decrypted access token. It exists only in memory.
-    pub token: SecretString,
 }
 
 /// Unchecked input. On update, an absent field is unchanged and an inner none clears the value.

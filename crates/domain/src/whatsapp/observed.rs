@@ -6,11 +6,12 @@ use async_trait::async_trait;
 
 use super::recent::Recent;
 use super::verification::VerificationStore;
-use super::{OutboundTemplate, OutboundText, RemotePage, SubmittedTemplate, WhatsappCredentials, WhatsappGateway};
 use crate::media::MediaFile;
-use crate::messaging::{SendOutcome, pauses_runs};
+use crate::messaging::{
+    OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
+    WhatsappCredentials, WhatsappGateway, pauses_runs,
+};
 use crate::shared::{Clock, ErrorReport, GatewayError, ProfileId, SideStep, StoreError};
-use crate::templates::TemplateSubmission;
 
 /// Passes every call on. It notes accepted messages, and asks for a check of the number after an answer with a code
 /// that pauses runs. A note that fails does not change the result of the call: the message has left.
@@ -124,9 +125,9 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::verification::{MockVerificationStore, ProfileKey};
-    use super::super::{Addressee, MockWhatsappGateway};
+    use super::super::verification::MockVerificationStore;
     use super::*;
+    use crate::messaging::{Addressee, MockWhatsappGateway, ProfileKey};
     use crate::shared::{MockClock, MockErrorReport};
 
     fn credentials() -> WhatsappCredentials {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
-use super::verification::{NumberFacts, ProfileKey, VerificationRecord, restart_event};
-use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile, WhatsappCredentials};
+use super::verification::{NumberFacts, VerificationRecord, restart_event};
+use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile};
+use crate::messaging::{ProfileKey, WhatsappCredentials};
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Creation, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId,
     SealContext, Sealed, Tenant, WRITE_ATTEMPTS, retry_on_conflict, text,

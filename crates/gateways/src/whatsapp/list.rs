@@ -1,7 +1,7 @@
 //! Reads WhatsApp's list of templates, page by page.
 
+use recado_domain::messaging::{RemotePage, RemoteTemplate, WhatsappCredentials};
 use recado_domain::shared::GatewayError;
-use recado_domain::whatsapp::{RemotePage, RemoteTemplate, WhatsappCredentials};
 use secrecy::SecretString;
 use serde_json::Value;
 

@@ -1,7 +1,9 @@
 //! Builds the request bodies of messages for the Cloud API.
 
-use recado_domain::templates::{ButtonKind, ButtonValue, HeaderType, TextParameter};
-use recado_domain::whatsapp::{Addressee, FileSource, OutboundCard, OutboundFile, OutboundTemplate, OutboundText};
+use recado_domain::messaging::{
+    Addressee, ButtonKind, ButtonValue, FileSource, HeaderType, OutboundCard, OutboundFile, OutboundTemplate,
+    OutboundText, TextParameter,
+};
 use serde_json::{Value, json};
 
 /// The body of `POST /{phone_number_id}/messages` with a text, without link previews.

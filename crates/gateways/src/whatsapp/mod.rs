@@ -15,12 +15,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hyper::Uri;
 use recado_domain::media::MediaFile;
-use recado_domain::messaging::SendOutcome;
-use recado_domain::shared::GatewayError;
-use recado_domain::templates::TemplateSubmission;
-use recado_domain::whatsapp::{
-    OutboundTemplate, OutboundText, RemotePage, SubmittedTemplate, WhatsappCredentials, WhatsappGateway,
+use recado_domain::messaging::{
+    OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
+    WhatsappCredentials, WhatsappGateway,
 };
+use recado_domain::shared::GatewayError;
 use secrecy::SecretString;
 use serde_json::Value;
 

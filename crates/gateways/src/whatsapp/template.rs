@@ -1,8 +1,10 @@
 //! Builds the request that submits a template for WhatsApp's review, and reads the response.
 
+use recado_domain::messaging::{
+    HeaderSubmission, ParameterFormat, SubmittedTemplate, TemplateSubmission, TextParameter,
+};
 use recado_domain::shared::GatewayError;
-use recado_domain::templates::{HeaderSubmission, ParameterFormat, TemplateSubmission, TextParameter, placeholders};
-use recado_domain::whatsapp::SubmittedTemplate;
+use recado_domain::templates::placeholders;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -186,9 +188,9 @@ pub(super) fn parse_submission(
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderMap;
-    use recado_domain::templates::{Category, HeaderType};
 
     use super::*;
+    use recado_domain::messaging::{Category, HeaderType};
 
     fn examples(texts: &[&str]) -> Vec<TextParameter> {
         texts.iter().map(|&text| TextParameter::numbered(text)).collect()

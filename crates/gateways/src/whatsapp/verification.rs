@@ -2,7 +2,7 @@
 //! app, the registration and the health. Answers are read tolerantly: a missing or unknown value is no error.
 
 use async_trait::async_trait;
-use recado_domain::whatsapp::WhatsappCredentials;
+use recado_domain::messaging::WhatsappCredentials;
 use recado_domain::whatsapp::verification::{
     CanSend, GraphError, HealthEntity, HealthError, HealthReport, NumberFacts, NumberPage, ReadNumber,
     VerificationGateway, messaging_limit,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_domain::media::{MediaFile, MediaStore, MediaType};
-use recado_domain::messaging::SendOutcome;
+use recado_domain::messaging::{
+    FileSource, HeaderSubmission, HeaderType, OutboundCard, OutboundFile, OutboundTemplate, SendOutcome,
+    TemplateSubmission, TextParameter, WhatsappGateway,
+};
 use recado_domain::shared::GatewayError;
-use recado_domain::templates::{HeaderSubmission, HeaderType, TemplateSubmission, TextParameter};
-use recado_domain::whatsapp::{FileSource, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
 use recado_simulators::whatsapp::{On, Whatsapp, WhatsappFault, WhatsappFaultKind};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use recado_domain::messaging::SendOutcome;
+use recado_domain::messaging::{
+    Addressee, ButtonKind, ButtonValue, Category, OutboundTemplate, OutboundText, ParameterFormat, ProfileKey,
+    SendOutcome, TemplateSubmission, TextParameter, WhatsappCredentials, WhatsappGateway,
+};
 use recado_domain::shared::{GatewayError, MessageId, SendId};
-use recado_domain::templates::{ButtonKind, ButtonValue, Category, ParameterFormat, TemplateSubmission, TextParameter};
-use recado_domain::whatsapp::verification::ProfileKey;
-use recado_domain::whatsapp::{Addressee, OutboundTemplate, OutboundText, WhatsappCredentials, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
 use recado_simulators::raw::{ANY_FREE_PORT, closed_address};

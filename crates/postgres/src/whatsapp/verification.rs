@@ -6,9 +6,10 @@ use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, QueryableByName};
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{AccountId, Event, ProfileId, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::verification::{
-    HealthReport, NumberActivity, NumberHolder, ProfileKey, VerificationRecord, VerificationState, VerificationStore,
+    HealthReport, NumberActivity, NumberHolder, VerificationRecord, VerificationState, VerificationStore,
     VerificationUpdate,
 };
 use serde_json::Value;

@@ -7,7 +7,8 @@ use recado_domain::campaigns::{
     Campaign, CampaignRefusal, QueuedRun, RetryOutcome, RunContent, RunInputs, RunQuota, RunStore, SendResult,
     StartOutcome, Variables,
 };
-use recado_domain::templates::{MetaStatus, ParameterFormat, SyncedTemplate, Template, TemplateStore};
+use recado_domain::messaging::ParameterFormat;
+use recado_domain::templates::{MetaStatus, SyncedTemplate, Template, TemplateStore};
 use recado_postgres::PgExports;
 
 use crate::retries::{retry_of, tried};

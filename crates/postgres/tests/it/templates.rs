@@ -1,10 +1,11 @@
 //! Message templates.
 
 use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore};
+use recado_domain::messaging::{Category, HeaderType};
 use recado_domain::shared::{CursorQuery, FolderId, PageQuery, StoreError, WriteOutcome};
 use recado_domain::templates::{
-    Category, CategoryChange, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter,
-    TemplateKey, TemplateSort, TemplateStore, TemplateType,
+    CategoryChange, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
+    TemplateStore, TemplateType,
 };
 use serde_json::json;
 use time::Duration;

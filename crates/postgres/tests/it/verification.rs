@@ -1,8 +1,9 @@
 //! Verifications of WhatsApp numbers, and the messages that are held for numbers that are not verified.
 
+use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{Sealed, UpdateOutcome};
 use recado_domain::whatsapp::verification::{
-    CanSend, Check, CheckName, CheckState, HealthReport, HeldMessage, HeldMessageStore, NumberFacts, ProfileKey,
+    CanSend, Check, CheckName, CheckState, HealthReport, HeldMessage, HeldMessageStore, NumberFacts,
     VerificationRecord, VerificationState, VerificationStore, VerificationUpdate,
 };
 use recado_domain::whatsapp::{ProfileStore, StoredProfile};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use recado_domain::whatsapp::verification::{Check, CheckState, ProfileKey, VerificationPorts, Verifications};
+use recado_domain::messaging::ProfileKey;
+use recado_domain::whatsapp::verification::{Check, CheckState, VerificationPorts, Verifications};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{PgDiagnostics, PgProfiles, PgVerifications};

@@ -3,11 +3,9 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
+use recado_domain::messaging::{Category, HeaderType, ParameterFormat};
 use recado_domain::shared::{FolderId, ProfileId, TemplateId};
-use recado_domain::templates::{
-    Category, HeaderType, MetaStatus, ParameterFormat, Template, TemplateFilter, TemplateInput, TemplateSort,
-    TemplateType,
-};
+use recado_domain::templates::{MetaStatus, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -412,7 +412,7 @@ async fn quality_and_category_updates_are_stored() {
     );
     let category = json!({ "message_template_id": 77, "new_category": "UTILITY" });
     let (template, ..) = apply_template_update("template_category_update", &category).await;
-    assert_eq!(template.unwrap().category, crate::templates::Category::Utility);
+    assert_eq!(template.unwrap().category, crate::messaging::Category::Utility);
 }
 
 #[tokio::test]

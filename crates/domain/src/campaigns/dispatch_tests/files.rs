@@ -8,8 +8,8 @@ use super::fixture::{Fixture, SECOND, accepted};
 use super::{CampaignStatus, RunEnd, over, paused};
 use crate::media::tests::ACCOUNT;
 use crate::media::{MediaPath, MediaType};
-use crate::templates::{ButtonKind, ButtonValue, HeaderType, TemplateType, TextParameter};
-use crate::whatsapp::{FileSource, OutboundFile};
+use crate::messaging::{ButtonKind, ButtonValue, FileSource, HeaderType, OutboundFile, TextParameter};
+use crate::templates::TemplateType;
 
 /// A fixture whose template has an uploaded image as its header, and the image's URL.
 fn with_header_image(contacts: usize) -> (Fixture, String) {

@@ -19,14 +19,14 @@ use super::rows::Row;
 use super::runs::FakeRuns;
 use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
-use crate::messaging::{SendOutcome, SendStatus};
+use crate::messaging::{
+    OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate, TemplateSubmission,
+    WhatsappCredentials as Credentials, WhatsappGateway,
+};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, StoreError};
 use crate::templates::tests::approved_template;
-use crate::templates::{MockTemplateStore, TemplateStore, TemplateSubmission};
-use crate::whatsapp::{
-    FileIdStore, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, RemotePage, StoredProfile,
-    SubmittedTemplate, WhatsappCredentials as Credentials, WhatsappGateway,
-};
+use crate::templates::{MockTemplateStore, TemplateStore};
+use crate::whatsapp::{FileIdStore, MessageFiles, MockFileIdStore, StoredProfile};
 
 pub(super) const RUN: QueuedRun = QueuedRun {
     account_id: AccountId(Uuid::from_u128(9)),

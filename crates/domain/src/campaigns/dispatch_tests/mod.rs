@@ -19,10 +19,8 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::{CampaignStatus, RunEnd, RunReport, Variables};
-use crate::messaging::{SendOutcome, SendStatus};
+use crate::messaging::{OutboundTemplate, SendOutcome, SendStatus, TextParameter};
 use crate::shared::{Event, NotificationKind, SendId};
-use crate::templates::TextParameter;
-use crate::whatsapp::OutboundTemplate;
 use fixture::{Fixture, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
 /// The end of a run with `sent` accepted sends. After a cancel, the other sends are pending; otherwise they failed.

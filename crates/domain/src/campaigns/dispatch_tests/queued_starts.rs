@@ -10,10 +10,11 @@ use super::super::{
 use super::fixture::{FIRST, RUN, empty_file_ids};
 use crate::billing::PlanEntitlement;
 use crate::media::tests::media;
+use crate::messaging::MockWhatsappGateway;
 use crate::shared::{Event, MockCipher, NotificationKind};
 use crate::templates::tests::approved_template;
 use crate::templates::{MetaStatus, MockTemplateStore};
-use crate::whatsapp::{MessageFiles, MockWhatsappGateway};
+use crate::whatsapp::MessageFiles;
 
 fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
     let mut template = approved_template("Oi {{1}}!", &["Ana"]);

@@ -11,8 +11,8 @@ use super::{
     VerificationGateway, business_account_check, number_check, pace_check, quality_check, registration_check,
     should_register, subscription_check, token_check,
 };
+use crate::messaging::WhatsappCredentials;
 use crate::shared::Clock;
-use crate::whatsapp::WhatsappCredentials;
 
 /// The most pages of a business account's numbers that are read.
 const MAX_PAGES: usize = 20;
@@ -178,8 +178,9 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::{MockVerificationGateway, ProfileKey};
+    use super::super::MockVerificationGateway;
     use super::*;
+    use crate::messaging::ProfileKey;
     use crate::shared::MockClock;
 
     /// A timer whose time has come.

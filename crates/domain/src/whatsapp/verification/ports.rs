@@ -8,8 +8,8 @@ use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
 use super::{NumberFacts, VerificationRecord, VerificationState};
+use crate::messaging::{ProfileKey, WhatsappCredentials};
 use crate::shared::{AccountId, Event, ProfileId, Sealed, StoreError, UpdateOutcome, redacted_debug, string_enum};
-use crate::whatsapp::WhatsappCredentials;
 
 /// Why WhatsApp's answer to a check is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -131,13 +131,6 @@ pub trait VerificationGateway: Send + Sync {
 #[async_trait]
 pub trait Timer: Send + Sync {
     async fn sleep(&self, duration: Duration);
-}
-
-/// A profile of any account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProfileKey {
-    pub account_id: AccountId,
-    pub profile_id: ProfileId,
 }
 
 /// A profile that has a number.

@@ -9,7 +9,8 @@ use time::{Duration, OffsetDateTime};
 
 use super::asking::{Answers, Asking};
 use super::changes::change_events;
-use super::{Check, NumberHealth, ProfileKey, Timer, VerificationGateway, VerificationStore, VerificationUpdate};
+use super::{Check, NumberHealth, Timer, VerificationGateway, VerificationStore, VerificationUpdate};
+use crate::messaging::ProfileKey;
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Conflict, Event, ProfileId, StoreError, Tenant, UpdateOutcome,
     WRITE_ATTEMPTS,

@@ -1,0 +1,85 @@
+//! The messages that Recado sends.
+
+use super::{ButtonValue, HeaderType, TextParameter};
+use crate::shared::{MessageId, SendId, redacted_debug};
+
+/// One template message to one contact.
+#[derive(Clone, PartialEq)]
+pub struct OutboundTemplate {
+    /// Recado's id of the send. Every status update echoes it.
+    pub send_id: SendId,
+    /// E.164.
+    pub to: String,
+    pub template: String,
+    pub language: String,
+    /// The values of a text header, in order.
+    pub header: Vec<TextParameter>,
+    /// The file of a media header.
+    pub header_file: Option<OutboundFile>,
+    /// The body's values, in order.
+    pub body: Vec<TextParameter>,
+    /// The values of the buttons that have a placeholder.
+    pub buttons: Vec<ButtonValue>,
+    pub cards: Vec<OutboundCard>,
+}
+
+redacted_debug!(OutboundTemplate {
+    send_id,
+    template,
+    language
+});
+
+/// A file in a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundFile {
+    pub kind: HeaderType,
+    pub source: FileSource,
+}
+
+/// Where WhatsApp gets a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileSource {
+    /// WhatsApp's media id of a file that was uploaded.
+    Id(String),
+    /// A URL that WhatsApp fetches.
+    Link(String),
+}
+
+/// A card of a carousel message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundCard {
+    /// The header.
+    pub file: OutboundFile,
+    /// The body's values, in order.
+    pub body: Vec<TextParameter>,
+    /// The values of the buttons.
+    pub buttons: Vec<ButtonValue>,
+}
+
+/// One free-form text to one contact. WhatsApp accepts it within 24 hours of the contact's last message.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OutboundText {
+    /// Recado's id of the message. Every status update echoes it.
+    pub message_id: MessageId,
+    pub to: Addressee,
+    /// 1 to 4096 characters.
+    pub text: String,
+}
+
+redacted_debug!(OutboundText { message_id });
+
+/// The recipient of a message.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Addressee {
+    /// A number, E.164.
+    Phone(String),
+    /// WhatsApp's user id of a contact who hides the phone number.
+    User(String),
+}
+
+redacted_debug!(
+    enum Addressee {
+        Phone,
+        User,
+    }
+);
