@@ -288,8 +288,8 @@ impl Stores {
     }
 
     pub fn campaigns(&self, shared: &Shared) -> Campaigns {
-        let store = Arc::new(PgCampaigns::new(self.tenant.clone()));
-        Campaigns::new(store, Arc::new(self.runs()), shared.clock.clone(), shared.ids.clone())
+        let (store, runs) = (Arc::new(PgCampaigns::new(self.tenant.clone())), Arc::new(self.runs()));
+        Campaigns::new(store, runs.clone(), runs, shared.clock.clone(), shared.ids.clone())
     }
 
     pub fn test_sends(&self, shared: &Shared) -> anyhow::Result<TestSends> {

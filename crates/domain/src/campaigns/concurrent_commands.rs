@@ -38,10 +38,10 @@ mod tests {
     use time::Duration;
     use uuid::Uuid;
 
-    use super::super::service::tests::{NOW, campaign, tenant};
-    use super::super::{CampaignInput, CampaignRefusal, MockCampaignStore, MockRunStore};
+    use super::super::service::tests::{NOW, campaign, campaigns_over, tenant};
+    use super::super::{CampaignInput, CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore};
     use super::*;
-    use crate::shared::{Event, MockClock, MockIds};
+    use crate::shared::Event;
 
     const ID: CampaignId = CampaignId(Uuid::from_u128(1));
 
@@ -51,7 +51,7 @@ mod tests {
         let versions = Arc::new(Mutex::new(versions));
         let written = Arc::new(Mutex::new(Vec::new()));
         let mut store = MockCampaignStore::new();
-        let mut runs = MockRunStore::new();
+        let mut starts = MockRunStartStore::new();
         let versions_copy = versions.clone();
         store
             .expect_find()
@@ -66,14 +66,10 @@ mod tests {
             .expect_delete()
             .returning(move |campaign, _, _| Ok(write(&versions_copy, &log, campaign)));
         let (versions_copy, log) = (versions, written.clone());
-        runs.expect_enqueue_start()
+        starts
+            .expect_enqueue_start()
             .returning(move |start_request| Ok(write(&versions_copy, &log, &start_request.campaign)));
-        let mut clock = MockClock::new();
-        clock.expect_now().return_const(NOW);
-        let mut ids = MockIds::new();
-        ids.expect_next().returning(|| ID.0);
-        let campaigns = Campaigns::new(Arc::new(store), Arc::new(runs), Arc::new(clock), Arc::new(ids));
-        (campaigns, written)
+        (campaigns_over(store, starts, MockRunRetryStore::new()), written)
     }
 
     fn write(
@@ -208,10 +204,7 @@ mod tests {
                     && previous(events) == Some(serde_json::json!({ "previousStatus": "sending" }))
             })
             .returning(|_, _, _| Ok(WriteOutcome::Done));
-        let mut clock = MockClock::new();
-        clock.expect_now().return_const(NOW);
-        let (runs, ids) = (Arc::new(MockRunStore::new()), Arc::new(MockIds::new()));
-        let campaigns = Campaigns::new(Arc::new(store), runs, Arc::new(clock), ids);
+        let campaigns = campaigns_over(store, MockRunStartStore::new(), MockRunRetryStore::new());
         assert_eq!(
             campaigns.cancel(&tenant(), ID).await.unwrap(),
             CampaignStatus::Cancelled

@@ -18,9 +18,11 @@ use super::concurrent_commands::DECISION_ATTEMPTS;
 use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources};
+use super::service::RUN_LEASE;
 use super::{
-    Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore,
-    SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, to_result, transition,
+    Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue, RunReport,
+    RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome,
+    pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{SendOutcome, WhatsappGateway};
 use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WriteOutcome};
@@ -68,55 +70,35 @@ pub struct Worker {
 
 #[derive(Clone)]
 pub struct Dispatcher {
-    pub(super) runs: Arc<dyn RunStore>,
-    templates: Arc<dyn TemplateStore>,
-    gateway: Arc<dyn WhatsappGateway>,
-    files: MessageFiles,
-    cipher: Arc<dyn Cipher>,
-    limiter: Arc<dyn SendRateLimiter>,
-    pub(super) worker: Uuid,
-    delay: Duration,
-    lease: Duration,
+    pub starts: Arc<dyn RunStartStore>,
+    pub queue: Arc<dyn RunQueue>,
+    pub runs: Arc<dyn RunStore>,
+    pub sends: Arc<dyn SendStore>,
+    pub templates: Arc<dyn TemplateStore>,
+    pub gateway: Arc<dyn WhatsappGateway>,
+    pub files: MessageFiles,
+    pub cipher: Arc<dyn Cipher>,
+    pub limiter: Arc<dyn SendRateLimiter>,
+    pub worker: Worker,
 }
 
 impl Dispatcher {
-    pub fn new(
-        runs: Arc<dyn RunStore>,
-        templates: Arc<dyn TemplateStore>,
-        gateway: Arc<dyn WhatsappGateway>,
-        files: MessageFiles,
-        cipher: Arc<dyn Cipher>,
-        limiter: Arc<dyn SendRateLimiter>,
-        worker: Worker,
-    ) -> Self {
-        Self {
-            runs,
-            templates,
-            gateway,
-            files,
-            cipher,
-            limiter,
-            worker: worker.id,
-            delay: worker.delay,
-            lease: super::service::RUN_LEASE,
-        }
-    }
-
     /// The same dispatcher with another fencing token.
     #[must_use]
-    pub fn with_worker(&self, worker: Uuid) -> Self {
+    pub fn with_worker(&self, id: Uuid) -> Self {
+        let worker = Worker { id, ..self.worker };
         Self { worker, ..self.clone() }
     }
 
     /// Claims a run that waits in the queue, if there is one.
     pub async fn take(&self) -> Result<Option<QueuedRun>, StoreError> {
-        self.runs.take(self.worker, self.lease).await
+        self.queue.take(self.worker.id, RUN_LEASE).await
     }
 
     /// Executes a run that this worker holds. After an error, the caller may call it again while the worker holds the
     /// run. Otherwise the lease expires and another worker continues.
     pub async fn run(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
-        if let Some(queued_start) = self.runs.queued_start(run).await?
+        if let Some(queued_start) = self.starts.queued_start(run).await?
             && !self.prepare(run, queued_start).await?
         {
             return self.end_report(run).await;
@@ -144,7 +126,7 @@ impl Dispatcher {
     }
 
     pub async fn abandon(&self, run: QueuedRun) -> Result<(), StoreError> {
-        self.runs.abandon(run, self.worker).await
+        self.queue.abandon(run, self.worker.id).await
     }
 
     /// One step of a run: claims, starts or waits. Returns the end of the run if this was the last step.
@@ -176,7 +158,7 @@ impl Dispatcher {
         }
         let size = self.send_rate(context).burst().claim_size(CLAIM_INTERVAL, MAX_CLAIM);
         let position = in_flight.claim_position();
-        let claim = self.runs.claim(run, self.worker, position, size, self.lease);
+        let claim = self.sends.claim(run, self.worker.id, position, size, RUN_LEASE);
         match in_flight.drive_during(claim).await? {
             ClaimOutcome::Sends(sends) => in_flight.enqueue(sends),
             // Record first, whatever the claim returned: a result can make a send due again.
@@ -197,19 +179,19 @@ impl Dispatcher {
 
     async fn hand_over(&self, run: QueuedRun, in_flight: &mut InFlightSends<'_>) -> Result<RunEnd, StoreError> {
         self.drain(run, in_flight).await?;
-        self.runs.release(run, self.worker).await?;
+        self.queue.release(run, self.worker.id).await?;
         Ok(RunEnd::HandedOver)
     }
 
     pub(super) async fn release_and_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
-        self.runs.release(run, self.worker).await?;
+        self.queue.release(run, self.worker.id).await?;
         self.end_report(run).await
     }
 
     /// Prepares a queued start. False: the run does not start now; the campaign may be a draft again.
     async fn prepare(&self, run: QueuedRun, queued_start: QueuedStart) -> Result<bool, StoreError> {
         for _ in 0..DECISION_ATTEMPTS {
-            let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
+            let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
                 return Ok(false);
             };
             let campaign = facts.campaign.clone();
@@ -217,7 +199,7 @@ impl Dispatcher {
                 break;
             }
             let outcome = match prepare(facts, Command::Prepare, queued_start.clone()) {
-                Ok(start) => self.runs.start(&start, Some(self.worker), self.lease).await?,
+                Ok(start) => self.starts.start(&start, Some(self.worker.id), RUN_LEASE).await?,
                 Err(refusal) => StartOutcome::Refused(refusal),
             };
             match outcome {
@@ -230,13 +212,13 @@ impl Dispatcher {
                         return Ok(false);
                     };
                     let notification = Event::Notification(abort_notification(&campaign, &refusal));
-                    self.runs.abort_start(run, status, &[notification]).await?;
+                    self.starts.abort_start(run, status, &[notification]).await?;
                     return Ok(false);
                 }
             }
         }
         // The run is paused, or its campaign keeps changing: another worker tries again later.
-        self.runs.release(run, self.worker).await?;
+        self.queue.release(run, self.worker.id).await?;
         Ok(false)
     }
 
@@ -268,7 +250,7 @@ impl Dispatcher {
             .and_then(|stored| stored.profile.messages_per_second);
         let send_rate = match rate.and_then(|rate| u32::try_from(rate).ok()) {
             Some(rate) => SendRate::PerSecond(rate),
-            None => SendRate::Delay(self.delay),
+            None => SendRate::Delay(self.worker.delay),
         };
         let gateway = self.gateway.as_ref();
         match file_sources(&self.files, gateway, run.account_id, &credentials, &inputs.template).await {
@@ -309,7 +291,7 @@ impl Dispatcher {
             return Ok(());
         }
         let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
-        let starting = self.runs.record_and_start(run, self.worker, &results, &ids);
+        let starting = self.sends.record_and_start(run, self.worker.id, &results, &ids);
         let started = match in_flight.drive_during(starting).await {
             Ok(started) => started,
             Err(error) => {
@@ -398,7 +380,7 @@ impl Dispatcher {
         if results.is_empty() {
             return Ok(());
         }
-        self.runs.record(run, results).await
+        self.sends.record(run, results).await
     }
 
     async fn send_one(&self, context: &RunContext, send: ClaimedSend) -> CompletedCall {
@@ -455,7 +437,7 @@ impl Dispatcher {
 
     /// Stores the review status that a rejection implies, unless the template was changed since.
     async fn save_review(&self, run: QueuedRun, template: TemplateId, review: MetaStatus) -> Result<(), StoreError> {
-        let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
+        let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
             return Ok(());
         };
         for _ in 0..DECISION_ATTEMPTS {

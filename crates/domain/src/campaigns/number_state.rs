@@ -49,13 +49,13 @@ impl Dispatcher {
         let Some(stored) = inputs.profile.as_ref().filter(|stored| !stored.is_verified()) else {
             return Ok(None);
         };
-        let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
+        let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
             return Ok(Some(RunEnd::Gone));
         };
         match NumberState::of(stored, facts.now) {
             NumberState::MaySend => Ok(None),
             NumberState::Waits => {
-                self.runs.postpone(run, self.worker, WAIT).await?;
+                self.queue.postpone(run, self.worker.id, WAIT).await?;
                 let reason = "the WhatsApp number is not verified yet".to_owned();
                 Ok(Some(RunEnd::Postponed { delay: WAIT, reason }))
             }

@@ -114,7 +114,7 @@ pub enum ClaimOutcome {
     Lost,
 }
 
-/// The result of [`RunStore::record_and_start`].
+/// The result of [`SendStore::record_and_start`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedSends {
     /// False if the worker lost the run, or the run was cancelled, paused or suspended.
@@ -133,11 +133,10 @@ pub struct QueuedRun {
     pub campaign_id: CampaignId,
 }
 
-/// Runs and their queue. One worker at a time holds a run by a lease; the database's clock decides when it expires. The
-/// worker id is the fencing token: after the lease has expired, every guarded write of the worker fails.
+/// Starts of runs: immediate, queued and scheduled.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait RunStore: Send + Sync {
+pub trait RunStartStore: Send + Sync {
     /// The facts that decide whether a run may start, in one read. None if the campaign does not exist.
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError>;
 
@@ -164,6 +163,15 @@ pub trait RunStore: Send + Sync {
     /// and deletes the queue entry.
     async fn abort_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
 
+    /// Up to `limit` scheduled campaigns that are due by the store's clock, longest due first. Across tenants, active
+    /// accounts only.
+    async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError>;
+}
+
+/// Retries of failed sends.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RunRetryStore: Send + Sync {
     /// Starts a run of the campaign's failed sends in one transaction, like `start`, and ends its scheduled retry.
     /// [`RETRY_RULES`](super::RETRY_RULES) select the sends, at the later of the store's time and the request's
     /// `not_before`. Sends that an early end left untried are included. Each send is reset as if never tried. It has
@@ -181,30 +189,65 @@ pub trait RunStore: Send + Sync {
     /// Up to `limit` scheduled retries that are due by the store's clock, longest due first. Across tenants, active
     /// accounts only.
     async fn due_retries(&self, limit: i64) -> Result<Vec<DueRetry>, StoreError>;
+}
 
-    /// Up to `limit` scheduled campaigns that are due by the store's clock, longest due first. Across tenants, active
-    /// accounts only.
-    async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError>;
-
+/// The run queue. One worker at a time holds a run by a lease; the database's clock decides when it expires. The worker
+/// id is the fencing token: after the lease has expired, every guarded write of the worker fails.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RunQueue: Send + Sync {
     /// Leases the run that has waited longest, across tenants. Skips leased and postponed runs. A run whose lease has
     /// expired is treated as by `abandon` first.
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError>;
 
-    /// Deletes up to `limit` queue rows of campaigns that are not sending, across tenants, and returns the number. MUST
-    /// NOT delete the row of a campaign that starts concurrently.
-    async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError>;
-
-    /// Adds the counter slots of up to `limit` campaigns that ended some time ago to one row each, across tenants.
-    /// Returns the number of campaigns.
-    async fn fold_counters(&self, limit: i64) -> Result<u64, StoreError>;
-
     /// Whether a run waits for a worker.
-    async fn waiting(&self) -> Result<bool, StoreError>;
+    async fn has_waiting(&self) -> Result<bool, StoreError>;
 
+    /// Releases the lease and puts the run at the end of the queue, where another worker can take it at once. The
+    /// caller MUST have recorded every send that it started.
+    async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
+
+    /// The number of `postpone` calls since the run was last released or resumed. It determines the next delay.
+    async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError>;
+
+    /// Releases the lease, so that any worker can take the run after `delay`, and increments the count of
+    /// postponements. The row stores the time, so a crash does not lose it. `release` and a resume reset delay and
+    /// count. The caller MUST NOT have started any send.
+    async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError>;
+
+    /// Releases the lease after an error. Sends that were started and not recorded become unknown.
+    async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
+}
+
+/// Runs that have started.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RunStore: Send + Sync {
     /// The inputs of a run, with the content of its start. Freezes the content of a run that started before content was
     /// frozen. None if the campaign does not exist.
     async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError>;
 
+    /// Sets `paused_at` and the reason, in one transaction with the events. Changes nothing unless the campaign is
+    /// sending and not paused.
+    async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError>;
+
+    /// Pauses every run of this template as `pause` does, and appends a `pause_notification` for each run that it
+    /// paused.
+    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError>;
+
+    /// Ends the run by `finish`, in one transaction with its events, if the campaign still is sending and not paused.
+    /// The cost MUST NOT depend on the number of sends. Deletes the queue entry, and releases the reservations of messages that never left. Returns the report after
+    /// that.
+    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
+
+    /// The current report. None if the campaign does not exist.
+    async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
+}
+
+/// The sends of a run, as the worker that holds it claims, starts and records them.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait SendStore: Send + Sync {
     /// Renews the lease once a tenth of it has passed, and claims up to `size` due sends. A send is due if it is
     /// pending and not started. Sends whose retry time has come are first, then sends of contacts after `position`. If
     /// none is left there, the search wraps around, so that `Wait` and `Exhausted` hold for the whole run.
@@ -240,37 +283,19 @@ pub trait RunStore: Send + Sync {
     /// may have lost the run since: the results are valid anyway. After the end of the run, `Deferred` and `Released`
     /// change nothing, since the run sends no more: such a send stays unknown until it times out.
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError>;
+}
 
-    /// Sets `paused_at` and the reason, in one transaction with the events. Changes nothing unless the campaign is
-    /// sending and not paused.
-    async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError>;
+/// Background work on runs and sends of all tenants.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RunSweepStore: Send + Sync {
+    /// Deletes up to `limit` queue rows of campaigns that are not sending, across tenants, and returns the number. MUST
+    /// NOT delete the row of a campaign that starts concurrently.
+    async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError>;
 
-    /// Pauses every run of this template as `pause` does, and appends a `pause_notification` for each run that it
-    /// paused.
-    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError>;
-
-    /// Ends the run by `finish`, in one transaction with its events, if the campaign still is sending and not paused.
-    /// The cost MUST NOT depend on the number of sends. Deletes the queue entry, and releases the reservations of messages that never left. Returns the report after
-    /// that.
-    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
-
-    /// The current report. None if the campaign does not exist.
-    async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
-
-    /// Releases the lease and puts the run at the end of the queue, where another worker can take it at once. The
-    /// caller MUST have recorded every send that it started.
-    async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
-
-    /// The number of `postpone` calls since the run was last released or resumed. It determines the next delay.
-    async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError>;
-
-    /// Releases the lease, so that any worker can take the run after `delay`, and increments the count of
-    /// postponements. The row stores the time, so a crash does not lose it. `release` and a resume reset delay and
-    /// count. The caller MUST NOT have started any send.
-    async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError>;
-
-    /// Releases the lease after an error. Sends that were started and not recorded become unknown.
-    async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
+    /// Adds the counter slots of up to `limit` campaigns that ended some time ago to one row each, across tenants.
+    /// Returns the number of campaigns.
+    async fn fold_counters(&self, limit: i64) -> Result<u64, StoreError>;
 
     /// Creates some of the sends of recipient batches, or resets some of the sends that a retry chose, across tenants,
     /// whatever the status of their campaigns. False: no batch is left. A claim does the same for its own run.

@@ -30,14 +30,14 @@ impl Dispatcher {
     ) -> Result<RunEnd, StoreError> {
         let reason = error.to_string();
         let delay = match error.is_temporary() {
-            true => next_delay(self.runs.postponements(run).await?),
+            true => next_delay(self.queue.postponements(run).await?),
             false => None,
         };
         let Some(delay) = delay else {
             self.pause(run, inputs, &reason).await?;
             return self.release_and_report(run).await;
         };
-        self.runs.postpone(run, self.worker, delay).await?;
+        self.queue.postpone(run, self.worker.id, delay).await?;
         Ok(RunEnd::Postponed { delay, reason })
     }
 }

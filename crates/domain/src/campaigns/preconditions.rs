@@ -101,7 +101,7 @@ impl Campaigns {
         if campaign.template_id.is_none() {
             return Ok(());
         }
-        let facts = self.runs.facts(campaign.account_id, campaign.id).await?;
+        let facts = self.starts.facts(campaign.account_id, campaign.id).await?;
         if let Some(template) = facts.and_then(|facts| facts.template) {
             check_sendable(&template)?;
         }
@@ -113,7 +113,7 @@ impl Campaigns {
         if campaign.template_id.is_none() {
             return Ok(());
         }
-        let facts = self.runs.facts(campaign.account_id, campaign.id).await?;
+        let facts = self.starts.facts(campaign.account_id, campaign.id).await?;
         let Some(facts) = facts else { return Ok(()) };
         if let Some(template) = &facts.template {
             check_sendable(template)?;
@@ -124,17 +124,15 @@ impl Campaigns {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
     use time::Duration;
     use uuid::Uuid;
 
     use super::super::run::tests::facts;
-    use super::super::service::tests::{NOW, tenant};
-    use super::super::{CampaignStatus, MockCampaignStore, MockRunStore, RunQuota, Variables};
+    use super::super::service::tests::{NOW, campaigns_over, tenant};
+    use super::super::{CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore, RunQuota, Variables};
     use super::*;
-    use crate::shared::{CampaignId, MockClock, MockIds};
+    use crate::shared::CampaignId;
 
     #[test]
     fn failed_preconditions_lists_all_of_them() {
@@ -253,12 +251,9 @@ mod tests {
             let campaign = facts.campaign.clone();
             let mut store = MockCampaignStore::new();
             store.expect_find().returning(move |_, _| Ok(Some(campaign.clone())));
-            let mut runs = MockRunStore::new();
-            runs.expect_facts().returning(move |_, _| Ok(Some(facts.clone())));
-            let mut clock = MockClock::new();
-            clock.expect_now().return_const(NOW);
-            let ids = Arc::new(MockIds::new());
-            let campaigns = Campaigns::new(Arc::new(store), Arc::new(runs), Arc::new(clock), ids);
+            let mut starts = MockRunStartStore::new();
+            starts.expect_facts().returning(move |_, _| Ok(Some(facts.clone())));
+            let campaigns = campaigns_over(store, starts, MockRunRetryStore::new());
             let done = match schedule {
                 true => {
                     campaigns

@@ -104,13 +104,13 @@ impl Campaigns {
         if request.not_before.is_some_and(|at| at > now) {
             return self.schedule_retry(tenant, id, request).await;
         }
-        let facts = self.runs.facts(tenant.account_id, id).await?;
+        let facts = self.starts.facts(tenant.account_id, id).await?;
         let run = QueuedStart {
             trigger: Trigger::Retry,
             actor: Some(tenant.actor.clone()),
         };
         let retry = prepare_retry(facts.ok_or(CampaignError::NotFound)?, run, request)?;
-        match self.runs.retry(&retry).await? {
+        match self.retries.retry(&retry).await? {
             RetryOutcome::Started { report, .. } => Ok(RetriedCampaign {
                 campaign: retry.campaign,
                 retry: report,
@@ -143,7 +143,7 @@ impl Campaigns {
                 },
                 events: vec![Event::Audit(audit.with_changes(json!({ "retry": request.changes() })))],
             };
-            let (write, report) = self.runs.schedule_retry(&schedule).await?;
+            let (write, report) = self.retries.schedule_retry(&schedule).await?;
             let campaign = schedule.campaign;
             Ok((
                 write,
@@ -180,7 +180,7 @@ impl Campaigns {
     /// refused retries. The failure of one retry does not stop the others; it is returned if no retry was done.
     pub async fn start_due_retries(&self, limit: i64) -> Result<usize, StoreError> {
         let mut progress = BatchProgress::default();
-        for due in self.runs.due_retries(limit).await? {
+        for due in self.retries.due_retries(limit).await? {
             progress.add(self.start_due_retry(due).await)?;
         }
         progress.into_result()
@@ -193,7 +193,7 @@ impl Campaigns {
             request,
             scheduler,
         } = due;
-        let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
+        let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
             return Ok(false);
         };
         if facts.campaign.retry_scheduled_at != request.not_before {
@@ -210,7 +210,7 @@ impl Campaigns {
         };
         let refusal = match prepare_retry(facts, on_behalf, request) {
             Err(refusal) => refusal,
-            Ok(retry) => match self.runs.retry(&retry).await? {
+            Ok(retry) => match self.retries.retry(&retry).await? {
                 RetryOutcome::Started { .. } => return Ok(true),
                 RetryOutcome::Missing
                 | RetryOutcome::Refused(CampaignRefusal::Contended | CampaignRefusal::Status { .. }) => {
@@ -243,17 +243,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::super::run::tests::facts;
-    use super::super::service::tests::{NOW, campaign, tenant};
-    use super::super::{CampaignStatus, MockCampaignStore, MockRunStore, RunFacts};
+    use super::super::service::tests::{NOW, campaign, campaigns_over, tenant};
+    use super::super::{CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore, RunFacts};
     use super::*;
-    use crate::shared::{MockClock, MockIds};
-
-    fn campaigns(store: MockCampaignStore, runs: MockRunStore) -> Campaigns {
-        let mut clock = MockClock::new();
-        clock.expect_now().return_const(NOW);
-        let ids = Arc::new(MockIds::new());
-        Campaigns::new(Arc::new(store), Arc::new(runs), Arc::new(clock), ids)
-    }
 
     fn ended() -> Campaign {
         Campaign {
@@ -295,7 +287,11 @@ mod tests {
             (with_codes(51), "codes"),
             (late, "not_before"),
         ] {
-            let campaigns = campaigns(MockCampaignStore::new(), MockRunStore::new());
+            let campaigns = campaigns_over(
+                MockCampaignStore::new(),
+                MockRunStartStore::new(),
+                MockRunRetryStore::new(),
+            );
             let refused = campaigns.retry_failed(&tenant(), ended().id, request).await;
             assert!(
                 matches!(&refused, Err(CampaignError::Invalid(errors)) if errors.0.contains_key(field)),
@@ -316,13 +312,14 @@ mod tests {
             (RetryOutcome::Refused(CampaignRefusal::Contended), false),
             (RetryOutcome::Missing, false),
         ] {
-            let mut runs = MockRunStore::new();
-            runs.expect_facts().returning(|_, _| Ok(Some(facts_of(ended()))));
-            runs.expect_retry()
+            let (mut starts, mut retries) = (MockRunStartStore::new(), MockRunRetryStore::new());
+            starts.expect_facts().returning(|_, _| Ok(Some(facts_of(ended()))));
+            retries
+                .expect_retry()
                 .times(1)
                 .withf(|retry| retry.request == request_at(NOW) && retry.expected_version == retry.campaign.version)
                 .returning(move |_| Ok(outcome.clone()));
-            let retried = campaigns(MockCampaignStore::new(), runs)
+            let retried = campaigns_over(MockCampaignStore::new(), starts, retries)
                 .retry_failed(&tenant(), ended().id, request_at(NOW))
                 .await;
             assert_eq!(retried.is_ok(), succeeds);
@@ -334,8 +331,9 @@ mod tests {
         let time = NOW + Duration::DAY;
         let mut store = MockCampaignStore::new();
         store.expect_find().returning(|_, _| Ok(Some(ended())));
-        let mut runs = MockRunStore::new();
-        runs.expect_schedule_retry()
+        let (starts, mut retries) = (MockRunStartStore::new(), MockRunRetryStore::new());
+        retries
+            .expect_schedule_retry()
             .times(1)
             .withf(move |schedule| {
                 let audited =
@@ -345,7 +343,7 @@ mod tests {
                     && matches!(&schedule.events[..], [Event::Audit(audit)] if audit.changes == Some(audited))
             })
             .returning(|_| Ok((WriteOutcome::Done, RetryReport::default())));
-        let scheduled = campaigns(store, runs)
+        let scheduled = campaigns_over(store, starts, retries)
             .retry_failed(&tenant(), ended().id, request_at(time))
             .await
             .unwrap();
@@ -357,7 +355,7 @@ mod tests {
         sending
             .expect_find()
             .returning(|_, _| Ok(Some(campaign(CampaignStatus::Sending))));
-        let refused = campaigns(sending, MockRunStore::new())
+        let refused = campaigns_over(sending, MockRunStartStore::new(), MockRunRetryStore::new())
             .retry_failed(&tenant(), ended().id, request_at(time))
             .await;
         assert!(matches!(
@@ -379,7 +377,7 @@ mod tests {
             .expect_update()
             .times(1)
             .returning(|_, _, _| Ok(WriteOutcome::Done));
-        let unscheduled = campaigns(store, MockRunStore::new())
+        let unscheduled = campaigns_over(store, MockRunStartStore::new(), MockRunRetryStore::new())
             .unschedule(&tenant(), ended().id)
             .await
             .unwrap();
@@ -389,7 +387,7 @@ mod tests {
         );
         let mut store = MockCampaignStore::new();
         store.expect_find().returning(|_, _| Ok(Some(ended())));
-        let refused = campaigns(store, MockRunStore::new())
+        let refused = campaigns_over(store, MockRunStartStore::new(), MockRunRetryStore::new())
             .unschedule(&tenant(), ended().id)
             .await;
         assert!(matches!(
@@ -422,16 +420,17 @@ mod tests {
             (RetryOutcome::Refused(CampaignRefusal::Contended), 0, 0),
             (RetryOutcome::Missing, 0, 0),
         ] {
-            let mut runs = MockRunStore::new();
-            runs.expect_due_retries().returning(|_| Ok(vec![due()]));
-            runs.expect_facts().returning(|_, _| {
+            let (mut starts, mut retries) = (MockRunStartStore::new(), MockRunRetryStore::new());
+            retries.expect_due_retries().returning(|_| Ok(vec![due()]));
+            starts.expect_facts().returning(|_, _| {
                 Ok(Some(facts_of(Campaign {
                     retry_scheduled_at: Some(NOW),
                     ..ended()
                 })))
             });
             let retry_outcome = outcome.clone();
-            runs.expect_retry()
+            retries
+                .expect_retry()
                 .withf(|retry| retry.campaign.retry_scheduled_at.is_none() && retry.run.actor.is_some())
                 .returning(move |_| Ok(retry_outcome.clone()));
             let events = Arc::new(Mutex::new(Vec::new()));
@@ -442,7 +441,10 @@ mod tests {
                 log.lock().unwrap().extend(committed.to_vec());
                 Ok(WriteOutcome::Done)
             });
-            let started = campaigns(store, runs).start_due_retries(10).await.unwrap();
+            let started = campaigns_over(store, starts, retries)
+                .start_due_retries(10)
+                .await
+                .unwrap();
             let events = events.lock().unwrap();
             assert_eq!((started, events.len()), (done, warnings), "{outcome:?}");
             let warning =
@@ -454,15 +456,17 @@ mod tests {
     #[tokio::test]
     async fn due_retry_that_was_replaced_does_nothing() {
         for retry_scheduled_at in [None, Some(NOW + Duration::HOUR)] {
-            let mut runs = MockRunStore::new();
-            runs.expect_due_retries().returning(|_| Ok(vec![due()]));
-            runs.expect_facts().returning(move |_, _| {
+            let (mut starts, mut retries) = (MockRunStartStore::new(), MockRunRetryStore::new());
+            retries.expect_due_retries().returning(|_| Ok(vec![due()]));
+            starts.expect_facts().returning(move |_, _| {
                 Ok(Some(facts_of(Campaign {
                     retry_scheduled_at,
                     ..ended()
                 })))
             });
-            let started = campaigns(MockCampaignStore::new(), runs).start_due_retries(10).await;
+            let started = campaigns_over(MockCampaignStore::new(), starts, retries)
+                .start_due_retries(10)
+                .await;
             assert_eq!(started.unwrap(), 0);
         }
     }

@@ -163,7 +163,7 @@ impl RunRetry {
     }
 }
 
-/// The result of [`RunStore::retry`](super::RunStore::retry).
+/// The result of [`RunRetryStore::retry`](super::RunRetryStore::retry).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryOutcome {
     Started {
@@ -177,7 +177,7 @@ pub enum RetryOutcome {
     Missing,
 }
 
-/// The result of [`RunStore::start`](super::RunStore::start).
+/// The result of [`RunStartStore::start`](super::RunStartStore::start).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartOutcome {
     Started {

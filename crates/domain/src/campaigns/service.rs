@@ -8,7 +8,7 @@ use time::{Duration, OffsetDateTime};
 use super::events::cancelled_event;
 use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
-    Preview, RunStore, SendCounts, preview,
+    Preview, RunRetryStore, RunStartStore, SendCounts, preview,
 };
 use crate::shared::{
     AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, NotificationDraft, NotificationKind, Page, PageQuery,
@@ -31,7 +31,8 @@ pub(super) const RUN_LEASE: Duration = Duration::seconds(30);
 /// The use cases of campaigns.
 pub struct Campaigns {
     pub(super) store: Arc<dyn CampaignStore>,
-    pub(super) runs: Arc<dyn RunStore>,
+    pub(super) starts: Arc<dyn RunStartStore>,
+    pub(super) retries: Arc<dyn RunRetryStore>,
     pub(super) clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
 }
@@ -39,13 +40,15 @@ pub struct Campaigns {
 impl Campaigns {
     pub fn new(
         store: Arc<dyn CampaignStore>,
-        runs: Arc<dyn RunStore>,
+        starts: Arc<dyn RunStartStore>,
+        retries: Arc<dyn RunRetryStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Self {
         Self {
             store,
-            runs,
+            starts,
+            retries,
             clock,
             ids,
         }
@@ -280,7 +283,9 @@ pub(crate) mod tests {
 
     use uuid::Uuid;
 
-    use super::super::{CampaignRefusal, MockCampaignStore, MockRunStore, SegmentConfig, Variables};
+    use super::super::{
+        CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore, SegmentConfig, Variables,
+    };
     use super::*;
     use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, WriteOutcome};
 
@@ -298,17 +303,22 @@ pub(crate) mod tests {
         }
     }
 
-    fn campaigns(store: MockCampaignStore) -> Campaigns {
+    /// The use cases over these stores, at `NOW`.
+    pub(crate) fn campaigns_over(
+        store: MockCampaignStore,
+        starts: MockRunStartStore,
+        retries: MockRunRetryStore,
+    ) -> Campaigns {
         let mut clock = MockClock::new();
         clock.expect_now().return_const(NOW);
         let mut ids = MockIds::new();
         ids.expect_next().returning(|| Uuid::from_u128(1));
-        Campaigns::new(
-            Arc::new(store),
-            Arc::new(MockRunStore::new()),
-            Arc::new(clock),
-            Arc::new(ids),
-        )
+        let (store, starts, retries) = (Arc::new(store), Arc::new(starts), Arc::new(retries));
+        Campaigns::new(store, starts, retries, Arc::new(clock), Arc::new(ids))
+    }
+
+    fn campaigns(store: MockCampaignStore) -> Campaigns {
+        campaigns_over(store, MockRunStartStore::new(), MockRunRetryStore::new())
     }
 
     fn stored(status: CampaignStatus) -> MockCampaignStore {

@@ -30,10 +30,10 @@ impl Campaigns {
             actor: Some(tenant.actor.clone()),
         };
         for _ in 0..DECISION_ATTEMPTS {
-            let facts = self.runs.facts(tenant.account_id, id).await?;
+            let facts = self.starts.facts(tenant.account_id, id).await?;
             let facts = facts.ok_or(CampaignError::NotFound)?;
             let start = prepare(facts, Command::Start, run.clone())?;
-            match self.runs.start(&start, worker, RUN_LEASE).await? {
+            match self.starts.start(&start, worker, RUN_LEASE).await? {
                 StartOutcome::Started { .. } => {
                     return Ok(QueuedRun {
                         account_id: tenant.account_id,
@@ -56,7 +56,7 @@ impl Campaigns {
             let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
             let actor = Some(tenant.actor.clone());
             let start_request = start_request(stored, Trigger::Send, actor, audit, self.clock.now())?;
-            let write = self.runs.enqueue_start(&start_request).await?;
+            let write = self.starts.enqueue_start(&start_request).await?;
             Ok((write, start_request.campaign))
         })
         .await
@@ -66,7 +66,7 @@ impl Campaigns {
     /// number. The failure of one campaign does not stop the others; it is returned if no campaign was enqueued.
     pub async fn enqueue_due_starts(&self, limit: i64) -> Result<usize, StoreError> {
         let mut progress = BatchProgress::default();
-        for run in self.runs.due(limit).await? {
+        for run in self.starts.due(limit).await? {
             progress.add(self.enqueue_due_start(run).await)?;
         }
         progress.into_result()
@@ -97,7 +97,7 @@ impl Campaigns {
             support_admin: actor.as_ref().and_then(|actor| actor.support_admin.clone()),
         };
         match start_request(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
-            Ok(start_request) => Ok(self.runs.enqueue_start(&start_request).await? == WriteOutcome::Done),
+            Ok(start_request) => Ok(self.starts.enqueue_start(&start_request).await? == WriteOutcome::Done),
             Err(_) => Ok(false),
         }
     }
@@ -171,7 +171,7 @@ impl Campaigns {
             if stored.paused_at.is_none() {
                 return Ok((WriteOutcome::Done, stored));
             }
-            let facts = self.runs.resume_facts(tenant.account_id, id).await?;
+            let facts = self.starts.resume_facts(tenant.account_id, id).await?;
             if let Some(refusal) = failed_resume_precondition(&facts.ok_or(CampaignError::NotFound)?) {
                 return Err(refusal.into());
             }
@@ -252,28 +252,18 @@ fn start_request(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use time::Duration;
 
-    use super::super::service::tests::{NOW, campaign, tenant};
-    use super::super::{MockCampaignStore, MockRunStore, ResumeFacts, RunFacts};
+    use super::super::service::tests::{NOW, campaign, campaigns_over, tenant};
+    use super::super::{MockCampaignStore, MockRunRetryStore, MockRunStartStore, ResumeFacts, RunFacts};
     use super::*;
     use crate::billing::PlanEntitlement;
-    use crate::shared::{MockClock, MockIds};
     use crate::templates::tests::approved_template;
 
     const ID: CampaignId = CampaignId(Uuid::from_u128(1));
 
-    fn campaigns(store: MockCampaignStore, runs: MockRunStore) -> Campaigns {
-        let mut clock = MockClock::new();
-        clock.expect_now().return_const(NOW);
-        Campaigns::new(
-            Arc::new(store),
-            Arc::new(runs),
-            Arc::new(clock),
-            Arc::new(MockIds::new()),
-        )
+    fn campaigns(store: MockCampaignStore, starts: MockRunStartStore) -> Campaigns {
+        campaigns_over(store, starts, MockRunRetryStore::new())
     }
 
     fn stored(campaign: Campaign) -> MockCampaignStore {
@@ -305,15 +295,18 @@ mod tests {
     #[tokio::test]
     async fn start_repeats_while_the_campaign_changes() {
         for (changes, succeeds) in [(2, true), (3, false)] {
-            let mut runs = MockRunStore::new();
-            runs.expect_facts()
+            let mut starts = MockRunStartStore::new();
+            starts
+                .expect_facts()
                 .returning(|_, _| Ok(Some(facts(CampaignStatus::Draft))));
-            runs.expect_start()
+            starts
+                .expect_start()
                 .times(changes)
                 .returning(|_, _, _| Ok(StartOutcome::Changed));
-            runs.expect_start()
+            starts
+                .expect_start()
                 .returning(|_, _, _| Ok(StartOutcome::Started { recipients: 1 }));
-            let started = campaigns(MockCampaignStore::new(), runs)
+            let started = campaigns(MockCampaignStore::new(), starts)
                 .start(&tenant(), ID, None)
                 .await;
             assert_eq!(started.is_ok(), succeeds);
@@ -322,8 +315,9 @@ mod tests {
 
     #[tokio::test]
     async fn enqueue_start_sets_sending_at_once_and_audits_it() {
-        let mut runs = MockRunStore::new();
-        runs.expect_enqueue_start()
+        let mut starts = MockRunStartStore::new();
+        starts
+            .expect_enqueue_start()
             .withf(|start_request| {
                 let Some(Event::Audit(audit)) = start_request.events.first() else {
                     return false;
@@ -333,11 +327,11 @@ mod tests {
                     && (audit.action, audit.entity_type.as_str()) == (AuditAction::Create, "campaign_send")
             })
             .returning(|_| Ok(WriteOutcome::Done));
-        let sent = campaigns(stored(campaign(CampaignStatus::Draft)), runs)
+        let sent = campaigns(stored(campaign(CampaignStatus::Draft)), starts)
             .enqueue_start(&tenant(), ID)
             .await;
         assert_eq!(sent.unwrap().status, CampaignStatus::Sending);
-        let again = campaigns(stored(campaign(CampaignStatus::Sending)), MockRunStore::new());
+        let again = campaigns(stored(campaign(CampaignStatus::Sending)), MockRunStartStore::new());
         let refused = again.enqueue_start(&tenant(), ID).await;
         assert!(matches!(
             refused,
@@ -360,13 +354,14 @@ mod tests {
             (CampaignStatus::Scheduled, 1, stale, 0),
             (CampaignStatus::Cancelled, 0, stale, 0),
         ] {
-            let mut runs = MockRunStore::new();
-            runs.expect_due().returning(|_| Ok(vec![due_run()]));
-            runs.expect_enqueue_start()
+            let mut starts = MockRunStartStore::new();
+            starts.expect_due().returning(|_| Ok(vec![due_run()]));
+            starts
+                .expect_enqueue_start()
                 .times(writes)
                 .withf(|start_request| start_request.run.trigger == Trigger::Schedule)
                 .returning(move |_| Ok(outcome));
-            let due = campaigns(stored(campaign(status)), runs).enqueue_due_starts(10).await;
+            let due = campaigns(stored(campaign(status)), starts).enqueue_due_starts(10).await;
             assert_eq!(due.unwrap(), enqueued);
         }
     }
@@ -382,12 +377,13 @@ mod tests {
             store
                 .expect_find()
                 .returning(|_, _| Ok(Some(campaign(CampaignStatus::Scheduled))));
-            let mut runs = MockRunStore::new();
-            runs.expect_due().returning(move |_| Ok(vec![due_run(); 1 + good]));
-            runs.expect_enqueue_start()
+            let mut starts = MockRunStartStore::new();
+            starts.expect_due().returning(move |_| Ok(vec![due_run(); 1 + good]));
+            starts
+                .expect_enqueue_start()
                 .times(good)
                 .returning(|_| Ok(WriteOutcome::Done));
-            let due = campaigns(store, runs).enqueue_due_starts(10).await;
+            let due = campaigns(store, starts).enqueue_due_starts(10).await;
             assert_eq!(due.is_ok(), succeeds, "{due:?}");
         }
     }
@@ -401,7 +397,7 @@ mod tests {
                 ..campaign(status)
             });
             store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
-            campaigns(store, MockRunStore::new())
+            campaigns(store, MockRunStartStore::new())
                 .schedule(&tenant(), ID, new_time)
                 .await
         };
@@ -445,9 +441,9 @@ mod tests {
                 .expect_update()
                 .times(writes)
                 .returning(|_, _, _| Ok(WriteOutcome::Done));
-            let mut runs = MockRunStore::new();
-            runs.expect_resume_facts().returning(|_, _| Ok(Some(resume_facts())));
-            campaigns(store, runs)
+            let mut starts = MockRunStartStore::new();
+            starts.expect_resume_facts().returning(|_, _| Ok(Some(resume_facts())));
+            campaigns(store, starts)
         };
         let paused = with(campaign(CampaignStatus::Sending), 1)
             .pause(&tenant(), ID)

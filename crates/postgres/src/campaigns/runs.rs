@@ -10,8 +10,9 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::AccountStatus;
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun,
-    QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport,
-    RunRetry, RunStart, RunStore, SendResult, StartOutcome, StartedSends,
+    QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota,
+    RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult, SendStore,
+    StartOutcome, StartedSends,
 };
 use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome};
@@ -50,7 +51,7 @@ impl PgRuns {
 }
 
 #[async_trait]
-impl RunStore for PgRuns {
+impl RunStartStore for PgRuns {
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError> {
         in_tenant!(self.tenants, account, |conn| facts(conn, account, id))
     }
@@ -81,6 +82,24 @@ impl RunStore for PgRuns {
         ))
     }
 
+    async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError> {
+        let query = sql(
+            "SELECT c.account_id, c.id FROM campaigns c JOIN accounts a ON a.id = c.account_id
+             WHERE c.status = 'scheduled' AND c.deleted_at IS NULL AND c.scheduled_at <= now() AND a.status = 'active'
+             ORDER BY c.scheduled_at LIMIT $1",
+        )
+        .bind(limit);
+        let runs = self.owner.rows::<KeyRow>(query).await?.into_iter();
+        let runs = runs.map(|row| QueuedRun {
+            account_id: row.account_id.into(),
+            campaign_id: row.id.into(),
+        });
+        Ok(runs.collect())
+    }
+}
+
+#[async_trait]
+impl RunRetryStore for PgRuns {
     async fn retry(&self, run_retry: &RunRetry) -> Result<RetryOutcome, StoreError> {
         in_tenant!(self.tenants, run_retry.campaign.account_id, |conn| start::retry(conn, run_retry),
             unless RetryOutcome::Refused(_) | RetryOutcome::Missing)
@@ -98,22 +117,10 @@ impl RunStore for PgRuns {
         let rows = self.owner.rows::<retries::DueRow>(retries::due(limit)).await?;
         Ok(rows.into_iter().map(DueRetry::from).collect())
     }
+}
 
-    async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError> {
-        let query = sql(
-            "SELECT c.account_id, c.id FROM campaigns c JOIN accounts a ON a.id = c.account_id
-             WHERE c.status = 'scheduled' AND c.deleted_at IS NULL AND c.scheduled_at <= now() AND a.status = 'active'
-             ORDER BY c.scheduled_at LIMIT $1",
-        )
-        .bind(limit);
-        let runs = self.owner.rows::<KeyRow>(query).await?.into_iter();
-        let runs = runs.map(|row| QueuedRun {
-            account_id: row.account_id.into(),
-            campaign_id: row.id.into(),
-        });
-        Ok(runs.collect())
-    }
-
+#[async_trait]
+impl RunQueue for PgRuns {
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
         let expired = on_owner!(self.owner, |conn| claims::expired_leases(conn))?;
         for (run, expired_worker) in expired {
@@ -127,32 +134,60 @@ impl RunStore for PgRuns {
         in_owner!(self.owner, |conn| claims::claim_run(conn, worker, lease))
     }
 
-    async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError> {
-        let mut deleted = 0;
-        for run in on_owner!(self.owner, |conn| claims::obsolete_entries(conn, limit))? {
-            deleted += in_tenant!(self.tenants, run.account_id, |conn| claims::delete_obsolete_entry(
-                conn, run
-            ))?;
-        }
-        Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
-    }
-
-    async fn fold_counters(&self, limit: i64) -> Result<u64, StoreError> {
-        let mut folded = 0;
-        for run in on_owner!(self.owner, |conn| end::unfolded(conn, limit))? {
-            folded += in_tenant!(self.tenants, run.account_id, |conn| end::fold_counters(conn, run))?;
-        }
-        Ok(u64::try_from(folded).unwrap_or(u64::MAX))
-    }
-
-    async fn waiting(&self) -> Result<bool, StoreError> {
+    async fn has_waiting(&self) -> Result<bool, StoreError> {
         on_owner!(self.owner, |conn| claims::has_waiting_run(conn))
     }
 
+    async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| claims::release(conn, run, worker))
+    }
+
+    async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| claims::postponements(conn, run))
+    }
+
+    async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| claims::postpone(
+            conn, run, worker, delay
+        ))
+    }
+
+    async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
+            conn, run, worker, false
+        ))
+    }
+}
+
+#[async_trait]
+impl RunStore for PgRuns {
     async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
         in_tenant!(self.tenants, run.account_id, |conn| inputs(conn, run))
     }
 
+    async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| end::pause(
+            conn, run, reason, events
+        ))
+    }
+
+    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, account, |conn| end::pause_template(
+            conn, account, template, reason
+        ))
+    }
+
+    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| end::finish(conn, run))
+    }
+
+    async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| report(conn, run))
+    }
+}
+
+#[async_trait]
+impl SendStore for PgRuns {
     async fn claim(
         &self,
         run: QueuedRun,
@@ -188,45 +223,26 @@ impl RunStore for PgRuns {
         }
         in_tenant!(self.tenants, run.account_id, |conn| record(conn, run, results))
     }
+}
 
-    async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| end::pause(
-            conn, run, reason, events
-        ))
+#[async_trait]
+impl RunSweepStore for PgRuns {
+    async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        for run in on_owner!(self.owner, |conn| claims::obsolete_entries(conn, limit))? {
+            deleted += in_tenant!(self.tenants, run.account_id, |conn| claims::delete_obsolete_entry(
+                conn, run
+            ))?;
+        }
+        Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
     }
 
-    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, account, |conn| end::pause_template(
-            conn, account, template, reason
-        ))
-    }
-
-    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| end::finish(conn, run))
-    }
-
-    async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| report(conn, run))
-    }
-
-    async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::release(conn, run, worker))
-    }
-
-    async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::postponements(conn, run))
-    }
-
-    async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::postpone(
-            conn, run, worker, delay
-        ))
-    }
-
-    async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
-            conn, run, worker, false
-        ))
+    async fn fold_counters(&self, limit: i64) -> Result<u64, StoreError> {
+        let mut folded = 0;
+        for run in on_owner!(self.owner, |conn| end::unfolded(conn, limit))? {
+            folded += in_tenant!(self.tenants, run.account_id, |conn| end::fold_counters(conn, run))?;
+        }
+        Ok(u64::try_from(folded).unwrap_or(u64::MAX))
     }
 
     async fn materialize_sends(&self) -> Result<bool, StoreError> {

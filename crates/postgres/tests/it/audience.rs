@@ -1,8 +1,8 @@
 //! The recipients of a run, and placeholders without a value.
 
 use recado_domain::campaigns::{
-    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, Field, RequiredPlaceholder, RunStart, RunStore,
-    SegmentConfig, StartOutcome,
+    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, Field, RequiredPlaceholder, RunStart,
+    RunStartStore as _, SegmentConfig, StartOutcome,
 };
 use recado_domain::shared::{SegmentId, TagId};
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, ClaimOutcome, ClaimPosition, QueuedRun, RetryOutcome, RunRetry,
-    RunStore as _, SendResult,
+    Campaign, CampaignStatus, CampaignStore as _, ClaimOutcome, ClaimPosition, QueuedRun, RetryOutcome, RunQueue as _,
+    RunRetry, RunRetryStore as _, RunStore as _, RunSweepStore as _, SendResult, SendStore as _,
 };
 use recado_domain::shared::{PageQuery, SendId};
 use time::Duration;

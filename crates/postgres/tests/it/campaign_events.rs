@@ -1,7 +1,9 @@
 //! Webhook events of campaigns and their messages: each is emitted once, in the transaction of its change.
 
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
-use recado_domain::campaigns::{Campaign, CampaignStatus, RunStore, SendResult};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, RunRetryStore as _, RunStartStore as _, RunStore as _, SendResult, SendStore as _,
+};
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 use serde_json::{Value, json};

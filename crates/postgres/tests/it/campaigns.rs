@@ -2,8 +2,8 @@
 
 use futures_util::future::join3;
 use recado_domain::campaigns::{
-    AudienceFilters, Campaign, CampaignQuery, CampaignSort, CampaignStatus, CampaignStore, RunStore, SegmentConfig,
-    SendCounts, SendResult, Variables,
+    AudienceFilters, Campaign, CampaignQuery, CampaignSort, CampaignStatus, CampaignStore, SegmentConfig, SendCounts,
+    SendResult, SendStore as _, Variables,
 };
 use recado_domain::contacts::{ContactStore, Tag, TagStore};
 use recado_domain::shared::{

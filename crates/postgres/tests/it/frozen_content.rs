@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use recado_domain::analytics::{ExportKind, ExportRecord, ExportStore, Period, Window, Zone};
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, QueuedRun, RetryOutcome, RunContent, RunInputs, RunQuota, RunStore, SendResult,
-    StartOutcome, Variables,
+    Campaign, CampaignRefusal, QueuedRun, RetryOutcome, RunContent, RunInputs, RunQueue as _, RunQuota,
+    RunRetryStore as _, RunStartStore as _, RunStore as _, SendResult, SendStore as _, StartOutcome, Variables,
 };
 use recado_domain::messaging::ParameterFormat;
 use recado_domain::templates::{MetaStatus, SyncedTemplate, Template, TemplateStore};

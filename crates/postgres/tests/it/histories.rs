@@ -5,7 +5,10 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use recado_domain::callbacks::StatusUpdateStore;
-use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore, QueuedRun, RunQueue as _, RunStore as _, RunSweepStore as _, SendResult,
+    SendStore as _,
+};
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 use time::Duration;

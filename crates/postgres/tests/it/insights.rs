@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use recado_domain::analytics::{HeatCell, InsightStore, MessageCounts, NewSince, Period, Window, Zone};
 use recado_domain::callbacks::StatusUpdateStore;
-use recado_domain::campaigns::{RunStore, SendResult};
+use recado_domain::campaigns::{SendResult, SendStore as _};
 use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
 use recado_domain::conversations::{
     ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem, InboundMessage, InboxStore, Message,

@@ -7,7 +7,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use recado_domain::callbacks::StatusUpdateStore;
-use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore, QueuedRun, RunQueue as _, RunRetryStore as _, RunStore as _,
+    RunSweepStore as _, SendResult, SendStore as _,
+};
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 

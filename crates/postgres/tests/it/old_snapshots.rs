@@ -2,7 +2,7 @@
 //! a lease is renewed no more often than necessary.
 
 use recado_domain::callbacks::StatusUpdateStore;
-use recado_domain::campaigns::{QueuedRun, RunStore, SendResult};
+use recado_domain::campaigns::{QueuedRun, SendResult, SendStore as _};
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 

@@ -2,7 +2,8 @@
 
 use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, RunStore as _, SendResult,
+    Campaign, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, RunQueue as _, RunRetryStore as _,
+    RunStore as _, SendResult, SendStore as _,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::rollups::RollupStore as _;

@@ -21,7 +21,7 @@ use queues::{
     idempotency_keys_use_index_lookups, queue_depths_read_waiting_rows_only, relayed_events_use_index_lookups,
 };
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
-use recado_domain::campaigns::{QueuedRun, RunStore, SendResult};
+use recado_domain::campaigns::{QueuedRun, SendResult, SendStore as _};
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
 };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use recado_domain::campaigns::{CampaignStore, RunStore};
+use recado_domain::campaigns::{CampaignStore, RunQueue as _, RunStartStore as _};
 use recado_domain::contacts::ContactStore;
 use recado_domain::shared::{CampaignId, StoreError};
 use recado_postgres::{PgCampaigns, PgContacts, PgRuns, PoolConfig, TenantPool};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore as _;
-use recado_domain::campaigns::{CampaignStore as _, RunStore as _};
+use recado_domain::campaigns::{CampaignStore as _, RunQueue as _, RunStartStore as _};
 use recado_domain::contacts::ContactStore as _;
 use recado_domain::shared::StoreError;
 use recado_postgres::testing::{PgBouncer, StatementCaching, read, read_both};

@@ -1,7 +1,7 @@
 //! The facts of a campaign preview.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStore, PreviewFacts, RunContent, RunStore, StartOutcome, Variables,
+    Campaign, CampaignRefusal, CampaignStore, PreviewFacts, RunContent, RunStartStore as _, StartOutcome, Variables,
     required_placeholders,
 };
 use recado_domain::shared::SegmentId;

@@ -1,8 +1,8 @@
 //! Races between the start of a run, its end and the run queue.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStatus, EnqueueStart, QueuedRun, QueuedStart, RetryOutcome, RunStart, RunStore,
-    StartOutcome, TestSendStore, Trigger,
+    Campaign, CampaignRefusal, CampaignStatus, EnqueueStart, QueuedRun, QueuedStart, RetryOutcome, RunQueue as _,
+    RunRetryStore as _, RunStart, RunStartStore as _, RunSweepStore as _, StartOutcome, TestSendStore, Trigger,
 };
 use recado_domain::shared::WriteOutcome;
 use recado_postgres::PgTestSends;

@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, Command, EnqueueStart, QueuedRun, QueuedStart, RunStart,
-    RunStore, StartOutcome, Trigger,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, Command, EnqueueStart, QueuedRun, QueuedStart,
+    RunQueue as _, RunStart, RunStartStore as _, StartOutcome, Trigger,
 };
 use recado_domain::shared::{Actor, WriteOutcome};
 use time::Duration;

@@ -4,7 +4,8 @@
 use futures_util::future::{join_all, join3};
 use proptest::prelude::*;
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, RunStart, RunStore, SendResult, StartOutcome,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, RunStart, RunStartStore as _, SendResult, SendStore as _,
+    StartOutcome,
 };
 
 use crate::histories::run_histories;

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use recado_domain::automations::AutomationStore;
 use recado_domain::billing::SubscriptionStore;
 use recado_domain::brand::BrandStore;
-use recado_domain::campaigns::{CampaignQuery, CampaignSort, CampaignStore, QueuedRun, RunStore};
+use recado_domain::campaigns::{CampaignQuery, CampaignSort, CampaignStore, QueuedRun, RunStartStore as _};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore, TagStore};
 use recado_domain::conversations::{ConversationQuery, ConversationStore};
 use recado_domain::folders::{FolderQuery, FolderStore};

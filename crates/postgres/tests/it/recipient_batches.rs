@@ -2,7 +2,8 @@
 
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, Field, QueuedRun,
-    RequiredPlaceholder, RetryOutcome, RetryReport, RunStart, RunStore, SendResult, StartOutcome,
+    RequiredPlaceholder, RetryOutcome, RetryReport, RunRetryStore as _, RunStart, RunStartStore as _, RunStore as _,
+    RunSweepStore as _, SendResult, SendStore as _, StartOutcome,
 };
 use recado_domain::shared::ContactId;
 use uuid::Uuid;

@@ -2,7 +2,8 @@
 
 use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
-    Burst, ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _,
+    Burst, ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, RunQueue as _, RunStore as _, SendResult,
+    SendSlotStore as _, SendStore as _,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{ContactId, SendId};
@@ -308,7 +309,7 @@ async fn released_run_goes_behind_other_waiting_runs() {
     let runs = fixture.runs();
     runs.release(second, a).await.unwrap();
     runs.release(first, a).await.unwrap();
-    assert!(runs.waiting().await.unwrap());
+    assert!(runs.has_waiting().await.unwrap());
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(second));
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(first));
 }

@@ -3,7 +3,8 @@
 use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, QueuedStart, RetryOutcome,
-    RetryRequest, RunRetry, RunStore, SendResult, Trigger,
+    RetryRequest, RunQueue as _, RunRetry, RunRetryStore as _, RunStartStore as _, RunStore as _, RunSweepStore as _,
+    SendResult, SendStore as _, Trigger,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, Failure, FailureClass, LeftOut, LeftOutReason,
-    QueuedRun, RETRY_RULES, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunRetry, RunStore as _, Scheduler,
-    SendResult,
+    QueuedRun, RETRY_RULES, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunQueue as _, RunRetry,
+    RunRetryStore as _, RunStore as _, Scheduler, SendResult, SendStore as _,
 };
 use recado_domain::shared::{PageQuery, SendId, WriteOutcome};
 use time::{Duration, OffsetDateTime};

@@ -3,8 +3,8 @@
 use futures_util::future::{join, join_all};
 use recado_domain::billing::{SubscriptionState, SubscriptionStatus};
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, Command, RunStart, RunStore, SendCounts, SendResult,
-    StartOutcome,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore, Command, RunStart, RunStartStore as _,
+    RunSweepStore as _, SendCounts, SendResult, SendStore as _, StartOutcome,
 };
 use recado_domain::shared::{CampaignId, ProfileId};
 use recado_domain::templates::{Template, TemplateStore};

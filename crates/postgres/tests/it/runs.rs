@@ -1,8 +1,8 @@
 //! The run queue, and the sending and end of a run.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunReport, RunStart, RunStore, SendResult,
-    Trigger,
+    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunQueue as _, RunReport, RunStart,
+    RunStartStore as _, RunStore as _, RunSweepStore as _, SendResult, SendStore as _, Trigger,
 };
 use recado_domain::contacts::ContactStore;
 use recado_domain::shared::{CampaignId, SendId, WriteOutcome};
@@ -58,7 +58,7 @@ async fn run_is_held_by_one_worker_until_released() {
     assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
     runs.release(run, a).await.unwrap();
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
-    assert!(!runs.waiting().await.unwrap());
+    assert!(!runs.has_waiting().await.unwrap());
     // An expired lease.
     fixture
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
@@ -436,13 +436,13 @@ async fn postponed_run_is_not_taken_before_its_time() {
     );
     runs.postpone(run, a, Duration::HOUR).await.unwrap();
     assert_eq!(
-        (runs.take(b, LEASE).await.unwrap(), runs.waiting().await.unwrap()),
+        (runs.take(b, LEASE).await.unwrap(), runs.has_waiting().await.unwrap()),
         (None, false)
     );
     // A postponed run has no lease, so only `retry_at` decides when it is taken.
     fixture.sql("UPDATE campaign_queue SET retry_at = now()").await;
     assert_eq!(
-        (runs.waiting().await.unwrap(), runs.take(b, LEASE).await.unwrap()),
+        (runs.has_waiting().await.unwrap(), runs.take(b, LEASE).await.unwrap()),
         (true, Some(run))
     );
     runs.postpone(run, b, Duration::HOUR).await.unwrap();

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
-use recado_domain::campaigns::{AudienceFilters, Campaign, CampaignRefusal, CampaignStore, RunStore, StartOutcome};
+use recado_domain::campaigns::{
+    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, RunStartStore as _, StartOutcome,
+};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
 use recado_domain::segments::{MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
 use recado_domain::shared::{AccountId, ContactId, CursorQuery, SegmentId};

@@ -1,7 +1,9 @@
 //! The list of a campaign's sends: in the order of sending, at the cost of a page.
 
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore as _};
-use recado_domain::campaigns::{CampaignStore as _, QueuedRun, RunStore as _, SendResult};
+use recado_domain::campaigns::{
+    CampaignStore as _, QueuedRun, RunQueue as _, RunRetryStore as _, RunStore as _, SendResult, SendStore as _,
+};
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{CampaignId, PageQuery, SendId};
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! Status updates that are applied to sends.
 
 use recado_domain::callbacks::{CallbackStore, StatusUpdate, StatusUpdateStore};
-use recado_domain::campaigns::{RunStore, SendResult};
+use recado_domain::campaigns::{SendResult, SendStore as _};
 use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
 use recado_domain::administration::{PlatformEntity, PlatformEntry};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunContent, RunStart, RunStore, StartOutcome,
-    Trigger,
+    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunContent, RunStart, RunStartStore as _,
+    SendStore as _, StartOutcome, Trigger,
 };
 use recado_domain::messaging::{Category, HeaderType, ParameterFormat};
 use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, EventKind, SendId, TemplateId, UserId};

@@ -1,6 +1,6 @@
 //! Message templates.
 
-use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore};
+use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore as _};
 use recado_domain::messaging::{Category, HeaderType};
 use recado_domain::shared::{CursorQuery, FolderId, PageQuery, StoreError, WriteOutcome};
 use recado_domain::templates::{

@@ -1,7 +1,9 @@
 //! Test sends of campaigns: their facts and their share of the month's quota.
 
 use futures_util::future::join_all;
-use recado_domain::campaigns::{CampaignRefusal, CampaignStore, RunStart, RunStore, StartOutcome, TestSendStore};
+use recado_domain::campaigns::{
+    CampaignRefusal, CampaignStore, RunStart, RunStartStore as _, StartOutcome, TestSendStore,
+};
 use recado_domain::contacts::Phone;
 use recado_domain::shared::AccountId;
 use recado_domain::whatsapp::ProfileStore;

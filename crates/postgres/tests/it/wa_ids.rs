@@ -1,6 +1,6 @@
 //! A `wa_id` belongs to one contact, even if concurrent writers set it on several contacts.
 
-use recado_domain::campaigns::{RunStore, SendResult};
+use recado_domain::campaigns::{SendResult, SendStore as _};
 use recado_domain::conversations::{ConversationStore, InboundEvent, InboxStore};
 use recado_domain::shared::SendId;
 use recado_postgres::PgInbox;

@@ -19,7 +19,7 @@ mod worker_loop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_domain::campaigns::{Dispatcher, RunStore, Worker};
+use recado_domain::campaigns::{Dispatcher, RunSweepStore, Worker};
 use recado_domain::conversations::ConversationStore;
 use recado_domain::idempotency::IdempotencyStore as _;
 use recado_postgres::PgStatistics;
@@ -77,20 +77,22 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         id: Uuid::now_v7(),
         delay: shared.config.message_delay,
     };
-    let dispatcher = Arc::new(Dispatcher::new(
-        runs.clone(),
-        Arc::new(stores.templates()),
-        Arc::new(stores.whatsapp(shared)?),
-        stores.message_files(shared)?,
-        shared.cipher.clone(),
-        limiter.clone(),
+    let dispatcher = Arc::new(Dispatcher {
+        starts: runs.clone(),
+        queue: runs.clone(),
+        runs: runs.clone(),
+        sends: runs.clone(),
+        templates: Arc::new(stores.templates()),
+        gateway: Arc::new(stores.whatsapp(shared)?),
+        files: stores.message_files(shared)?,
+        cipher: shared.cipher.clone(),
+        limiter: limiter.clone(),
         worker,
-    ));
+    });
     run_executor::start(
         &shared.run_submitter,
         dispatcher,
         limiter,
-        runs.clone(),
         shared.config.runs,
         stop,
         tasks,
@@ -134,7 +136,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
 }
 
 /// Materializes the sends of large audiences and resets those of large retries.
-fn materialize_sends(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
+fn materialize_sends(runs: Arc<dyn RunSweepStore>, stop: &CancellationToken, tasks: &TaskTracker) {
     let iteration = move || {
         let runs = runs.clone();
         async move {
@@ -150,7 +152,7 @@ fn materialize_sends(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &
 }
 
 /// Deletes queue rows that outlived their run, and folds the counters of ended campaigns.
-fn sweep_queue(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
+fn sweep_queue(runs: Arc<dyn RunSweepStore>, stop: &CancellationToken, tasks: &TaskTracker) {
     let iteration = move || {
         let runs = runs.clone();
         async move {
@@ -180,7 +182,7 @@ fn analyze_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &Ta
 /// Fails sends and replies whose outcome stayed unknown for `SEND_UNKNOWN_TTL`.
 fn fail_unknown(
     shared: &Shared,
-    runs: Arc<dyn RunStore>,
+    runs: Arc<dyn RunSweepStore>,
     conversations: Arc<dyn ConversationStore>,
     stop: &CancellationToken,
     tasks: &TaskTracker,

@@ -36,7 +36,6 @@ pub(super) fn start(
     run_submitter: &RunSubmitter,
     dispatcher: Arc<Dispatcher>,
     limiter: Arc<TokioSendRateLimiter>,
-    runs: Arc<dyn RunStore>,
     capacity: usize,
     stop: &CancellationToken,
     tasks: &TaskTracker,
@@ -44,7 +43,6 @@ pub(super) fn start(
     let executor = RunExecutor {
         dispatcher,
         limiter,
-        runs,
         stop: stop.clone(),
         permits: Arc::new(Semaphore::new(capacity)),
         last_claim: Arc::new(Mutex::new(Instant::now())),
@@ -96,7 +94,6 @@ pub(super) fn start_without_workers(
 struct RunExecutor {
     dispatcher: Arc<Dispatcher>,
     limiter: Arc<TokioSendRateLimiter>,
-    runs: Arc<dyn RunStore>,
     stop: CancellationToken,
     permits: Arc<Semaphore>,
     last_claim: Arc<Mutex<Instant>>,
@@ -123,11 +120,11 @@ impl RunExecutor {
                     }))),
                     Ok(RunEnd::Gone) => Some(Ok(None)),
                     Ok(RunEnd::HandedOver | RunEnd::Postponed { .. }) => {
-                        poll_report(executor.runs.as_ref(), run, &executor.stop).await
+                        poll_report(executor.dispatcher.runs.as_ref(), run, &executor.stop).await
                     }
                     Err(error) => {
                         executor.release(run, &error).await;
-                        poll_report(executor.runs.as_ref(), run, &executor.stop).await
+                        poll_report(executor.dispatcher.runs.as_ref(), run, &executor.stop).await
                     }
                 };
                 if let Some(end) = end {
@@ -141,7 +138,7 @@ impl RunExecutor {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             // Time slices: a short run must not wait for the end of long runs. For one slice after the latest claim, no
             // run has to yield.
-            if self.time_since_claim() > TIME_SLICE && self.runs.waiting().await? {
+            if self.time_since_claim() > TIME_SLICE && self.dispatcher.queue.has_waiting().await? {
                 self.limiter.request_yield();
             }
             return Ok(false);

@@ -351,18 +351,21 @@ impl Fixture {
         cipher
             .expect_open()
             .returning(move |_, _| token_is_readable.then(|| "token".into()));
-        Dispatcher::new(
-            self.runs.clone(),
-            self.templates.clone(),
-            self.whatsapp.clone(),
-            MessageFiles::new(media(&self.media_store), self.ids.clone()),
-            Arc::new(cipher),
-            self.limiter.clone(),
-            Worker {
+        Dispatcher {
+            starts: self.runs.clone(),
+            queue: self.runs.clone(),
+            runs: self.runs.clone(),
+            sends: self.runs.clone(),
+            templates: self.templates.clone(),
+            gateway: self.whatsapp.clone(),
+            files: MessageFiles::new(media(&self.media_store), self.ids.clone()),
+            cipher: Arc::new(cipher),
+            limiter: self.limiter.clone(),
+            worker: Worker {
                 id: worker,
                 delay: self.delay,
             },
-        )
+        }
     }
 
     /// Executes the run as the first worker.

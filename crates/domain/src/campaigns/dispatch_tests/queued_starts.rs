@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::super::service::tests::{NOW, campaign, tenant};
 use super::super::{
-    CampaignRefusal, CampaignStatus, ClaimOutcome, Dispatcher, MockRunStore, MockSendRateLimiter, QueuedStart, RunEnd,
-    RunFacts, RunInputs, RunReport, SendCounts, StartOutcome, Trigger, Worker,
+    CampaignRefusal, CampaignStatus, ClaimOutcome, Dispatcher, MockRunQueue, MockRunStartStore, MockRunStore,
+    MockSendRateLimiter, MockSendStore, QueuedStart, RunEnd, RunFacts, RunInputs, RunReport, SendCounts, StartOutcome,
+    Trigger, Worker,
 };
 use super::fixture::{FIRST, RUN, empty_file_ids};
 use crate::billing::PlanEntitlement;
@@ -36,45 +37,61 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
     }
 }
 
-fn queued_start(facts: RunFacts) -> MockRunStore {
-    let mut runs = MockRunStore::new();
-    runs.expect_queued_start().returning(|_| {
+/// The stores of a worker that holds the run.
+#[derive(Default)]
+struct Stores {
+    starts: MockRunStartStore,
+    queue: MockRunQueue,
+    runs: MockRunStore,
+    sends: MockSendStore,
+}
+
+fn queued_start(facts: RunFacts) -> Stores {
+    let mut stores = Stores::default();
+    stores.starts.expect_queued_start().returning(|_| {
         Ok(Some(QueuedStart {
             trigger: Trigger::Send,
             actor: Some(tenant().actor),
         }))
     });
-    runs.expect_facts().returning(move |_, _| Ok(Some(facts.clone())));
-    runs.expect_report().returning(|_| {
+    stores
+        .starts
+        .expect_facts()
+        .returning(move |_, _| Ok(Some(facts.clone())));
+    stores.runs.expect_report().returning(|_| {
         Ok(Some(RunReport::of(
             &campaign(CampaignStatus::Draft),
             &SendCounts::default(),
         )))
     });
-    runs
+    stores
 }
 
-async fn execute(runs: MockRunStore) -> RunEnd {
+async fn execute(stores: Stores) -> RunEnd {
     let mut limiter = MockSendRateLimiter::new();
     limiter.expect_stopping().return_const(false);
     limiter.expect_should_yield().return_const(false);
-    let dispatcher = Dispatcher::new(
-        Arc::new(runs),
-        Arc::new(MockTemplateStore::new()),
-        Arc::new(MockWhatsappGateway::new()),
-        MessageFiles::new(media(&Arc::default()), empty_file_ids()),
-        Arc::new(MockCipher::new()),
-        Arc::new(limiter),
-        Worker {
+    let dispatcher = Dispatcher {
+        starts: Arc::new(stores.starts),
+        queue: Arc::new(stores.queue),
+        runs: Arc::new(stores.runs),
+        sends: Arc::new(stores.sends),
+        templates: Arc::new(MockTemplateStore::new()),
+        gateway: Arc::new(MockWhatsappGateway::new()),
+        files: MessageFiles::new(media(&Arc::default()), empty_file_ids()),
+        cipher: Arc::new(MockCipher::new()),
+        limiter: Arc::new(limiter),
+        worker: Worker {
             id: FIRST,
             delay: time::Duration::ZERO,
         },
-    );
+    };
     dispatcher.run(RUN).await.unwrap()
 }
 
-fn expects_abort(runs: &mut MockRunStore, reason: &'static str) {
-    runs.expect_abort_start()
+fn expects_abort(starts: &mut MockRunStartStore, reason: &'static str) {
+    starts
+        .expect_abort_start()
         .withf(move |run, status, events| {
             let [Event::Notification(notification)] = events else {
                 return false;
@@ -92,12 +109,14 @@ fn expects_abort(runs: &mut MockRunStore, reason: &'static str) {
 async fn queued_start_is_prepared_and_executed() {
     let facts = facts(CampaignStatus::Sending, MetaStatus::Approved);
     let (campaign, template) = (facts.campaign.clone(), facts.template.clone().unwrap());
-    let mut runs = queued_start(facts);
-    runs.expect_start()
+    let mut stores = queued_start(facts);
+    stores
+        .starts
+        .expect_start()
         .withf(|start, worker, _| start.expected == CampaignStatus::Sending && *worker == Some(FIRST))
         .times(1)
         .returning(|_, _, _| Ok(StartOutcome::Started { recipients: 0 }));
-    runs.expect_inputs().returning(move |_| {
+    stores.runs.expect_inputs().returning(move |_| {
         let mut campaign = campaign.clone();
         campaign.simulated = true;
         Ok(Some(RunInputs {
@@ -106,37 +125,43 @@ async fn queued_start_is_prepared_and_executed() {
             profile: None,
         }))
     });
-    runs.expect_claim()
+    stores
+        .sends
+        .expect_claim()
         .returning(|_, _, _, _, _| Ok(ClaimOutcome::Exhausted));
-    runs.expect_finish().times(1).returning(|_| Ok(None));
-    assert!(matches!(execute(runs).await, RunEnd::Over(_)));
+    stores.runs.expect_finish().times(1).returning(|_| Ok(None));
+    assert!(matches!(execute(stores).await, RunEnd::Over(_)));
 }
 
 #[tokio::test]
 async fn queued_start_that_is_refused_is_aborted_with_the_reason() {
-    let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Paused));
-    expects_abort(&mut runs, "not approved");
-    execute(runs).await;
-    let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
-    runs.expect_start()
+    let mut stores = queued_start(facts(CampaignStatus::Sending, MetaStatus::Paused));
+    expects_abort(&mut stores.starts, "not approved");
+    execute(stores).await;
+    let mut stores = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
+    stores
+        .starts
+        .expect_start()
         .returning(|_, _, _| Ok(StartOutcome::Refused(CampaignRefusal::NoRecipients)));
-    expects_abort(&mut runs, "no contact");
-    execute(runs).await;
+    expects_abort(&mut stores.starts, "no contact");
+    execute(stores).await;
 }
 
 #[tokio::test]
 async fn queued_start_of_a_cancelled_campaign_is_not_aborted() {
-    let mut runs = queued_start(facts(CampaignStatus::Cancelled, MetaStatus::Approved));
-    runs.expect_abort_start().never();
-    execute(runs).await;
+    let mut stores = queued_start(facts(CampaignStatus::Cancelled, MetaStatus::Approved));
+    stores.starts.expect_abort_start().never();
+    execute(stores).await;
 }
 
 #[tokio::test]
 async fn queued_start_that_keeps_changing_is_released() {
-    let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
-    runs.expect_start()
+    let mut stores = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
+    stores
+        .starts
+        .expect_start()
         .times(3)
         .returning(|_, _, _| Ok(StartOutcome::Changed));
-    runs.expect_release().times(1).returning(|_, _| Ok(()));
-    execute(runs).await;
+    stores.queue.expect_release().times(1).returning(|_, _| Ok(()));
+    execute(stores).await;
 }

@@ -1,4 +1,4 @@
-//! An in-memory `RunStore` with one run, which follows the contract of the port.
+//! The in-memory stores of one run, which follow the contracts of the ports.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, CounterChange, DueRetry, EnqueueStart, QueuedRun,
-    QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
-    RunRetry, RunStart, RunStore, SendCounts, SendResult, StartOutcome, StartedSends, Trigger, finish,
+    Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, CounterChange, EnqueueStart, QueuedRun, QueuedStart,
+    Recipient, ResumeFacts, RunFacts, RunInputs, RunQueue, RunReport, RunStart, RunStartStore, RunStore, SendCounts,
+    SendResult, SendStore, StartOutcome, StartedSends, Trigger, finish,
 };
 use super::faults::FaultInjector;
 use super::rows::{Row, add, make_due};
@@ -309,7 +309,7 @@ impl State {
 }
 
 #[async_trait]
-impl RunStore for FakeRuns {
+impl RunStartStore for FakeRuns {
     async fn facts(&self, _: AccountId, _: CampaignId) -> Result<Option<RunFacts>, StoreError> {
         let inputs = self.state().inputs.clone();
         Ok(inputs.map(|inputs| RunFacts {
@@ -347,90 +347,19 @@ impl RunStore for FakeRuns {
         Ok(())
     }
 
-    async fn retry(&self, _: &RunRetry) -> Result<RetryOutcome, StoreError> {
-        Ok(RetryOutcome::Missing)
-    }
-
-    async fn schedule_retry(
-        &self,
-        _: &RetrySchedule,
-    ) -> Result<(WriteOutcome<CampaignStatus>, RetryReport), StoreError> {
-        Ok((WriteOutcome::Missing, RetryReport::default()))
-    }
-
-    async fn due_retries(&self, _: i64) -> Result<Vec<DueRetry>, StoreError> {
-        Ok(vec![])
-    }
-
     async fn due(&self, _: i64) -> Result<Vec<QueuedRun>, StoreError> {
         Ok(vec![])
     }
+}
 
+#[async_trait]
+impl RunQueue for FakeRuns {
     async fn take(&self, worker: Uuid, _: Duration) -> Result<Option<QueuedRun>, StoreError> {
         self.injector.store_step(|| self.state().take(worker)).await
     }
 
-    async fn inputs(&self, _: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
-        self.injector.store_step(|| self.state().inputs.clone()).await
-    }
-
-    async fn sweep_queue(&self, _: i64) -> Result<u64, StoreError> {
-        Ok(0)
-    }
-
-    async fn fold_counters(&self, _: i64) -> Result<u64, StoreError> {
-        Ok(0)
-    }
-
-    async fn waiting(&self) -> Result<bool, StoreError> {
+    async fn has_waiting(&self) -> Result<bool, StoreError> {
         Ok(false)
-    }
-
-    async fn claim(
-        &self,
-        _: QueuedRun,
-        worker: Uuid,
-        position: Option<ClaimPosition>,
-        size: i64,
-        _: Duration,
-    ) -> Result<ClaimOutcome, StoreError> {
-        self.injector
-            .store_step(|| self.state().claim(worker, position, size))
-            .await
-    }
-
-    /// Two steps, so that a fault can be injected between them.
-    async fn record_and_start(
-        &self,
-        _: QueuedRun,
-        worker: Uuid,
-        results: &[(SendId, SendResult)],
-        next: &[SendId],
-    ) -> Result<StartedSends, StoreError> {
-        if !results.is_empty() {
-            self.injector.store_step(|| self.state().record(results)).await?;
-        }
-        self.injector.store_step(|| self.state().start(worker, next)).await
-    }
-
-    async fn record(&self, _: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
-        self.injector.store_step(|| self.state().record(results)).await
-    }
-
-    async fn pause(&self, _: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
-        self.injector.store_step(|| self.state().pause(reason, events)).await
-    }
-
-    async fn pause_template(&self, _: AccountId, _: TemplateId, reason: &str) -> Result<(), StoreError> {
-        self.injector.store_step(|| self.state().pause(reason, &[])).await
-    }
-
-    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.injector.store_step(|| self.state().finish()).await
-    }
-
-    async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.injector.store_step(|| self.state().report()).await
     }
 
     async fn release(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
@@ -466,12 +395,61 @@ impl RunStore for FakeRuns {
         };
         self.injector.store_step(abandon).await
     }
+}
 
-    async fn materialize_sends(&self) -> Result<bool, StoreError> {
-        Ok(false)
+#[async_trait]
+impl RunStore for FakeRuns {
+    async fn inputs(&self, _: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
+        self.injector.store_step(|| self.state().inputs.clone()).await
     }
 
-    async fn fail_unknown(&self, _: Duration, _: i64) -> Result<u64, StoreError> {
-        Ok(self.state().fail_unknown())
+    async fn pause(&self, _: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
+        self.injector.store_step(|| self.state().pause(reason, events)).await
+    }
+
+    async fn pause_template(&self, _: AccountId, _: TemplateId, reason: &str) -> Result<(), StoreError> {
+        self.injector.store_step(|| self.state().pause(reason, &[])).await
+    }
+
+    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.injector.store_step(|| self.state().finish()).await
+    }
+
+    async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.injector.store_step(|| self.state().report()).await
+    }
+}
+
+#[async_trait]
+impl SendStore for FakeRuns {
+    async fn claim(
+        &self,
+        _: QueuedRun,
+        worker: Uuid,
+        position: Option<ClaimPosition>,
+        size: i64,
+        _: Duration,
+    ) -> Result<ClaimOutcome, StoreError> {
+        self.injector
+            .store_step(|| self.state().claim(worker, position, size))
+            .await
+    }
+
+    /// Two steps, so that a fault can be injected between them.
+    async fn record_and_start(
+        &self,
+        _: QueuedRun,
+        worker: Uuid,
+        results: &[(SendId, SendResult)],
+        next: &[SendId],
+    ) -> Result<StartedSends, StoreError> {
+        if !results.is_empty() {
+            self.injector.store_step(|| self.state().record(results)).await?;
+        }
+        self.injector.store_step(|| self.state().start(worker, next)).await
+    }
+
+    async fn record(&self, _: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
+        self.injector.store_step(|| self.state().record(results)).await
     }
 }

@@ -3,7 +3,8 @@
 use recado_domain::callbacks::StatusUpdate;
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, ClaimOutcome, ClaimedSend, EnqueueStart, QueuedStart, RetryOutcome,
-    RetryRequest, RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, StartedSends, Trigger,
+    RetryRequest, RunRetry, RunRetryStore as _, RunStart, SendResult, SendStore as _, StartOutcome, StartedSends,
+    Trigger,
 };
 use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::shared::SendId;

@@ -1,6 +1,6 @@
 //! Mutation tests: runs a mutated `record_and_start.sql` as the store runs the original. The store has no hook for it.
 
-use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, StartedSends};
+use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, SendResult, SendStore as _, StartedSends};
 use recado_domain::shared::SendId;
 use tokio_postgres::SimpleQueryMessage;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ fn array(values: impl Iterator<Item = Option<String>>, element_type: &str) -> St
     format!("'{{{}}}'::{element_type}[]", values.join(","))
 }
 
-/// `RunStore::record_and_start` with the statement `text`.
+/// `SendStore::record_and_start` with the statement `text`.
 pub(super) async fn record_and_start(
     fixture: &DbFixture,
     text: &str,

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore as _};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, ClaimPosition, QueuedRun, RunStore as _, StartOutcome,
-    TestSendStore as _,
+    Campaign, CampaignStatus, CampaignStore as _, ClaimPosition, QueuedRun, RunQueue as _, RunStartStore as _,
+    RunStore as _, RunSweepStore as _, SendStore as _, StartOutcome, TestSendStore as _,
 };
 use recado_domain::shared::{AccountId, CampaignId, ProfileId, SendId, TemplateId};
 use recado_domain::templates::{Template, TemplateStore as _};

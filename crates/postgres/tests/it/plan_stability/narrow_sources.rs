@@ -1,7 +1,8 @@
 //! Lists and audiences that a tag, a segment, an RFM segment or a period narrows to a few contacts.
 
 use recado_domain::campaigns::{
-    Audience, Campaign, CampaignStore, Field, RequiredPlaceholder, RunStart, RunStore, SegmentConfig, StartOutcome,
+    Audience, Campaign, CampaignStore, Field, RequiredPlaceholder, RunStart, RunStartStore as _, SegmentConfig,
+    StartOutcome,
 };
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
 use recado_domain::segments::{AudienceFilters, SegmentStore};

@@ -1,7 +1,9 @@
 //! Runs of a campaign whose sends the planner's statistics do not contain: claims, the end, retries and the list of
 //! sends.
 
-use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunStore};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunRetryStore as _, SendStore as _,
+};
 use recado_domain::shared::{PageQuery, WriteOutcome};
 use uuid::Uuid;
 
