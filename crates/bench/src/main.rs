@@ -45,18 +45,43 @@ mod upload;
 mod webhooks;
 mod wire;
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, value_parser};
 use recado_testkit::signals;
 
 use fixture::Fixture;
 use results::{BenchResult, TargetResult};
 
-/// The seconds of each measurement and the number of rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Measures the release server and writes the results to docs/performance.md.
+///
+/// Without a name it writes a new table, else the rows of these benches. It needs wrk and pgbench; `limit` also needs
+/// Redis, and `auth` valgrind.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask bench", after_help = ENVIRONMENT)]
+struct CommandLine {
+    /// The benches to run (all).
+    #[arg(value_parser = PossibleValuesParser::new(BENCHES.iter().map(|bench| bench.name)))]
+    names: Vec<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+const ENVIRONMENT: &str = "\
+Environment:
+  RECADO_BENCH_MESSAGES  analytics: messages of the large account (1 million)
+  RECADO_BENCH_ENTRIES   audit: entries of the large account (1 million)";
+
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq)]
 struct Options {
+    /// The seconds of each measurement.
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..))]
     seconds: u32,
+    /// The number of rounds.
+    #[arg(long, default_value_t = 5, value_parser = |text: &str| text.parse().map(NonZeroUsize::get))]
     pairs: usize,
 }
 
@@ -178,8 +203,7 @@ const BENCHES: &[Bench] = &[
 ];
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match run(&args) {
+    match run(&CommandLine::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure:#}");
@@ -188,21 +212,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The names of all benches.
-fn names() -> impl Iterator<Item = &'static str> {
-    BENCHES.iter().map(|bench| bench.name)
-}
-
-fn run(args: &[String]) -> Result<()> {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        let names: Vec<&str> = names().collect();
-        println!(
-            "usage: cargo xtask bench [name ...] [--seconds N] [--pairs N]\nbenches: {}",
-            names.join(" ")
-        );
-        return Ok(());
-    }
-    let (benches, options) = parse(args)?;
+fn run(CommandLine { names, options }: &CommandLine) -> Result<()> {
+    let benches: Vec<&Bench> = BENCHES
+        .iter()
+        .filter(|bench| names.is_empty() || names.iter().any(|name| name == bench.name))
+        .collect();
     signals::install()?;
     let fixture = Fixture::start()?;
     let before = results::Ticks::now();
@@ -210,7 +224,7 @@ fn run(args: &[String]) -> Result<()> {
     let mut failure = None;
     for bench in &benches {
         println!("\n== {}", bench.name);
-        match (bench.run)(&fixture, options) {
+        match (bench.run)(&fixture, *options) {
             Ok(found) => {
                 print!("{}", results::table(&found));
                 results.extend(found);
@@ -228,7 +242,7 @@ fn run(args: &[String]) -> Result<()> {
     let run = report::Run {
         everything: names.len() == BENCHES.len(),
         names,
-        options,
+        options: *options,
         stolen,
     };
     report::write(&results, &run, &fixture)?;
@@ -247,56 +261,21 @@ fn run(args: &[String]) -> Result<()> {
     }
 }
 
-fn parse(args: &[String]) -> Result<(Vec<&'static Bench>, Options)> {
-    let mut options = Options { seconds: 4, pairs: 5 };
-    let mut names = Vec::new();
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        match arg.as_str() {
-            "--seconds" => options.seconds = number(arg, rest.next())?,
-            "--pairs" => options.pairs = number(arg, rest.next())?,
-            name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
-            unknown => {
-                let names: Vec<&str> = self::names().collect();
-                bail!("there is no bench {unknown}; choose from {}", names.join(" "));
-            }
-        }
-    }
-    if options.seconds == 0 || options.pairs == 0 {
-        bail!("--seconds and --pairs must be at least 1");
-    }
-    let selected = BENCHES
-        .iter()
-        .filter(|bench| names.is_empty() || names.contains(&bench.name))
-        .collect();
-    Ok((selected, options))
-}
-
-fn number<T: std::str::FromStr>(option: &str, value: Option<&String>) -> Result<T>
-where
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
-    match value {
-        Some(value) => value.parse().with_context(|| format!("{option} {value}")),
-        None => bail!("{option} needs a number"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<(Vec<&'static str>, Options)> {
-        let args: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        parse(&args).map(|(benches, options)| (benches.iter().map(|bench| bench.name).collect(), options))
+    fn parsed(text: &str) -> Result<(Vec<String>, Options), clap::Error> {
+        let line = CommandLine::try_parse_from(["bench"].into_iter().chain(text.split_whitespace()))?;
+        Ok((line.names, line.options))
     }
 
     #[test]
     fn bench_arguments_are_accepted_in_any_order() {
         let (names, options) = parsed("import --pairs 7 idle --seconds 10").unwrap();
-        assert_eq!(names, ["idle", "import"]);
+        assert_eq!(names, ["import", "idle"]);
         assert_eq!(options, Options { seconds: 10, pairs: 7 });
-        assert_eq!(parsed("").unwrap().0.len(), BENCHES.len());
+        assert_eq!(parsed("").unwrap(), (Vec::new(), Options { seconds: 4, pairs: 5 }));
     }
 
     #[test]

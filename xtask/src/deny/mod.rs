@@ -31,12 +31,18 @@ const DATABASE: &str = "advisory-db-3157b0e258782691";
 /// The age of the snapshot from which every check says that a new one is needed.
 const OLD: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// `cargo xtask deny [--online]`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    match args {
-        [] => check(Advisories::Snapshot),
-        [option] if option == "--online" => check(Advisories::Online),
-        [other, ..] => bail!("unexpected argument {other} (cargo xtask --help lists the commands)"),
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Use the current advisory database instead of the snapshot in the repository.
+    #[arg(long)]
+    online: bool,
+}
+
+/// `cargo xtask deny`.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    match options.online {
+        false => check(Advisories::Snapshot),
+        true => check(Advisories::Online),
     }
 }
 

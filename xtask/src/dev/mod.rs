@@ -19,18 +19,20 @@ use recado_testkit::{paths, signals};
 use crate::state::{self, State};
 use product::Product;
 
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Delete the development data first.
+    #[arg(long)]
+    reset: bool,
+}
+
 /// `cargo xtask dev`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let reset = match args {
-        [] => false,
-        [only] if only == "--reset" => true,
-        _ => bail!("dev accepts one option: --reset"),
-    };
+pub(crate) fn run(options: &Options) -> Result<()> {
     signals::install()?;
     let start = Instant::now();
     let state = take()?;
     stop_left_over(&state.dir);
-    if reset {
+    if options.reset {
         delete_state(&state)?;
     }
     let mut product = Product::start(&state.dir, Purpose::Development, bind()?)?;

@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::dev::product::Product;
 use crate::seed;
 use crate::state::{Env, value};
-use options::Options;
+pub(crate) use options::Options;
 use recado_testkit::token;
 
 /// The pinned version: other versions generate other requests.
@@ -53,8 +53,8 @@ const MAX_MEMORY: f64 = 400.0;
 const RESET_INTERVAL: Duration = Duration::from_millis(250);
 
 /// `cargo xtask schemathesis`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let options = options::parse(args)?;
+pub(crate) fn run(options: Options) -> Result<()> {
+    let seed = options.seed()?;
     signals::install()?;
     let program = install()?;
     let scratch = Scratch::new()?;
@@ -68,8 +68,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         hooks: scratch.dir.clone(),
         base: product.addresses.base_url(),
         options,
+        seed,
     };
-    println!("seed    {} (--seed repeats it)", job.options.seed);
+    println!("seed    {seed} (--seed repeats it)");
     let outcome = with_reset_limits(product.redis(), || job.run(&product.env));
     product.alive()?;
     let memory = memory::of(product.server.id())?;
@@ -107,6 +108,7 @@ struct Job {
     hooks: PathBuf,
     base: String,
     options: Options,
+    seed: u64,
 }
 
 impl Job {
@@ -155,7 +157,7 @@ impl Job {
             "--max-examples",
             &examples.to_string(),
             "--seed",
-            &self.options.seed.to_string(),
+            &self.seed.to_string(),
         ]);
         command.args(["--workers", &self.options.workers.to_string()]);
         if let Some(seconds) = self.options.seconds {

@@ -33,28 +33,24 @@ pub(crate) fn user() -> String {
     token::user_id(EMAIL)
 }
 
-/// `cargo xtask seed [--large [--messages N]]`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    match parse_large(args)? {
-        None => plant(&state::running()?),
-        Some(messages) => match std::env::var("DATABASE_URL") {
-            Ok(url) => plant_large(&url, messages),
-            Err(_) => plant_large(value(&state::running()?, "DATABASE_URL")?, messages),
-        },
-    }
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Add an account with many messages and a year of data for analytics instead.
+    #[arg(long)]
+    large: bool,
+    /// The messages of the large account.
+    #[arg(long, requires = "large", default_value_t = MESSAGES, value_parser = clap::value_parser!(u64).range(10_000..))]
+    messages: u64,
 }
 
-/// Parses the number of messages of the large account. None: no large account.
-fn parse_large(args: &[String]) -> Result<Option<u64>> {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args.as_slice() {
-        [] => Ok(None),
-        ["--large"] => Ok(Some(MESSAGES)),
-        ["--large", "--messages", number] => match number.parse() {
-            Ok(messages) if messages >= 10_000 => Ok(Some(messages)),
-            _ => bail!("--messages must be at least 10000"),
-        },
-        unexpected => bail!("unexpected arguments {}", unexpected.join(" ")),
+/// `cargo xtask seed`.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if !options.large {
+        return plant(&state::running()?);
+    }
+    match std::env::var("DATABASE_URL") {
+        Ok(url) => plant_large(&url, options.messages),
+        Err(_) => plant_large(value(&state::running()?, "DATABASE_URL")?, options.messages),
     }
 }
 
@@ -238,22 +234,6 @@ fn is_taken(body: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn seed_arguments_select_the_large_account() {
-        let parsed = |text: &str| parse_large(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(parsed("").unwrap(), None);
-        assert_eq!(parsed("--large").unwrap(), Some(10_000_000));
-        assert_eq!(parsed("--large --messages 20000").unwrap(), Some(20_000));
-        for wrong in [
-            "large",
-            "--large --messages",
-            "--large --messages x",
-            "--large --messages 7",
-        ] {
-            assert!(parsed(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn seed_reads_lists_in_both_shapes() {

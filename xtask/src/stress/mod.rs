@@ -9,6 +9,7 @@ mod tools;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
 use recado_testkit::{paths, signals};
 
 use crate::test;
@@ -16,32 +17,35 @@ use crate::test::counts::Counts;
 use crate::test::services::TestServices;
 use suites::{How, Iterations, SUITES, StressSuite, Tests};
 
-/// Options of the command line.
-#[derive(Debug, PartialEq, Eq)]
-struct StressOptions {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The suite to run.
+    #[arg(value_parser = PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name)))]
+    name: Option<String>,
+    /// How often the suite iterates.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
+    /// The first seed (from the clock).
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seed: Option<u64>,
 }
 
 /// `cargo xtask stress`.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let Some((name, rest)) = args.split_first() else {
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let mut suites = SUITES.iter();
+    let Some(suite) = suites.find(|suite| options.name.as_deref() == Some(suite.name)) else {
         print!("{}", list());
         return Ok(());
     };
-    let options = parse(rest)?;
-    let Some(suite) = SUITES.iter().find(|suite| suite.name == name) else {
-        bail!("there is no suite {name} (cargo xtask stress lists them)");
-    };
     signals::install()?;
     match suite.how {
-        How::Tests { times, tests } => run_suite(suite, times, tests, &options),
+        How::Tests { times, tests } => run_suite(suite, times, tests, options),
         How::Tool(tool) => tool(),
     }
 }
 
 fn list() -> String {
-    let mut list = "usage: cargo xtask stress <name> [--runs N] [--seed S]\n\n".to_owned();
+    let mut list = String::new();
     for StressSuite { name, about, how } in SUITES {
         let runs = match how {
             How::Tests { times, .. } => {
@@ -54,34 +58,13 @@ fn list() -> String {
     list
 }
 
-fn parse(args: &[String]) -> Result<StressOptions> {
-    let mut options = StressOptions { runs: None, seed: None };
-    let mut rest = args.iter();
-    while let Some(name) = rest.next() {
-        let field = match name.as_str() {
-            "--runs" => &mut options.runs,
-            "--seed" => &mut options.seed,
-            argument => bail!("unexpected argument {argument}"),
-        };
-        let Some(number) = rest
-            .next()
-            .and_then(|text| text.parse().ok())
-            .filter(|number| *number > 0)
-        else {
-            bail!("{name} requires a number above 0");
-        };
-        *field = Some(number);
-    }
-    Ok(options)
-}
-
 /// A seed from the clock, small enough to type.
 fn default_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     1 + now.as_secs() % 1_000_000
 }
 
-fn run_suite(suite: &StressSuite, times: &Iterations, tests: &[Tests], options: &StressOptions) -> Result<()> {
+fn run_suite(suite: &StressSuite, times: &Iterations, tests: &[Tests], options: &Options) -> Result<()> {
     let (runs, seed) = (
         options.runs.unwrap_or(times.few),
         options.seed.unwrap_or_else(default_seed),
@@ -136,23 +119,6 @@ fn run_tests(services: &TestServices, tests: &Tests, runs: u64, seed: u64, count
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn stress_options_are_parsed() {
-        let expected = |runs, seed| StressOptions { runs, seed };
-        assert_eq!(parse(&[]).unwrap(), expected(None, None));
-        assert_eq!(
-            parse(&words("--seed 7 --runs 20")).unwrap(),
-            expected(Some(20), Some(7))
-        );
-        for args in ["--runs", "--runs x", "--runs 0", "--fast"] {
-            assert!(parse(&words(args)).is_err(), "{args}");
-        }
-    }
-
     #[test]
     fn stress_suite_names_are_one_word_and_unique() {
         for (at, suite) in SUITES.iter().enumerate() {
@@ -160,6 +126,5 @@ mod tests {
             assert!(SUITES.iter().skip(at + 1).all(|next| next.name != suite.name));
             assert!(list().contains(suite.about));
         }
-        assert!(run(&words("nothing")).is_err());
     }
 }
