@@ -2,15 +2,12 @@
 
 use time::Duration;
 
-use crate::messaging::SendOutcome;
+use crate::messaging::{BlockCause, SendOutcome, ThrottleScope};
 use crate::shared::{SendId, redacted_debug};
 use crate::templates::MetaStatus;
 
 /// The most retries of a send that certainly did not leave.
 const MAX_RETRIES: u32 = 5;
-
-/// Error code: the number sends faster than its throughput limit.
-const THROUGHPUT: i64 = 130_429;
 
 /// The longest wait before a retry.
 const BACKOFF_MAX: Duration = Duration::seconds(60);
@@ -80,7 +77,7 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
             None,
         ),
         SendOutcome::Throttled {
-            code: Some(THROUGHPUT),
+            scope: Some(ThrottleScope::PhoneNumber),
             retry_after,
             ..
         } => (
@@ -96,15 +93,15 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
             },
             None,
         ),
-        SendOutcome::Throttled { code, retry_after, .. } => (
+        SendOutcome::Throttled { scope, retry_after, .. } => (
             SendResult::Deferred {
-                delay: with_jitter(send, attempts, backoff(code, attempts, retry_after)),
+                delay: with_jitter(send, attempts, backoff(scope, attempts, retry_after)),
             },
             None,
         ),
-        SendOutcome::RunBlocked { code, message } => {
+        SendOutcome::RunBlocked { code, cause, message } => {
             let reason = format!("{message} (code {code})");
-            let review = review_from_code(code);
+            let review = review_after(cause);
             (SendResult::Released, Some(RunBlock { reason, review }))
         }
         SendOutcome::Unknown { .. } => (SendResult::Unknown, None),
@@ -116,20 +113,25 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
     (send, result, block)
 }
 
-/// The template's review status that an error code implies.
-fn review_from_code(code: i64) -> Option<MetaStatus> {
-    match code {
-        132_015 => Some(MetaStatus::Paused),
-        132_016 => Some(MetaStatus::Disabled),
-        _ => None,
+/// The template's review status that the cause implies.
+fn review_after(cause: BlockCause) -> Option<MetaStatus> {
+    match cause {
+        BlockCause::TemplatePaused => Some(MetaStatus::Paused),
+        BlockCause::TemplateDisabled => Some(MetaStatus::Disabled),
+        BlockCause::Token
+        | BlockCause::Access
+        | BlockCause::Restricted
+        | BlockCause::Unpaid
+        | BlockCause::NotRegistered
+        | BlockCause::RegistrationLocked
+        | BlockCause::Template => None,
     }
 }
 
 /// Exponential backoff, at least `retry_after` and at most `BACKOFF_MAX`: 1, 2, 4, ... seconds, or 1, 4, 16, ... if one
 /// recipient gets too many messages.
-fn backoff(code: Option<i64>, attempts: u32, retry_after: Option<Duration>) -> Duration {
-    const PAIR_RATE: i64 = 131_056;
-    let base: i64 = if code == Some(PAIR_RATE) { 4 } else { 2 };
+fn backoff(scope: Option<ThrottleScope>, attempts: u32, retry_after: Option<Duration>) -> Duration {
+    let base: i64 = if scope == Some(ThrottleScope::Recipient) { 4 } else { 2 };
     let wait = Duration::seconds(base.saturating_pow(attempts));
     retry_after.unwrap_or(Duration::ZERO).max(wait).min(BACKOFF_MAX)
 }
@@ -152,9 +154,10 @@ mod tests {
         (result, block)
     }
 
-    fn throttled(code: i64, retry_after: Option<Duration>) -> SendOutcome {
+    fn throttled(scope: ThrottleScope, retry_after: Option<Duration>) -> SendOutcome {
         SendOutcome::Throttled {
-            code: Some(code),
+            code: Some(4),
+            scope: Some(scope),
             message: "slow down".into(),
             retry_after,
         }
@@ -162,19 +165,19 @@ mod tests {
 
     #[test]
     fn throttled_send_backs_off_and_fails_after_the_last_retry() {
-        let delays = |code| {
-            (0..5).map(move |attempt| match result_of(attempt, throttled(code, None)) {
+        let delays = |scope| {
+            (0..5).map(move |attempt| match result_of(attempt, throttled(scope, None)) {
                 (SendResult::Deferred { delay }, None) => delay.whole_seconds(),
                 unexpected => panic!("{unexpected:?}"),
             })
         };
-        assert_eq!(delays(80_007).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
-        assert_eq!(delays(131_056).collect::<Vec<_>>(), [1, 4, 16, 60, 60]);
+        assert_eq!(delays(ThrottleScope::Account).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
+        assert_eq!(delays(ThrottleScope::Recipient).collect::<Vec<_>>(), [1, 4, 16, 60, 60]);
         assert!(matches!(
-            result_of(5, throttled(4, None)).0,
+            result_of(5, throttled(ThrottleScope::Account, None)).0,
             SendResult::Failed { code: Some(4), .. }
         ));
-        let with_retry_after = result_of(0, throttled(4, Some(Duration::seconds(7)))).0;
+        let with_retry_after = result_of(0, throttled(ThrottleScope::Account, Some(Duration::seconds(7)))).0;
         assert_eq!(
             with_retry_after,
             SendResult::Deferred {
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn throttled_number_counts_no_attempt() {
         for attempts in [0, 3, 5, 4_000_000_000] {
-            let (result, block) = result_of(attempts, throttled(130_429, None));
+            let (result, block) = result_of(attempts, throttled(ThrottleScope::PhoneNumber, None));
             assert_eq!(block, None);
             assert_eq!(
                 result,
@@ -195,7 +198,7 @@ mod tests {
                 }
             );
         }
-        let with_retry_after = result_of(5, throttled(130_429, Some(Duration::seconds(7)))).0;
+        let with_retry_after = result_of(5, throttled(ThrottleScope::PhoneNumber, Some(Duration::seconds(7)))).0;
         assert_eq!(
             with_retry_after,
             SendResult::Throttled {
@@ -247,6 +250,7 @@ mod tests {
             0,
             SendOutcome::RunBlocked {
                 code: 190,
+                cause: BlockCause::Token,
                 message: "token expired".into(),
             },
         );
@@ -258,13 +262,13 @@ mod tests {
                 review: None
             }
         );
-        for (code, review) in [
-            (132_015, Some(MetaStatus::Paused)),
-            (132_016, Some(MetaStatus::Disabled)),
-            (132_001, None),
+        for (cause, review) in [
+            (BlockCause::TemplatePaused, Some(MetaStatus::Paused)),
+            (BlockCause::TemplateDisabled, Some(MetaStatus::Disabled)),
+            (BlockCause::Template, None),
         ] {
-            let message = "template".into();
-            let (_, block) = result_of(0, SendOutcome::RunBlocked { code, message });
+            let (code, message) = (132_001, "template".into());
+            let (_, block) = result_of(0, SendOutcome::RunBlocked { code, cause, message });
             assert_eq!(block.unwrap().review, review);
         }
     }

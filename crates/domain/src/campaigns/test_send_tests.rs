@@ -12,7 +12,7 @@ use super::*;
 use crate::billing::PlanEntitlement;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::media::{MediaPath, MediaType};
-use crate::messaging::{FileSource, HeaderType, MockWhatsappGateway, SendOutcome, TextParameter};
+use crate::messaging::{BlockCause, FileSource, HeaderType, MockWhatsappGateway, SendOutcome, TextParameter};
 use crate::shared::{
     AuditAction, CampaignId, Event, GatewayError, MockCipher, MockErrorReport, MockIds, ProfileId, Sealed, StoreError,
 };
@@ -338,6 +338,7 @@ async fn test_send_that_did_not_leave_releases_its_message() {
     let code = 131_026;
     let throttled = |code| SendOutcome::Throttled {
         code,
+        scope: None,
         message: message(),
         retry_after: None,
     };
@@ -352,6 +353,7 @@ async fn test_send_that_did_not_leave_releases_its_message() {
         (
             SendOutcome::RunBlocked {
                 code,
+                cause: BlockCause::Token,
                 message: message(),
             },
             true,

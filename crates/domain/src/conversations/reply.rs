@@ -124,6 +124,7 @@ pub(super) mod tests {
 
     use super::super::ConversationStatus;
     use super::*;
+    use crate::messaging::BlockCause;
     use crate::shared::{MockCipher, Sealed};
     use crate::whatsapp::Profile;
     use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
@@ -240,10 +241,12 @@ pub(super) mod tests {
             },
             SendOutcome::RunBlocked {
                 code: 131_047,
+                cause: BlockCause::Token,
                 message: text(),
             },
             SendOutcome::Throttled {
                 code: Some(131_047),
+                scope: None,
                 message: text(),
                 retry_after: None,
             },
@@ -255,6 +258,7 @@ pub(super) mod tests {
         }
         let (result, error) = to_result(SendOutcome::Throttled {
             code: None,
+            scope: None,
             message: text(),
             retry_after: None,
         });

@@ -4,6 +4,7 @@
 //! that calls to WhatsApp contain. Imports no other context than `media`: `campaigns`, `conversations`, `templates`,
 //! `whatsapp` and `callbacks` use it.
 
+mod error_class;
 mod gateway;
 mod outbound;
 mod outcome;
@@ -11,9 +12,10 @@ mod pricing;
 mod status;
 mod template;
 
+pub use error_class::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 pub use gateway::*;
 pub use outbound::*;
-pub use outcome::{STOPPED_MARKETING, SendOutcome, pauses_runs};
+pub use outcome::{STOPPED_MARKETING, SendOutcome};
 pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use status::SendStatus;
 pub use template::*;

@@ -1,7 +1,8 @@
-//! How a call to WhatsApp for one message ended, and WhatsApp's error codes.
+//! How a call to WhatsApp for one message ended.
 
 use time::Duration;
 
+use super::{BlockCause, ThrottleScope};
 use crate::shared::{GatewayError, redacted_debug};
 
 /// WhatsApp's error code for a message to a contact who stopped marketing messages.
@@ -23,13 +24,19 @@ pub enum SendOutcome {
     Throttled {
         /// WhatsApp's error code. None if there was no connection.
         code: Option<i64>,
+        /// What sends too fast. None if WhatsApp does not say it.
+        scope: Option<ThrottleScope>,
         /// WhatsApp's error message, or the connection error.
         message: String,
         /// The wait that WhatsApp requested.
         retry_after: Option<Duration>,
     },
     /// Rejected for a reason that concerns every send of the run: token, permission, template or account.
-    RunBlocked { code: i64, message: String },
+    RunBlocked {
+        code: i64,
+        cause: BlockCause,
+        message: String,
+    },
     /// Possibly processed: a timeout, a reset, or an unreadable or 5xx response after the request left. Never resent.
     Unknown { detail: String },
     /// Possibly processed, and every other send of the run would fail too: a rejection without WhatsApp's error body,
@@ -54,7 +61,7 @@ impl SendOutcome {
         match self {
             Self::Accepted { .. } | Self::Unknown { .. } | Self::OpaqueRejection { .. } => None,
             Self::Failed { code, message }
-            | Self::RunBlocked { code, message }
+            | Self::RunBlocked { code, message, .. }
             | Self::Throttled {
                 code: Some(code),
                 message,
@@ -70,19 +77,6 @@ impl SendOutcome {
     }
 }
 
-/// Whether every message of a run would fail with this error code (Meta, "Cloud API error codes").
-pub const fn pauses_runs(code: i64) -> bool {
-    match code {
-        // Token and permissions.
-        0 | 3 | 10 | 190 | 200..=299 | 131_005 => true,
-        // The account: locked, restricted, misclassified templates, unpaid, phone number not registered.
-        368 | 130_497 | 131_031 | 131_042 | 131_064 | 133_010 | 133_016 => true,
-        // The template: wrong number of parameters, missing, paused or disabled.
-        132_000 | 132_001 | 132_015 | 132_016 => true,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,8 +87,14 @@ mod tests {
         let text = || message.to_owned();
         let throttled = |code| SendOutcome::Throttled {
             code,
+            scope: None,
             message: text(),
             retry_after,
+        };
+        let blocked = SendOutcome::RunBlocked {
+            code,
+            cause: BlockCause::Token,
+            message: text(),
         };
         let (message_id, wa_id) = (text(), None);
         let refused = "the outside system refused (131026): not a number";
@@ -103,7 +103,7 @@ mod tests {
             (SendOutcome::Unknown { detail: text() }, None),
             (SendOutcome::OpaqueRejection { detail: text() }, None),
             (SendOutcome::Failed { code, message: text() }, Some(refused)),
-            (SendOutcome::RunBlocked { code, message: text() }, Some(refused)),
+            (blocked, Some(refused)),
             (throttled(Some(code)), Some(refused)),
             (throttled(None), Some("the outside system is unavailable: not a number")),
         ] {

@@ -8,8 +8,8 @@ use super::recent::Recent;
 use super::verification::VerificationStore;
 use crate::media::MediaFile;
 use crate::messaging::{
-    OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
-    WhatsappCredentials, WhatsappGateway, pauses_runs,
+    ErrorCodes, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
+    WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{Clock, ErrorReport, GatewayError, ProfileId, SideStep, StoreError};
 
@@ -20,6 +20,7 @@ pub struct ObservedGateway {
     verifications: Arc<dyn VerificationStore>,
     report: Arc<dyn ErrorReport>,
     clock: Arc<dyn Clock>,
+    codes: ErrorCodes,
     /// The profiles whose accepted messages were noted lately.
     accepted: Recent<ProfileId>,
 }
@@ -30,12 +31,14 @@ impl ObservedGateway {
         verifications: Arc<dyn VerificationStore>,
         report: Arc<dyn ErrorReport>,
         clock: Arc<dyn Clock>,
+        codes: ErrorCodes,
     ) -> Self {
         Self {
             gateway,
             verifications,
             report,
             clock,
+            codes,
             accepted: Recent::default(),
         }
     }
@@ -113,7 +116,7 @@ impl WhatsappGateway for ObservedGateway {
         after: Option<&'a str>,
     ) -> Result<RemotePage, GatewayError> {
         let page = self.gateway.list_templates(credentials, after).await;
-        if matches!(&page, Err(GatewayError::Refused { code, .. }) if pauses_runs(*code)) {
+        if matches!(&page, Err(GatewayError::Refused { code, .. }) if self.codes.pauses_runs(*code)) {
             self.request_check(credentials).await;
         }
         page
@@ -127,7 +130,7 @@ mod tests {
 
     use super::super::verification::MockVerificationStore;
     use super::*;
-    use crate::messaging::{Addressee, MockWhatsappGateway, ProfileKey};
+    use crate::messaging::{Addressee, BlockCause, ErrorClass, MockWhatsappGateway, ProfileKey};
     use crate::shared::{MockClock, MockErrorReport};
 
     fn credentials() -> WhatsappCredentials {
@@ -176,6 +179,10 @@ mod tests {
             Arc::new(verifications),
             Arc::new(report),
             Arc::new(clock),
+            ErrorCodes {
+                codes: &[(ErrorClass::Blocked(BlockCause::Token), &[190])],
+                ranges: &[],
+            },
         )
     }
 
@@ -189,6 +196,7 @@ mod tests {
     fn blocked() -> SendOutcome {
         SendOutcome::RunBlocked {
             code: 190,
+            cause: BlockCause::Token,
             message: "expired".into(),
         }
     }

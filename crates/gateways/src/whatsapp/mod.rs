@@ -1,6 +1,7 @@
 //! `WhatsappGateway` on Meta's Cloud API (`developers.facebook.com/documentation/business-messaging/whatsapp`): sends
 //! messages, submits and lists templates, and uploads the files of both.
 
+mod codes;
 mod files;
 mod graph;
 mod list;
@@ -16,21 +17,20 @@ use async_trait::async_trait;
 use hyper::Uri;
 use recado_domain::media::MediaFile;
 use recado_domain::messaging::{
-    OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
+    BlockCause, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
     WhatsappCredentials, WhatsappGateway,
 };
 use recado_domain::shared::GatewayError;
 use secrecy::SecretString;
 use serde_json::Value;
 
+pub use self::codes::ERROR_CODES;
+use self::codes::TOKEN_INVALID;
 use self::send_metrics::SendMetrics;
 use crate::http::{CallError, GatewayRequest, Http};
 
 /// Default time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Meta's error code for an invalid access token.
-const TOKEN_INVALID: i64 = 190;
 
 const NAME: &str = "WhatsApp";
 
@@ -96,6 +96,7 @@ impl CloudApi {
         let Some(base) = &self.base else {
             return SendOutcome::RunBlocked {
                 code: 0,
+                cause: BlockCause::Token,
                 message: format!("{NAME} is not configured"),
             };
         };
@@ -104,6 +105,7 @@ impl CloudApi {
             Ok(request) => response::outcome(self.http.call(request).await, &credentials.token),
             Err(error) => SendOutcome::RunBlocked {
                 code: TOKEN_INVALID,
+                cause: BlockCause::Token,
                 message: error.to_string(),
             },
         }

@@ -1,48 +1,57 @@
 //! Maps WhatsApp's response to a send to a `SendOutcome`, by Meta's error code: retry, fail this message, stop the run,
 //! or outcome unknown.
 
-use recado_domain::messaging::{SendOutcome, pauses_runs};
+use recado_domain::messaging::{BlockCause, ErrorClass, SendOutcome, ThrottleScope};
 use secrecy::SecretString;
 use serde_json::Value;
 use time::Duration;
 
+use super::codes::{ERROR_CODES, TEMPLATE_PAUSED};
 use super::graph::{self, GraphError};
 use crate::http::{CallError, GatewayResponse, retry_after};
 
-/// Meta's error code for a paused template.
-const TEMPLATE_PAUSED: i64 = 132_015;
-
-/// The consequence of an error code.
+/// What an error means for a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum Consequence {
     /// WhatsApp rejected it before processing: safe to send again.
-    Retry,
+    Retry(Option<ThrottleScope>),
     /// Only this message fails.
     Fail,
     /// Every message of the run would fail.
-    RunBlock,
+    BlockRun(BlockCause),
     /// An internal error of WhatsApp: the message may have been sent.
     Ambiguous,
 }
 
-/// The class of a code (Meta, "Cloud API error codes"); `None` for an unknown code.
-fn classify(code: i64) -> Option<Class> {
-    Some(match code {
-        4 | 80_007 | 130_429 | 131_056 => Class::Retry,
-        code if pauses_runs(code) => Class::RunBlock,
-        // The message or its parameters, which hold the data of one contact.
-        33 | 100 | 131_008 | 131_009 | 131_021 | 131_051 | 131_052 | 131_053 => Class::Fail,
-        132_005 | 132_007 | 132_012 | 132_018 | 135_000 => Class::Fail,
-        // The recipient.
-        130_472 | 131_026 | 131_047 | 131_048 | 131_049 | 131_050 | 131_062 => Class::Fail,
-        1 | 2 | 131_000 | 131_016 | 131_057 | 133_004 => Class::Ambiguous,
-        _ => return None,
+/// The consequence of a class; `None` for a class that concerns no message.
+fn consequence(class: ErrorClass) -> Option<Consequence> {
+    Some(match class {
+        ErrorClass::Throttled(ThrottleScope::Management)
+        | ErrorClass::WrongPin
+        | ErrorClass::NumberUnverified
+        | ErrorClass::RegistrationTooEarly
+        | ErrorClass::Other => return None,
+        ErrorClass::Throttled(scope) => Consequence::Retry(Some(scope)),
+        ErrorClass::Blocked(cause) => Consequence::BlockRun(cause),
+        ErrorClass::NotFound
+        | ErrorClass::InvalidMessage
+        | ErrorClass::MediaFailed
+        | ErrorClass::RecipientRefused
+        | ErrorClass::RecipientUnreachable
+        | ErrorClass::RecipientLimited
+        | ErrorClass::OptedOut
+        | ErrorClass::PhoneRequired
+        | ErrorClass::SpamLimited => Consequence::Fail,
+        ErrorClass::ServiceFailed | ErrorClass::OutcomeUnknown => Consequence::Ambiguous,
     })
 }
 
 /// Whether the same request may succeed later.
 pub(super) fn is_transient(code: i64) -> bool {
-    matches!(classify(code), Some(Class::Retry | Class::Ambiguous))
+    matches!(
+        consequence(ERROR_CODES.class(code)),
+        Some(Consequence::Retry(_) | Consequence::Ambiguous)
+    )
 }
 
 /// Maps the result of a call that sends one message.
@@ -52,6 +61,7 @@ pub(super) fn outcome(result: Result<GatewayResponse, CallError>, token: &Secret
         Err(CallError::NotSent(message)) => {
             return SendOutcome::Throttled {
                 code: None,
+                scope: None,
                 message,
                 retry_after: None,
             };
@@ -82,20 +92,21 @@ fn rejection_outcome(response: &GatewayResponse, GraphError { code, message }: G
             detail: format!("HTTP {status}, code {code}: {message}"),
         };
     }
-    let status_class = match status {
-        429 => Class::Retry,
-        400..=499 => Class::Fail,
-        _ => Class::Ambiguous,
+    let by_status = match status {
+        429 => Consequence::Retry(None),
+        400..=499 => Consequence::Fail,
+        _ => Consequence::Ambiguous,
     };
-    match classify(code).unwrap_or(status_class) {
-        Class::Retry => SendOutcome::Throttled {
+    match consequence(ERROR_CODES.class(code)).unwrap_or(by_status) {
+        Consequence::Retry(scope) => SendOutcome::Throttled {
             code: Some(code),
+            scope,
             message,
             retry_after: requested_delay(response),
         },
-        Class::Fail => SendOutcome::Failed { code, message },
-        Class::RunBlock => SendOutcome::RunBlocked { code, message },
-        Class::Ambiguous => SendOutcome::Unknown {
+        Consequence::Fail => SendOutcome::Failed { code, message },
+        Consequence::BlockRun(cause) => SendOutcome::RunBlocked { code, cause, message },
+        Consequence::Ambiguous => SendOutcome::Unknown {
             detail: format!("HTTP {status}, code {code}: {message}"),
         },
     }
@@ -109,6 +120,7 @@ fn unreadable_outcome(response: &GatewayResponse) -> SendOutcome {
     match status {
         429 => SendOutcome::Throttled {
             code: None,
+            scope: None,
             message,
             retry_after: requested_delay(response),
         },
@@ -123,6 +135,7 @@ fn acceptance_outcome(body: &Value) -> SendOutcome {
     if text("/messages/0/message_status") == Some("paused") {
         return SendOutcome::RunBlocked {
             code: TEMPLATE_PAUSED,
+            cause: BlockCause::TemplatePaused,
             message: "WhatsApp has paused the template".into(),
         };
     }
@@ -171,50 +184,51 @@ mod tests {
     }
 
     #[test]
-    fn error_code_maps_to_its_class() {
-        let table: [(Class, &[i64]); 4] = [
-            (Class::Retry, &[4, 80_007, 130_429, 131_056]),
+    fn error_code_decides_the_outcome() {
+        type Expected = fn(i64, &SendOutcome) -> bool;
+        let throttled: Expected = |given, outcome| matches!(outcome, SendOutcome::Throttled { code: Some(code), scope: Some(_), .. } if *code == given);
+        let blocked: Expected =
+            |given, outcome| matches!(outcome, SendOutcome::RunBlocked { code, .. } if *code == given);
+        let failed: Expected = |given, outcome| matches!(outcome, SendOutcome::Failed { code, .. } if *code == given);
+        let unknown: Expected = |_, outcome| matches!(outcome, SendOutcome::Unknown { .. });
+        let table: [(Expected, &[i64]); 4] = [
+            (throttled, &[4, 80_007, 130_429, 131_056]),
             (
-                Class::RunBlock,
+                blocked,
                 &[
                     0, 190, 3, 10, 200, 250, 299, 131_005, 131_064, 368, 131_031, 130_497, 131_042, 132_000, 132_001,
                     132_015, 132_016, 133_010, 133_016,
                 ],
             ),
             (
-                Class::Fail,
+                failed,
                 &[
                     131_048, 100, 33, 131_008, 131_009, 131_021, 135_000, 131_026, 131_047, 131_049, 131_050, 131_062,
                     130_472, 131_051, 131_052, 131_053, 132_005, 132_007, 132_012, 132_018,
                 ],
             ),
-            (Class::Ambiguous, &[1, 2, 131_000, 131_016, 131_057, 133_004]),
+            (unknown, &[1, 2, 131_000, 131_016, 131_057, 133_004]),
         ];
-        for (class, codes) in table {
+        for (expected, codes) in table {
             for code in codes {
-                assert_eq!(classify(*code), Some(class), "{code}");
-                let outcome = outcome_of_code(400, *code);
-                let matches_class = match (class, &outcome) {
-                    (Class::Retry, SendOutcome::Throttled { code: actual, .. }) => *actual == Some(*code),
-                    (Class::RunBlock, SendOutcome::RunBlocked { code: actual, .. }) => actual == code,
-                    (Class::Fail, SendOutcome::Failed { code: actual, .. }) => actual == code,
-                    (Class::Ambiguous, SendOutcome::Unknown { .. }) => true,
-                    _ => false,
-                };
-                assert!(matches_class, "{code}: {outcome:?}");
+                // The status alone would say something else.
+                for status in [200, 400, 429] {
+                    let outcome = outcome_of_code(status, *code);
+                    assert!(expected(*code, &outcome), "{status} {code}: {outcome:?}");
+                }
                 assert!(
                     matches!(outcome_of_code(500, *code), SendOutcome::Unknown { .. }),
                     "{code} with HTTP 500"
                 );
             }
         }
-        for code in [-1, 5, 199, 300, 131_001, 2_388_019] {
-            assert_eq!(classify(code), None, "{code}");
-        }
     }
 
     #[test]
     fn unknown_error_code_is_classified_by_status() {
+        for code in [-1, 5, 199, 300, 80_008, 131_001, 133_005, 133_006, 133_009, 2_388_019] {
+            assert_eq!(consequence(ERROR_CODES.class(code)), None, "{code}");
+        }
         assert_eq!(
             outcome_of_code(400, 999),
             SendOutcome::Failed {
@@ -309,6 +323,7 @@ mod tests {
         let not_sent = outcome(Err(CallError::NotSent("refused".into())), &token);
         let expected = SendOutcome::Throttled {
             code: None,
+            scope: None,
             message: "refused".into(),
             retry_after: None,
         };

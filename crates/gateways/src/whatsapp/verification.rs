@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use url::Url;
 
+use super::codes::{ERROR_CODES, INVALID_PARAMETER};
 use super::{CloudApi, graph, segment};
 use crate::http::{CallError, GatewayRequest, GatewayResponse};
 
@@ -21,9 +22,6 @@ const NUMBER_FIELDS: &str = "id,display_phone_number,verified_name,name_status,s
 
 /// The fields that every version of the API has.
 const BASIC_FIELDS: &str = "id,display_phone_number,verified_name";
-
-/// Meta's error code for an invalid parameter, for example a field that the version does not have.
-const INVALID_PARAMETER: i64 = 100;
 
 const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 
@@ -79,8 +77,9 @@ impl VerificationGateway for CloudApi {
             .await;
         match answer {
             Ok(body) => succeeded(&body),
-            Err(GraphError::Refused { code, message }) => Err(GraphError::Refused {
+            Err(GraphError::Refused { code, class, message }) => Err(GraphError::Refused {
                 code,
+                class,
                 // The message is stored and shown.
                 message: message.replace(pin.expose_secret(), "[PIN]"),
             }),
@@ -139,6 +138,7 @@ fn read_answer(response: &GatewayResponse, token: &SecretString) -> Result<Value
     match graph::error(&body, graph::TEMPLATE_ERROR_TEXTS, token) {
         Some(error) => Err(GraphError::Refused {
             code: error.code,
+            class: ERROR_CODES.class(error.code),
             message: error.message,
         }),
         None if response.is_success() => Ok(body),
@@ -262,6 +262,8 @@ mod tests {
     use bytes::Bytes;
     use hyper::header::HeaderMap;
 
+    use recado_domain::messaging::{BlockCause, ErrorClass};
+
     use super::*;
 
     fn token() -> SecretString {
@@ -294,6 +296,7 @@ mod tests {
         }
         let refused = GraphError::Refused {
             code: 190,
+            class: ErrorClass::Blocked(BlockCause::Token),
             message: "token [token] expired".into(),
         };
         assert_eq!(answer(401, error), Err(refused));

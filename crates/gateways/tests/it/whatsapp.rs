@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_domain::messaging::{
     Addressee, ButtonKind, ButtonValue, Category, OutboundTemplate, OutboundText, ParameterFormat, ProfileKey,
-    SendOutcome, TemplateSubmission, TextParameter, WhatsappCredentials, WhatsappGateway,
+    SendOutcome, TemplateSubmission, TextParameter, ThrottleScope, WhatsappCredentials, WhatsappGateway,
 };
 use recado_domain::shared::{GatewayError, MessageId, SendId};
 use recado_gateways::http::Http;
@@ -223,6 +223,7 @@ async fn throttled_send_reports_code_and_delay() {
     let outcome = outcome_of_fault(pair).await;
     let expected = SendOutcome::Throttled {
         code: Some(131_056),
+        scope: Some(ThrottleScope::Recipient),
         message: "too many".into(),
         retry_after: None,
     };

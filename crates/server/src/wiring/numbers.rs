@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use recado_domain::callbacks::{HeldMessages, HeldStores};
 use recado_domain::whatsapp::ObservedGateway;
+use recado_gateways::whatsapp::ERROR_CODES;
 use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
 
 use super::{Shared, Stores};
@@ -31,6 +32,7 @@ impl Stores {
             Arc::new(self.verification_store()),
             Arc::new(shared.reports.clone()),
             shared.clock.clone(),
+            ERROR_CODES,
         ))
     }
 }

@@ -20,8 +20,8 @@ use super::runs::FakeRuns;
 use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::messaging::{
-    OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate, TemplateSubmission,
-    WhatsappCredentials as Credentials, WhatsappGateway,
+    BlockCause, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
+    TemplateSubmission, ThrottleScope, WhatsappCredentials as Credentials, WhatsappGateway,
 };
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, StoreError};
 use crate::templates::tests::approved_template;
@@ -448,6 +448,7 @@ pub(super) fn failed() -> SendOutcome {
 pub(super) fn too_fast() -> SendOutcome {
     SendOutcome::Throttled {
         code: Some(130_429),
+        scope: Some(ThrottleScope::PhoneNumber),
         message: "slow down".into(),
         retry_after: None,
     }
@@ -457,6 +458,7 @@ pub(super) fn too_fast() -> SendOutcome {
 pub(super) fn throttled() -> SendOutcome {
     SendOutcome::Throttled {
         code: Some(80_007),
+        scope: Some(ThrottleScope::Account),
         message: "slow down".into(),
         retry_after: None,
     }
@@ -465,6 +467,7 @@ pub(super) fn throttled() -> SendOutcome {
 pub(super) fn run_blocked() -> SendOutcome {
     SendOutcome::RunBlocked {
         code: 190,
+        cause: BlockCause::Token,
         message: "token expired".into(),
     }
 }
@@ -473,6 +476,7 @@ pub(super) fn run_blocked() -> SendOutcome {
 pub(super) fn template_paused() -> SendOutcome {
     SendOutcome::RunBlocked {
         code: 132_015,
+        cause: BlockCause::TemplatePaused,
         message: "Template is paused".into(),
     }
 }

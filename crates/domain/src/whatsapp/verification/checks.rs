@@ -1,6 +1,7 @@
 //! The checks of a number: which answer of WhatsApp passes, fails or leaves a check unknown.
 
 use super::{Check, CheckName, CheckState, GraphError, NumberFacts, ReadNumber, VerificationState};
+use crate::messaging::{BlockCause, ErrorClass, ThrottleScope};
 
 /// The checks that ran so far, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,14 +73,14 @@ pub fn proves_ownership(checks: &[Check]) -> bool {
 pub fn token_check(answer: &Result<ReadNumber, GraphError>) -> Check {
     let name = CheckName::Token;
     match answer {
-        Err(GraphError::Refused { code, message }) if is_token_refusal(*code) => Check::with_remedy(
+        Err(GraphError::Refused { code, class, message }) if is_token_refusal(*class) => Check::with_remedy(
             name,
             CheckState::Failed,
             &refusal("WhatsApp refused the token", *code, message),
             "Enter a new access token of a system user that has the number's business account, with the permissions \
              whatsapp_business_messaging and whatsapp_business_management.",
         ),
-        Err(GraphError::Refused { code, .. }) if !is_busy(*code) => Check::passed(name),
+        Err(GraphError::Refused { class, .. }) if !is_busy(*class) => Check::passed(name),
         Err(error) => unknown(name, error),
         Ok(_) => Check::passed(name),
     }
@@ -98,7 +99,8 @@ pub fn number_check(answer: &Result<ReadNumber, GraphError>, phone_number_id: &s
             remedy,
         ),
         Err(GraphError::Refused {
-            code: code @ (33 | 100),
+            code,
+            class: ErrorClass::NotFound,
             message,
         }) => {
             let found = refusal("WhatsApp knows no such number for this token", *code, message);
@@ -135,7 +137,7 @@ pub fn business_account_check(search: &BusinessNumbers) -> Check {
             let found = "The WhatsApp business account has more numbers than can be read";
             Check::with_remedy(name, CheckState::Unknown, found, remedy)
         }
-        BusinessNumbers::Refused(GraphError::Refused { code, message }) if is_access_refusal(*code) => {
+        BusinessNumbers::Refused(GraphError::Refused { code, class, message }) if is_access_refusal(*class) => {
             let found = refusal(
                 "WhatsApp does not show the business account to this token",
                 *code,
@@ -152,7 +154,7 @@ pub fn subscription_check(answer: &Result<(), GraphError>) -> Check {
     let name = CheckName::Subscription;
     match answer {
         Ok(()) => Check::passed(name),
-        Err(GraphError::Refused { code, message }) if is_access_refusal(*code) => Check::with_remedy(
+        Err(GraphError::Refused { code, class, message }) if is_access_refusal(*class) => Check::with_remedy(
             name,
             CheckState::Failed,
             &refusal(
@@ -182,23 +184,31 @@ pub fn registration_check(number: &NumberFacts, registration: Option<&Result<(),
             let remedy = "Register the number: verify it again with its six-digit PIN as pin.";
             Check::with_remedy(name, CheckState::Failed, &found, remedy)
         }
-        (Some(Err(GraphError::Refused { code, message })), _) if !is_busy(*code) => Check::with_remedy(
+        (Some(Err(GraphError::Refused { code, class, message })), _) if !is_busy(*class) => Check::with_remedy(
             name,
             CheckState::Failed,
             &refusal("WhatsApp refused the registration", *code, message),
-            registration_remedy(*code),
+            registration_remedy(*class),
         ),
         (Some(Err(error)), _) => unknown(name, error),
     }
 }
 
-fn registration_remedy(code: i64) -> &'static str {
-    match code {
-        133_005 => "Verify the number again with the right six-digit PIN, or reset the PIN in WhatsApp Manager.",
-        133_006 => "Verify the phone number in WhatsApp Manager, then register it with the six-digit PIN.",
-        133_009 | 133_015 => "Wait some minutes, then register the number with the six-digit PIN.",
-        133_010 => "Add the phone number in WhatsApp Manager, then register it with the six-digit PIN.",
-        133_016 => "WhatsApp allows no more tries for now. Register the number with the six-digit PIN after 72 hours.",
+fn registration_remedy(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::WrongPin => {
+            "Verify the number again with the right six-digit PIN, or reset the PIN in WhatsApp Manager."
+        }
+        ErrorClass::NumberUnverified => {
+            "Verify the phone number in WhatsApp Manager, then register it with the six-digit PIN."
+        }
+        ErrorClass::RegistrationTooEarly => "Wait some minutes, then register the number with the six-digit PIN.",
+        ErrorClass::Blocked(BlockCause::NotRegistered) => {
+            "Add the phone number in WhatsApp Manager, then register it with the six-digit PIN."
+        }
+        ErrorClass::Blocked(BlockCause::RegistrationLocked) => {
+            "WhatsApp allows no more tries for now. Register the number with the six-digit PIN after 72 hours."
+        }
         _ => "Register the number with its six-digit PIN.",
     }
 }
@@ -238,19 +248,23 @@ fn unknown(name: CheckName, error: &GraphError) -> Check {
     Check::with_remedy(name, CheckState::Unknown, &error.to_string(), remedy)
 }
 
-/// Codes that mean that the token is not valid or lacks a permission.
-fn is_token_refusal(code: i64) -> bool {
-    matches!(code, 0 | 3 | 10 | 190 | 200..=299)
+/// Whether the token is not valid or lacks a permission.
+fn is_token_refusal(class: ErrorClass) -> bool {
+    class == ErrorClass::Blocked(BlockCause::Token)
 }
 
-/// Codes that mean that the token may not use the object, or that the object does not exist.
-fn is_access_refusal(code: i64) -> bool {
-    is_token_refusal(code) || matches!(code, 33 | 100)
+/// Whether the token may not use the object, or the object does not exist.
+fn is_access_refusal(class: ErrorClass) -> bool {
+    is_token_refusal(class) || class == ErrorClass::NotFound
 }
 
-/// Codes with which WhatsApp says nothing about the number: it is busy, or failed itself.
-fn is_busy(code: i64) -> bool {
-    matches!(code, 1 | 2 | 4 | 80_007 | 80_008)
+/// Whether WhatsApp says nothing about the number: it is busy, or failed itself.
+fn is_busy(class: ErrorClass) -> bool {
+    use ThrottleScope::{Account, Management};
+    matches!(
+        class,
+        ErrorClass::ServiceFailed | ErrorClass::Throttled(Account | Management)
+    )
 }
 
 #[cfg(test)]
@@ -258,9 +272,10 @@ mod tests {
     use super::CheckState::{Failed, Passed, Skipped, Unknown, Warning};
     use super::*;
 
-    fn refused(code: i64) -> GraphError {
+    fn refused(class: ErrorClass) -> GraphError {
         GraphError::Refused {
-            code,
+            code: 133_005,
+            class,
             message: "m".into(),
         }
     }
@@ -287,36 +302,36 @@ mod tests {
         assert!(fits(&check.found) && fits(&check.remedy));
     }
 
-    /// The outcome of each check by error code: token, number, business account, subscription, registration.
+    /// The outcome of each check by class: token, number, business account, subscription, registration.
     #[test]
-    fn error_codes_decide_each_check() {
+    fn error_classes_decide_each_check() {
+        use BlockCause::{Access, RegistrationLocked, Token};
+        use ErrorClass::{Blocked, NotFound, Other, OutcomeUnknown, ServiceFailed, Throttled, WrongPin};
         let table = [
-            (0, [Failed, Unknown, Failed, Failed, Failed]),
-            (3, [Failed, Unknown, Failed, Failed, Failed]),
-            (10, [Failed, Unknown, Failed, Failed, Failed]),
-            (190, [Failed, Unknown, Failed, Failed, Failed]),
-            (200, [Failed, Unknown, Failed, Failed, Failed]),
-            (299, [Failed, Unknown, Failed, Failed, Failed]),
-            (300, [Passed, Unknown, Unknown, Unknown, Failed]),
-            (33, [Passed, Failed, Failed, Failed, Failed]),
-            (100, [Passed, Failed, Failed, Failed, Failed]),
-            (1, [Unknown; 5]),
-            (2, [Unknown; 5]),
-            (4, [Unknown; 5]),
-            (80_007, [Unknown; 5]),
-            (80_008, [Unknown; 5]),
-            (133_005, [Passed, Unknown, Unknown, Unknown, Failed]),
-            (133_016, [Passed, Unknown, Unknown, Unknown, Failed]),
+            (Blocked(Token), [Failed, Unknown, Failed, Failed, Failed]),
+            (NotFound, [Passed, Failed, Failed, Failed, Failed]),
+            (ServiceFailed, [Unknown; 5]),
+            (Throttled(ThrottleScope::Account), [Unknown; 5]),
+            (Throttled(ThrottleScope::Management), [Unknown; 5]),
+            (Other, [Passed, Unknown, Unknown, Unknown, Failed]),
+            (WrongPin, [Passed, Unknown, Unknown, Unknown, Failed]),
+            (Blocked(Access), [Passed, Unknown, Unknown, Unknown, Failed]),
+            (Blocked(RegistrationLocked), [Passed, Unknown, Unknown, Unknown, Failed]),
+            (OutcomeUnknown, [Passed, Unknown, Unknown, Unknown, Failed]),
+            (
+                Throttled(ThrottleScope::PhoneNumber),
+                [Passed, Unknown, Unknown, Unknown, Failed],
+            ),
         ];
-        for (code, expected) in table {
+        for (class, expected) in table {
             let checks = [
-                token_check(&Err(refused(code))),
-                number_check(&Err(refused(code)), "7"),
-                business_account_check(&BusinessNumbers::Refused(refused(code))),
-                subscription_check(&Err(refused(code))),
-                registration_check(&number(Some("pending")), Some(&Err(refused(code)))),
+                token_check(&Err(refused(class))),
+                number_check(&Err(refused(class)), "7"),
+                business_account_check(&BusinessNumbers::Refused(refused(class))),
+                subscription_check(&Err(refused(class))),
+                registration_check(&number(Some("pending")), Some(&Err(refused(class)))),
             ];
-            assert_eq!(checks.each_ref().map(|check| check.state), expected, "{code}");
+            assert_eq!(checks.each_ref().map(|check| check.state), expected, "{class:?}");
             checks.iter().for_each(assert_explained);
         }
     }
@@ -359,7 +374,7 @@ mod tests {
             registration_check(&number(Some("pending")), Some(&Ok(()))).state,
             Passed
         );
-        let wrong_pin = registration_check(&number(Some("pending")), Some(&Err(refused(133_005))));
+        let wrong_pin = registration_check(&number(Some("pending")), Some(&Err(refused(ErrorClass::WrongPin))));
         assert!(wrong_pin.found.unwrap().contains("133005"));
         let coexisting = NumberFacts {
             on_business_app: Some(true),

@@ -8,7 +8,7 @@ use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
 use super::{NumberFacts, VerificationRecord, VerificationState};
-use crate::messaging::{ProfileKey, WhatsappCredentials};
+use crate::messaging::{ErrorClass, ProfileKey, WhatsappCredentials};
 use crate::shared::{AccountId, Event, ProfileId, Sealed, StoreError, UpdateOutcome, redacted_debug, string_enum};
 
 /// Why WhatsApp's answer to a check is not the expected one.
@@ -20,7 +20,11 @@ pub enum GraphError {
     Unavailable(String),
     /// An error object of WhatsApp. `message` MUST NOT contain the token.
     #[error("WhatsApp refused (code {code}): {message}")]
-    Refused { code: i64, message: String },
+    Refused {
+        code: i64,
+        class: ErrorClass,
+        message: String,
+    },
     /// The server has no URL of WhatsApp.
     #[error("WhatsApp is not configured")]
     NotConfigured,
