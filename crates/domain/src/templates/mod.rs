@@ -6,6 +6,8 @@
 mod category;
 mod components;
 mod content;
+#[cfg(test)]
+mod corpus_tests;
 mod events;
 mod meta_review;
 mod model;

@@ -326,6 +326,26 @@ mod tests {
     }
 
     #[test]
+    fn buttons_and_cards_of_the_corpus_are_submitted() {
+        let inputs = include_str!("../../../domain/src/templates/corpus/inputs.jsonl");
+        let expected = include_str!("corpus.jsonl");
+        let list = |input: &Value, field: &str| input.get(field).cloned().unwrap_or(json!([]));
+        let submitted = inputs.lines().map(|line| {
+            let input: Value = serde_json::from_str(line).unwrap();
+            let corpus = TemplateSubmission {
+                header: None,
+                footer: None,
+                buttons: serde_json::from_value(list(&input, "buttons")).unwrap(),
+                cards: serde_json::from_value(list(&input, "cards")).unwrap(),
+                ..submission()
+            };
+            json!(creation_body(&corpus)["components"].as_array().unwrap()[1..]).to_string()
+        });
+        let submitted: Vec<String> = submitted.collect();
+        assert_eq!(submitted, expected.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
     fn authentication_template_has_a_body_without_text() {
         let otp = json!({ "type": "OTP", "otp_type": "COPY_CODE" });
         let code = TemplateSubmission {
