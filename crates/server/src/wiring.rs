@@ -33,7 +33,7 @@ use recado_domain::whatsapp::{MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
-use recado_gateways::whatsapp::CloudApi;
+use recado_gateways::whatsapp::{CloudApi, ERROR_CODES};
 use recado_postgres::{
     OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgFileIds, PgFolders,
     PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgProfiles, PgRuns,
@@ -232,7 +232,7 @@ impl Stores {
     pub fn callbacks(&self, shared: &Shared) -> Callbacks {
         let stores = CallbackStores {
             callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
-            status_updates: Arc::new(PgStatusUpdates::new(self.tenant.clone())),
+            status_updates: Arc::new(PgStatusUpdates::new(self.tenant.clone(), ERROR_CODES)),
             inbox: Arc::new(PgInbox::new(self.tenant.clone())),
             verifications: Arc::new(self.verification_store()),
             templates: Arc::new(self.templates()),
@@ -288,7 +288,10 @@ impl Stores {
     }
 
     pub fn campaigns(&self, shared: &Shared) -> Campaigns {
-        let (store, runs) = (Arc::new(PgCampaigns::new(self.tenant.clone())), Arc::new(self.runs()));
+        let (store, runs) = (
+            Arc::new(PgCampaigns::new(self.tenant.clone(), ERROR_CODES)),
+            Arc::new(self.runs()),
+        );
         Campaigns::new(store, runs.clone(), runs, shared.clock.clone(), shared.ids.clone())
     }
 
@@ -308,7 +311,7 @@ impl Stores {
     }
 
     pub fn runs(&self) -> PgRuns {
-        PgRuns::new(self.tenant.clone(), self.owner.clone())
+        PgRuns::new(self.tenant.clone(), self.owner.clone(), ERROR_CODES)
     }
 
     /// The send slots of WhatsApp numbers.

@@ -1,11 +1,11 @@
-//! Retry rules of failed sends: whether and when one may be retried, by WhatsApp's error code. The store gets the same
-//! table as parameters of its statements.
+//! Retry rules of failed sends: whether and when one may be retried, by the class of WhatsApp's error code. The store
+//! gets the same rules as parameters of its statements.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use time::{Duration, OffsetDateTime};
 
-use crate::messaging::STOPPED_MARKETING;
+use crate::messaging::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 use crate::shared::schema::Timestamp;
 use crate::shared::string_enum;
 use crate::shared::timestamp;
@@ -41,7 +41,7 @@ string_enum! {
 /// The code that stands for failures without a code.
 pub const NO_CODE: i64 = 0;
 
-/// When a failure with an error code may be retried.
+/// When a failure may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryRule {
     /// Never: a retry would fail again.
@@ -60,32 +60,45 @@ const SOON: Duration = Duration::minutes(10);
 const DAY: Duration = Duration::DAY;
 const WEEK: Duration = Duration::WEEK;
 
+impl RetryRule {
+    /// The rule of a class; `None` for a failure that may be retried at any time.
+    pub fn of(class: ErrorClass) -> Option<Self> {
+        Some(match class {
+            ErrorClass::OptedOut => Self::OptIn,
+            ErrorClass::PhoneRequired => Self::Phone,
+            ErrorClass::RecipientRefused => Self::Never,
+            ErrorClass::RecipientLimited => Self::Wait([DAY, Duration::days(2), WEEK]),
+            ErrorClass::RecipientUnreachable => Self::Wait([AT_ONCE, AT_ONCE, WEEK]),
+            ErrorClass::SpamLimited | ErrorClass::Blocked(BlockCause::Restricted) => Self::Wait([DAY; 3]),
+            ErrorClass::Throttled(ThrottleScope::Management) => return None,
+            ErrorClass::Throttled(_) | ErrorClass::MediaFailed => Self::Wait([SOON; 3]),
+            ErrorClass::Blocked(_)
+            | ErrorClass::NotFound
+            | ErrorClass::InvalidMessage
+            | ErrorClass::ServiceFailed
+            | ErrorClass::OutcomeUnknown
+            | ErrorClass::WrongPin
+            | ErrorClass::NumberUnverified
+            | ErrorClass::RegistrationTooEarly
+            | ErrorClass::Other => return None,
+        })
+    }
+}
+
 /// The retry rule of each code that has one. Every other failure may be retried at any time.
-pub const RETRY_RULES: [(i64, RetryRule); 17] = [
-    (STOPPED_MARKETING, RetryRule::OptIn),
-    (131_062, RetryRule::Phone),
-    (131_021, RetryRule::Never),
-    (130_472, RetryRule::Never),
-    (131_047, RetryRule::Never),
-    (131_049, RetryRule::Wait([DAY, Duration::days(2), WEEK])),
-    (131_048, RetryRule::Wait([DAY; 3])),
-    (131_064, RetryRule::Wait([DAY; 3])),
-    (368, RetryRule::Wait([DAY; 3])),
-    (131_031, RetryRule::Wait([DAY; 3])),
-    (130_497, RetryRule::Wait([DAY; 3])),
-    (131_026, RetryRule::Wait([AT_ONCE, AT_ONCE, WEEK])),
-    (130_429, RetryRule::Wait([SOON; 3])),
-    (131_056, RetryRule::Wait([SOON; 3])),
-    (4, RetryRule::Wait([SOON; 3])),
-    (80_007, RetryRule::Wait([SOON; 3])),
-    (131_053, RetryRule::Wait([SOON; 3])),
-];
+pub fn retry_rules(codes: &ErrorCodes) -> Vec<(i64, RetryRule)> {
+    let with_rule = |(class, codes): &(ErrorClass, &'static [i64])| Some((*codes, RetryRule::of(*class)?));
+    let rules = codes.codes.iter().filter_map(with_rule);
+    rules
+        .flat_map(|(codes, rule)| codes.iter().map(move |code| (*code, rule)))
+        .collect()
+}
 
 /// The properties of a failed send on which its retry depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// WhatsApp's error code, if it returned one.
-    pub code: Option<i64>,
+    /// The class of WhatsApp's error code, if it returned one.
+    pub error: Option<ErrorClass>,
     /// The number of consecutive failures with this code: at least 1.
     pub times: u32,
     /// The time of the last failure.
@@ -98,8 +111,7 @@ pub struct Failure {
 impl Failure {
     /// The class, and for [`FailureClass::Later`] the earliest time of a retry.
     pub fn class(&self) -> (FailureClass, Option<OffsetDateTime>) {
-        let rule = RETRY_RULES.iter().find(|(code, _)| Some(*code) == self.code);
-        match rule.map(|(_, rule)| rule) {
+        match self.error.and_then(RetryRule::of) {
             Some(RetryRule::Never) => (FailureClass::Never, None),
             Some(RetryRule::OptIn) if !self.opted_in_since => (FailureClass::Never, None),
             Some(RetryRule::Phone) if !self.has_phone => (FailureClass::Never, None),
@@ -109,7 +121,7 @@ impl Failure {
                     2 => second,
                     _ => further,
                 };
-                (FailureClass::Later, self.failed_at.checked_add(*wait))
+                (FailureClass::Later, self.failed_at.checked_add(wait))
             }
             None | Some(RetryRule::OptIn | RetryRule::Phone) => (FailureClass::Again, None),
         }
@@ -149,72 +161,23 @@ mod tests {
     use super::super::service::tests::NOW;
     use super::*;
 
-    fn class(code: Option<i64>, times: u32) -> (FailureClass, Option<Duration>) {
-        let failure = Failure {
-            code,
-            times,
-            failed_at: NOW,
-            opted_in_since: false,
-            has_phone: true,
-        };
-        let (class, after) = failure.class();
-        (class, after.map(|after| after - NOW))
-    }
-
-    #[test]
-    fn failure_class_matches_the_published_table() {
-        let never = (FailureClass::Never, None);
-        for code in [131_050, 131_021, 130_472, 131_047] {
-            assert_eq!([class(Some(code), 1), class(Some(code), 9)], [never; 2], "{code}");
-        }
-        let later = |wait| (FailureClass::Later, Some(wait));
-        let day = Duration::hours(24);
-        for (code, waits) in [
-            (131_049, [day, day * 2, day * 7, day * 7]),
-            (131_026, [Duration::ZERO, Duration::ZERO, day * 7, day * 7]),
-            (131_048, [day; 4]),
-            (131_064, [day; 4]),
-            (368, [day; 4]),
-            (131_031, [day; 4]),
-            (130_497, [day; 4]),
-            (130_429, [Duration::minutes(10); 4]),
-            (131_056, [Duration::minutes(10); 4]),
-            (4, [Duration::minutes(10); 4]),
-            (80_007, [Duration::minutes(10); 4]),
-            (131_053, [Duration::minutes(10); 4]),
-        ] {
-            let found = [1, 2, 3, 4].map(|times| class(Some(code), times));
-            assert_eq!(found, waits.map(later), "{code}");
-        }
-        for code in [None, Some(0), Some(131_000), Some(132_012), Some(131_062)] {
-            assert_eq!(class(code, 1), (FailureClass::Again, None), "{code:?}");
-        }
-    }
-
     #[test]
     fn failure_class_never_ends_with_an_opt_in_or_a_phone() {
-        let failure = |code, opted_in_since, has_phone| Failure {
-            code: Some(code),
+        let failure = |class, opted_in_since, has_phone| Failure {
+            error: Some(class),
             times: 1,
             failed_at: NOW,
             opted_in_since,
             has_phone,
         };
         for (failure, class) in [
-            (failure(131_050, true, true), FailureClass::Again),
-            (failure(131_050, false, true), FailureClass::Never),
-            (failure(131_062, false, true), FailureClass::Again),
-            (failure(131_062, true, false), FailureClass::Never),
-            (failure(131_047, true, true), FailureClass::Never),
+            (failure(ErrorClass::OptedOut, true, true), FailureClass::Again),
+            (failure(ErrorClass::OptedOut, false, true), FailureClass::Never),
+            (failure(ErrorClass::PhoneRequired, false, true), FailureClass::Again),
+            (failure(ErrorClass::PhoneRequired, true, false), FailureClass::Never),
+            (failure(ErrorClass::RecipientRefused, true, true), FailureClass::Never),
         ] {
             assert_eq!(failure.class(), (class, None), "{failure:?}");
         }
-    }
-
-    #[test]
-    fn retry_rules_name_each_code_once() {
-        let codes: std::collections::BTreeSet<i64> = RETRY_RULES.iter().map(|(code, _)| *code).collect();
-        assert_eq!(codes.len(), RETRY_RULES.len());
-        assert!(!codes.contains(&NO_CODE));
     }
 }

@@ -69,7 +69,7 @@ pub use audience::{Audience, SegmentConfig};
 pub use content::RunContent;
 pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageStatusEvent, started_event};
-pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
+pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RetryReport, RetryRule, retry_rules};
 pub use finish::finish;
 pub use model::*;
 pub use outcome::{RunBlock, SendResult, to_result};

@@ -173,7 +173,7 @@ pub trait RunStartStore: Send + Sync {
 #[async_trait]
 pub trait RunRetryStore: Send + Sync {
     /// Starts a run of the campaign's failed sends in one transaction, like `start`, and ends its scheduled retry.
-    /// [`RETRY_RULES`](super::RETRY_RULES) select the sends, at the later of the store's time and the request's
+    /// [`retry_rules`](super::retry_rules) select the sends, at the later of the store's time and the request's
     /// `not_before`. Sends that an early end left untried are included. Each send is reset as if never tried. It has
     /// the content of the first start; if that start froze none, the retry freezes the current content. MUST refuse if
     /// the campaign was changed since `expected_version`.

@@ -15,7 +15,7 @@ mod template;
 pub use error_class::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 pub use gateway::*;
 pub use outbound::*;
-pub use outcome::{STOPPED_MARKETING, SendOutcome};
+pub use outcome::SendOutcome;
 pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use status::SendStatus;
 pub use template::*;

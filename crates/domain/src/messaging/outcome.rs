@@ -5,9 +5,6 @@ use time::Duration;
 use super::{BlockCause, ThrottleScope};
 use crate::shared::{GatewayError, redacted_debug};
 
-/// WhatsApp's error code for a message to a contact who stopped marketing messages.
-pub const STOPPED_MARKETING: i64 = 131_050;
-
 /// How a call to WhatsApp ended, by WhatsApp's error classes.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SendOutcome {

@@ -60,6 +60,9 @@ pub const ERROR_CODES: ErrorCodes = ErrorCodes {
 mod tests {
     use std::collections::BTreeSet;
 
+    use recado_domain::campaigns::{Failure, FailureClass, NO_CODE, RetryRule, retry_rules};
+    use time::{Duration, OffsetDateTime};
+
     use super::*;
 
     #[test]
@@ -99,5 +102,63 @@ mod tests {
                 );
             }
         }
+    }
+
+    const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
+
+    fn failure_class(code: Option<i64>, times: u32) -> (FailureClass, Option<Duration>) {
+        let failure = Failure {
+            error: code.map(|code| ERROR_CODES.class(code)),
+            times,
+            failed_at: NOW,
+            opted_in_since: false,
+            has_phone: true,
+        };
+        let (class, after) = failure.class();
+        (class, after.map(|after| after - NOW))
+    }
+
+    #[test]
+    fn failure_class_matches_the_published_table() {
+        let never = (FailureClass::Never, None);
+        for code in [131_050, 131_021, 130_472, 131_047] {
+            assert_eq!(
+                [failure_class(Some(code), 1), failure_class(Some(code), 9)],
+                [never; 2],
+                "{code}"
+            );
+        }
+        let later = |wait| (FailureClass::Later, Some(wait));
+        let day = Duration::hours(24);
+        for (code, waits) in [
+            (131_049, [day, day * 2, day * 7, day * 7]),
+            (131_026, [Duration::ZERO, Duration::ZERO, day * 7, day * 7]),
+            (131_048, [day; 4]),
+            (131_064, [day; 4]),
+            (368, [day; 4]),
+            (131_031, [day; 4]),
+            (130_497, [day; 4]),
+            (130_429, [Duration::minutes(10); 4]),
+            (131_056, [Duration::minutes(10); 4]),
+            (4, [Duration::minutes(10); 4]),
+            (80_007, [Duration::minutes(10); 4]),
+            (131_053, [Duration::minutes(10); 4]),
+        ] {
+            let found = [1, 2, 3, 4].map(|times| failure_class(Some(code), times));
+            assert_eq!(found, waits.map(later), "{code}");
+        }
+        for code in [None, Some(0), Some(131_000), Some(132_012), Some(131_062)] {
+            assert_eq!(failure_class(code, 1), (FailureClass::Again, None), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn retry_rules_name_each_code_once() {
+        let rules = retry_rules(&ERROR_CODES);
+        let codes: BTreeSet<i64> = rules.iter().map(|(code, _)| *code).collect();
+        assert_eq!((codes.len(), rules.len()), (17, 17));
+        assert!(!codes.contains(&NO_CODE));
+        let (class, _) = &ERROR_CODES.ranges[0];
+        assert_eq!(RetryRule::of(*class), None, "the store gets single codes only");
     }
 }

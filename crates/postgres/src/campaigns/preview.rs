@@ -4,6 +4,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use recado_domain::campaigns::{
     Command, PreviewFacts, PreviewRecipient, RetryReport, RetryRequest, required_placeholders, transition,
 };
+use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, CampaignId};
 
 use super::selection::Selection;
@@ -20,6 +21,7 @@ pub(super) async fn preview_facts(
     account: AccountId,
     id: CampaignId,
     first: i64,
+    codes: &ErrorCodes,
 ) -> DbResult<Option<PreviewFacts>> {
     conn.batch_execute(READ_ONLY_SNAPSHOT).await?;
     let Some(facts) = runs::facts(conn, account, id).await? else {
@@ -36,7 +38,7 @@ pub(super) async fn preview_facts(
     }
     let month = usage::this_month(conn).await?;
     let retry = match transition(facts.campaign.status, Command::Retry) {
-        Ok(_) => retries::forecast(conn, account, id, None, &RetryRequest::default()).await?,
+        Ok(_) => retries::forecast(conn, account, id, None, &RetryRequest::default(), codes).await?,
         Err(_) => RetryReport::default(),
     };
     let survey = audience::survey(conn, account, &selection, &required_placeholders(&facts)).await?;

@@ -5,9 +5,10 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
-    CampaignStatus, DueRetry, LeftOut, NO_CODE, QueuedRun, RETRY_RULES, RetryReport, RetryRequest, RetryRule,
-    RetrySchedule, Scheduler,
+    CampaignStatus, DueRetry, LeftOut, NO_CODE, QueuedRun, RetryReport, RetryRequest, RetryRule, RetrySchedule,
+    Scheduler, retry_rules,
 };
+use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, CampaignId, WriteOutcome};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -24,7 +25,7 @@ use crate::sql::{FENCE, Sql, sql};
 /// null if the retry includes it. [`bind_classification`] binds the parameters. Reads the failed sends by their index,
 /// and each contact by its key, as in a list of sends.
 ///
-/// A send that fails with 131050 opts its contact out, and sets `consent_at` to `failed_at`. If the contact is no
+/// A send that fails with the class `OptedOut` opts its contact out, and sets `consent_at` to `failed_at`. If the contact is no
 /// longer opted out, it has opted in since: through WhatsApp, or because the account reversed the opt-out.
 fn classification_ctes() -> String {
     format!(
@@ -41,9 +42,11 @@ fn bind_classification<'a>(
     id: CampaignId,
     at: Option<OffsetDateTime>,
     request: &RetryRequest,
+    codes: &ErrorCodes,
 ) -> Sql<'a> {
+    let rules = retry_rules(codes);
     let waits_at = |position: usize| -> Vec<Option<i64>> {
-        let waits = RETRY_RULES.iter().map(|(_, rule)| match rule {
+        let waits = rules.iter().map(|(_, rule)| match rule {
             RetryRule::Wait(waits) => waits.get(position).map(microseconds),
             RetryRule::Never | RetryRule::OptIn | RetryRule::Phone => None,
         });
@@ -62,13 +65,8 @@ fn bind_classification<'a>(
         .bind(request.codes.clone())
         .bind(request.force)
         .bind(NO_CODE)
-        .bind(RETRY_RULES.iter().map(|(code, _)| *code).collect::<Vec<_>>())
-        .bind(
-            RETRY_RULES
-                .iter()
-                .map(|(_, rule)| kind(rule).to_owned())
-                .collect::<Vec<_>>(),
-        )
+        .bind(rules.iter().map(|(code, _)| *code).collect::<Vec<_>>())
+        .bind(rules.iter().map(|(_, rule)| kind(rule).to_owned()).collect::<Vec<_>>())
         .bind(waits_at(0))
         .bind(waits_at(1))
         .bind(waits_at(2))
@@ -117,10 +115,15 @@ pub(super) async fn forecast(
     id: CampaignId,
     at: Option<OffsetDateTime>,
     request: &RetryRequest,
+    codes: &ErrorCodes,
 ) -> DbResult<RetryReport> {
     conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
     let text = format!("WITH {} {TOTALS}", classification_ctes());
-    report(bind_classification(text, account, id, at, request).load(conn).await?)
+    report(
+        bind_classification(text, account, id, at, request, codes)
+            .load(conn)
+            .await?,
+    )
 }
 
 /// Chooses the failed sends that a retry includes, and stores them in retry batches. No send changes here:
@@ -131,6 +134,7 @@ pub(super) async fn choose_failed_sends(
     account: AccountId,
     id: CampaignId,
     request: &RetryRequest,
+    codes: &ErrorCodes,
 ) -> DbResult<RetryReport> {
     let text = format!(
         "WITH {classified}, chosen AS MATERIALIZED (
@@ -143,7 +147,7 @@ pub(super) async fn choose_failed_sends(
          ) {TOTALS}",
         classified = classification_ctes(),
     );
-    let rows = bind_classification(text, account, id, None, request)
+    let rows = bind_classification(text, account, id, None, request, codes)
         .bind(RETRY_BATCH_SIZE)
         .load(&mut *conn)
         .await?;
@@ -173,6 +177,7 @@ pub(super) async fn count_chosen_sends(
 pub(super) async fn schedule(
     conn: &mut AsyncPgConnection,
     schedule: &RetrySchedule,
+    codes: &ErrorCodes,
 ) -> DbResult<(WriteOutcome<CampaignStatus>, RetryReport)> {
     let (campaign, request, scheduler) = (&schedule.campaign, &schedule.request, &schedule.scheduler);
     let (account, id) = (campaign.account_id, campaign.id);
@@ -208,7 +213,7 @@ pub(super) async fn schedule(
     .execute(&mut *conn)
     .await?;
     outbox::append(conn, account, &schedule.events).await?;
-    let report = forecast(conn, account, id, campaign.retry_scheduled_at, request).await?;
+    let report = forecast(conn, account, id, campaign.retry_scheduled_at, request, codes).await?;
     Ok((WriteOutcome::Done, report))
 }
 

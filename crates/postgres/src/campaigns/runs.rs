@@ -14,7 +14,7 @@ use recado_domain::campaigns::{
     RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult, SendStore,
     StartOutcome, StartedSends,
 };
-use recado_domain::messaging::STOPPED_MARKETING;
+use recado_domain::messaging::{ErrorClass, ErrorCodes};
 use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome};
 use recado_domain::whatsapp::verification::VerificationState;
 use time::{Date, Duration};
@@ -38,14 +38,16 @@ pub struct PgRuns {
     /// For the next sends of a run, which are read in index order.
     claims: TenantPool,
     owner: OwnerPool,
+    codes: ErrorCodes,
 }
 
 impl PgRuns {
-    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
+    pub fn new(tenants: TenantPool, owner: OwnerPool, codes: ErrorCodes) -> Self {
         Self {
             claims: tenants.in_index_order(),
             tenants,
             owner,
+            codes,
         }
     }
 }
@@ -101,7 +103,7 @@ impl RunStartStore for PgRuns {
 #[async_trait]
 impl RunRetryStore for PgRuns {
     async fn retry(&self, run_retry: &RunRetry) -> Result<RetryOutcome, StoreError> {
-        in_tenant!(self.tenants, run_retry.campaign.account_id, |conn| start::retry(conn, run_retry),
+        in_tenant!(self.tenants, run_retry.campaign.account_id, |conn| start::retry(conn, run_retry, &self.codes),
             unless RetryOutcome::Refused(_) | RetryOutcome::Missing)
     }
 
@@ -109,8 +111,8 @@ impl RunRetryStore for PgRuns {
         &self,
         schedule: &RetrySchedule,
     ) -> Result<(WriteOutcome<CampaignStatus>, RetryReport), StoreError> {
-        let account = schedule.campaign.account_id;
-        in_tenant!(self.tenants, account, |conn| retries::schedule(conn, schedule))
+        let (account, codes) = (schedule.campaign.account_id, &self.codes);
+        in_tenant!(self.tenants, account, |conn| retries::schedule(conn, schedule, codes))
     }
 
     async fn due_retries(&self, limit: i64) -> Result<Vec<DueRetry>, StoreError> {
@@ -221,7 +223,8 @@ impl SendStore for PgRuns {
         if results.is_empty() {
             return Ok(());
         }
-        in_tenant!(self.tenants, run.account_id, |conn| record(conn, run, results))
+        let codes = &self.codes;
+        in_tenant!(self.tenants, run.account_id, |conn| record(conn, run, results, codes))
     }
 }
 
@@ -315,7 +318,12 @@ async fn fail_unknown_sends(
     Ok(failed)
 }
 
-async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId, SendResult)]) -> DbResult<()> {
+async fn record(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    results: &[(SendId, SendResult)],
+    codes: &ErrorCodes,
+) -> DbResult<()> {
     let ids: Vec<SendId> = results.iter().map(|(id, _)| *id).collect();
     let mut sends = lock_sends(conn, run.account_id, uuids(&ids), vec![]).await?;
     let (mut contacts, mut wa_ids, mut opt_outs) = (Vec::new(), Vec::new(), Vec::new());
@@ -328,13 +336,8 @@ async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId
             contacts.push(send.contact());
             wa_ids.push(wa_id.clone());
         }
-        if matches!(
-            result,
-            SendResult::Failed {
-                code: Some(STOPPED_MARKETING),
-                ..
-            }
-        ) {
+        let opted_out = |code: i64| codes.class(code) == ErrorClass::OptedOut;
+        if matches!(result, SendResult::Failed { code: Some(code), .. } if opted_out(*code)) {
             opt_outs.push((send.contact(), send.now()));
         }
     }

@@ -9,6 +9,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, Command, EnqueueStart, QueuedRun, RetryOutcome, RunRetry, RunStart,
     StartOutcome, Trigger, started_event, transition,
 };
+use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, Actor, CampaignId, Event, WriteOutcome};
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -159,7 +160,11 @@ async fn is_queued(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<boo
 }
 
 /// Starts a retry of failed sends. On any outcome but `Started` the caller MUST roll back.
-pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbResult<RetryOutcome> {
+pub(super) async fn retry(
+    conn: &mut AsyncPgConnection,
+    retry: &RunRetry,
+    codes: &ErrorCodes,
+) -> DbResult<RetryOutcome> {
     let campaign = &retry.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
     let Some(row) = rows::find_locked(conn, account, id).await? else {
@@ -194,7 +199,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     retries::unschedule(conn, account, id).await?;
     // An early end may have left sends untried.
     let untried = in_flight::remaining(conn, account, id).await?.untried.max(0);
-    let report = retries::choose_failed_sends(conn, account, id, &retry.request).await?;
+    let report = retries::choose_failed_sends(conn, account, id, &retry.request, codes).await?;
     let recipients = untried + report.tried;
     if recipients == 0 {
         let left_out = report.left_out;

@@ -10,7 +10,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, PreviewFacts,
     SendContact, SendCounts,
 };
-use recado_domain::messaging::SendStatus;
+use recado_domain::messaging::{ErrorCodes, SendStatus};
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, WriteOutcome};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
@@ -28,11 +28,11 @@ use crate::sql::{FENCE, NumberRow, Sql, TextRow, equals_without_index, sql, uuid
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
-pub struct PgCampaigns(TenantPool);
+pub struct PgCampaigns(TenantPool, ErrorCodes);
 
 impl PgCampaigns {
-    pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+    pub fn new(pool: TenantPool, codes: ErrorCodes) -> Self {
+        Self(pool, codes)
     }
 }
 
@@ -210,21 +210,20 @@ struct SentRow {
     email: Option<String>,
 }
 
-impl TryFrom<SentRow> for CampaignSend {
-    type Error = StoreError;
-
-    fn try_from(row: SentRow) -> Result<Self, StoreError> {
+impl SentRow {
+    fn into_send(self, codes: &ErrorCodes) -> Result<CampaignSend, StoreError> {
+        let row = self;
         let status: SendStatus = parse_enum(&row.status)?;
         let failed_at = row.failed_at.filter(|_| status == SendStatus::Failed);
         let failure = failed_at.map(|failed_at| Failure {
-            code: row.error_code,
+            error: row.error_code.map(|code| codes.class(code)),
             times: u32::try_from(row.times).unwrap_or(u32::MAX),
             failed_at,
             opted_in_since: row.opted_in_since,
             has_phone: row.phone.is_some(),
         });
         let class = failure.map(|failure| failure.class());
-        Ok(Self {
+        Ok(CampaignSend {
             id: row.id.into(),
             contact_id: row.contact_id.into(),
             status,
@@ -343,7 +342,9 @@ impl CampaignStore for PgCampaigns {
         id: CampaignId,
         first: i64,
     ) -> Result<Option<PreviewFacts>, StoreError> {
-        in_tenant!(self.0, account, |conn| preview::preview_facts(conn, account, id, first))
+        in_tenant!(self.0, account, |conn| preview::preview_facts(
+            conn, account, id, first, &self.1
+        ))
     }
 
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
@@ -370,7 +371,7 @@ impl CampaignStore for PgCampaigns {
         };
         let sends = rows
             .into_iter()
-            .map(CampaignSend::try_from)
+            .map(|row| row.into_send(&self.1))
             .collect::<Result<_, StoreError>>()?;
         Ok(Some(Page::new(page, sends, total.n)))
     }

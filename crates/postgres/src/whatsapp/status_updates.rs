@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use diesel_async::AsyncPgConnection;
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
-use recado_domain::messaging::STOPPED_MARKETING;
+use recado_domain::messaging::{ErrorClass, ErrorCodes};
 use recado_domain::shared::{AccountId, StoreError};
 use uuid::Uuid;
 
@@ -15,11 +15,11 @@ use crate::pool::TenantPool;
 use crate::transactions::in_transaction;
 
 #[derive(Clone, Debug)]
-pub struct PgStatusUpdates(TenantPool);
+pub struct PgStatusUpdates(TenantPool, ErrorCodes);
 
 impl PgStatusUpdates {
-    pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+    pub fn new(pool: TenantPool, codes: ErrorCodes) -> Self {
+        Self(pool, codes)
     }
 }
 
@@ -31,13 +31,20 @@ impl StatusUpdateStore for PgStatusUpdates {
         }
         // Asynchronous commit: the callback is deleted only afterwards, and applying a status update twice changes
         // nothing.
-        in_transaction!(self.0.begin_async_commit(account), |conn| apply(conn, account, updates))
+        in_transaction!(self.0.begin_async_commit(account), |conn| apply(
+            conn, account, updates, &self.1
+        ))
     }
 }
 
 /// Applies status updates and returns the positions of those that match no send and no reply. Executes a fixed number
 /// of statements, plus one per campaign and one per month.
-async fn apply(conn: &mut AsyncPgConnection, account: AccountId, updates: &[StatusUpdate]) -> DbResult<Vec<usize>> {
+async fn apply(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    updates: &[StatusUpdate],
+    codes: &ErrorCodes,
+) -> DbResult<Vec<usize>> {
     let ids: Vec<Uuid> = updates
         .iter()
         .filter_map(|update| update.send_id)
@@ -53,7 +60,7 @@ async fn apply(conn: &mut AsyncPgConnection, account: AccountId, updates: &[Stat
                 send.set_message_id(&item.message_id);
                 send.advance(item.status, item.at, item.error_code, item.error_message.as_deref());
                 send.set_pricing(item.status_pricing());
-                if item.error_code == Some(STOPPED_MARKETING) {
+                if item.error_code.map(|code| codes.class(code)) == Some(ErrorClass::OptedOut) {
                     opt_outs.push((send.contact(), item.at));
                 }
             }

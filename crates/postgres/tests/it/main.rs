@@ -23,6 +23,7 @@ mod contacts;
 mod conversations;
 mod deletion;
 mod diagnostics;
+mod error_codes;
 mod exports;
 mod feed_writers;
 mod folders;

@@ -30,7 +30,6 @@ use recado_domain::conversations::{
     Sender,
 };
 use recado_domain::ingestion::{CartDraft, CartStatus, EventDraft, IngestionStore, OrderDraft, OrderStatus, Who};
-use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::messaging::SendStatus;
 use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
@@ -47,6 +46,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::contacts::{draft, upserted};
+use crate::error_codes::STOPPED_MARKETING;
 use crate::ingestion::{event, order};
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, NOW, id};

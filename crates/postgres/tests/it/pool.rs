@@ -10,6 +10,7 @@ use recado_postgres::{PgCampaigns, PgContacts, PgRuns, PoolConfig, TenantPool};
 use secrecy::ExposeSecret as _;
 
 use crate::contacts::draft;
+use crate::error_codes::ERROR_CODES;
 use crate::support::{DbFixture, LEASE, NOW, id};
 
 /// Waits until no other connection of the database is active or in a transaction. Panics after five seconds.
@@ -111,7 +112,7 @@ async fn one_connection_serves_many_accounts_in_turn() {
     }
     // A read without a result keeps the connection open, too.
     assert!(
-        PgRuns::new(pool.clone(), fixture.owner.clone())
+        PgRuns::new(pool.clone(), fixture.owner.clone(), ERROR_CODES)
             .facts(fixture.account, CampaignId(id()))
             .await
             .unwrap()
@@ -129,12 +130,12 @@ async fn tenant_pool_connects_as_the_tenant_role() {
         ..fixture.db.config()
     })
     .unwrap();
-    let campaigns = PgCampaigns::new(pool);
+    let campaigns = PgCampaigns::new(pool, ERROR_CODES);
     assert_eq!(campaigns.find(fixture.account, CampaignId(id())).await.unwrap(), None);
     // Row-level security binds the connection, also one that logs in as the owner.
     let assumed = TenantPool::new(&fixture.db.config().tenant_login(None)).unwrap();
     let other_account = fixture.another_account().await;
-    let assumed = PgCampaigns::new(assumed);
+    let assumed = PgCampaigns::new(assumed, ERROR_CODES);
     let campaign = fixture.stored_draft().await;
     for campaigns in [&campaigns, &assumed] {
         assert!(campaigns.find(fixture.account, campaign.id).await.unwrap().is_some());
@@ -317,7 +318,7 @@ async fn connection_that_loses_settings_is_bound_by_each_transaction() {
             url: url.replace(&format!(":{server}/"), &format!(":{port}/")).into(),
             ..fixture.db.config().tenant_login(None)
         };
-        let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap());
+        let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap(), ERROR_CODES);
         for _ in 0..2 {
             let found = campaigns.find(fixture.account, campaign.id).await.unwrap();
             assert!(found.is_some(), "{setting}");
@@ -337,7 +338,7 @@ async fn connect_to_a_silent_database_times_out() {
         connect_timeout: Duration::from_millis(100),
         ..fixture.db.config().tenant_login(None)
     };
-    let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap());
+    let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap(), ERROR_CODES);
     let find = campaigns.find(fixture.account, CampaignId(id()));
     let found = tokio::time::timeout(Duration::from_secs(4), find).await;
     assert!(matches!(found, Ok(Err(StoreError::Unavailable(_)))), "{found:?}");

@@ -13,6 +13,7 @@ use secrecy::ExposeSecret as _;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::contacts::draft;
+use crate::error_codes::ERROR_CODES;
 use crate::support::{DbFixture, LEASE, NOW, id};
 
 /// PgBouncer before the fixture's database, and pools that connect through it: as a login of the tenant role, and with
@@ -114,7 +115,10 @@ async fn pools_leave_no_state_on_the_sessions_of_a_pooler() {
     let campaign = fixture.stored_draft().await;
     for config in [pooled.with_login(2), pooled.config(2)] {
         let (tenants, owner) = (TenantPool::new(&config).unwrap(), OwnerPool::new(&config).unwrap());
-        let (campaigns, runs) = (PgCampaigns::new(tenants.clone()), PgRuns::new(tenants, owner.clone()));
+        let (campaigns, runs) = (
+            PgCampaigns::new(tenants.clone(), ERROR_CODES),
+            PgRuns::new(tenants, owner.clone(), ERROR_CODES),
+        );
         let accounts = PgAccounts::new(owner);
         for step in 0..20_u64 {
             assert!(campaigns.find(fixture.account, campaign.id).await.unwrap().is_some());

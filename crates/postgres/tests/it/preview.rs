@@ -8,6 +8,7 @@ use recado_domain::shared::SegmentId;
 use recado_domain::templates::{Placeholder, Template, TemplateStore};
 use recado_postgres::PgCampaigns;
 
+use crate::error_codes::ERROR_CODES;
 use crate::support::{DbFixture, LEASE, id};
 use crate::wire::Wire;
 
@@ -234,7 +235,7 @@ async fn preview_quota_counts_runs_and_test_sends() {
 async fn preview_facts_take_a_fixed_number_of_statements() {
     let fixture = DbFixture::new().await;
     let wire = Wire::to(&fixture.db);
-    let store = PgCampaigns::new(wire.tenants.clone());
+    let store = PgCampaigns::new(wire.tenants.clone(), ERROR_CODES);
     let plain = draft_with_mappings(&fixture, &["{email}"]).await;
     let wide = draft_with_mappings(&fixture, &["{email}{phone}"; 40]).await;
     let count_statements = async |campaign: &Campaign, first| {

@@ -27,6 +27,7 @@ use recado_postgres::{
 use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 
+use crate::error_codes::ERROR_CODES;
 use crate::pool::assert_quiet;
 use crate::support::{DbFixture, id};
 use crate::wire::Wire;
@@ -305,7 +306,7 @@ async fn campaign_reads_send_one_flush() {
     };
     let cursor_query = CursorQuery { cursor: None, limit: 2 };
     let (campaigns, templates, profiles) = (
-        PgCampaigns::new(pool()),
+        PgCampaigns::new(pool(), ERROR_CODES),
         PgTemplates::new(pool()),
         PgProfiles::new(pool()),
     );
@@ -320,7 +321,7 @@ async fn campaign_reads_send_one_flush() {
         campaigns.stats(account, campaign.id),
         campaigns.sends(account, campaign.id, page),
         campaigns.unknown_references(account, &campaign),
-        PgRuns::new(pool(), fixture.owner.clone()).queued_start(run),
+        PgRuns::new(pool(), fixture.owner.clone(), ERROR_CODES).queued_start(run),
         templates.find(account, campaign.template_id.unwrap()),
         templates.find_by_meta_id(account, "1"),
         profiles.list(account, &cursor_query),

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use recado_domain::campaigns::{
     Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, Failure, FailureClass, LeftOut, LeftOutReason,
-    QueuedRun, RETRY_RULES, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunQueue as _, RunRetry,
-    RunRetryStore as _, RunStore as _, Scheduler, SendResult, SendStore as _,
+    QueuedRun, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunQueue as _, RunRetry, RunRetryStore as _,
+    RunStore as _, Scheduler, SendResult, SendStore as _, retry_rules,
 };
 use recado_domain::shared::{PageQuery, SendId, WriteOutcome};
 use time::{Duration, OffsetDateTime};
 
+use crate::error_codes::ERROR_CODES;
 use crate::retries::{retry_of, tried};
 use crate::support::{DbFixture, LEASE, event, id};
 
@@ -73,9 +74,9 @@ fn left_out(outcome: &RetryOutcome) -> Vec<(LeftOutReason, i64, i64)> {
 #[tokio::test]
 async fn retry_sql_and_domain_classify_failures_alike() {
     let hours = [0, 1, 25, 49, 24 * 7 - 1, 24 * 7 + 1];
-    let all = RETRY_RULES
-        .iter()
-        .map(|(code, _)| Some(*code))
+    let all = retry_rules(&ERROR_CODES)
+        .into_iter()
+        .map(|(code, _)| Some(code))
         .chain([None, Some(131_000)]);
     let mut failures = Vec::new();
     for code in all {
@@ -101,7 +102,7 @@ async fn retry_sql_and_domain_classify_failures_alike() {
     for (code, times, age) in failures {
         let failed_at = crate::support::NOW;
         let failure = Failure {
-            code,
+            error: code.map(|code| ERROR_CODES.class(code)),
             times,
             failed_at,
             opted_in_since: false,

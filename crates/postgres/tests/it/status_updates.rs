@@ -2,12 +2,12 @@
 
 use recado_domain::callbacks::{CallbackStore, StatusUpdate, StatusUpdateStore};
 use recado_domain::campaigns::{SendResult, SendStore as _};
-use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 use recado_postgres::{PgCallbacks, PgRuns, PgStatusUpdates, PoolConfig, TenantPool};
 use time::Duration;
 
+use crate::error_codes::{ERROR_CODES, STOPPED_MARKETING};
 use crate::support::{DbFixture, NOW, id};
 
 pub(crate) fn status_update(send: Option<SendId>, message: &str, status: SendStatus) -> StatusUpdate {
@@ -287,8 +287,8 @@ async fn locked_contact_does_not_block_other_status_updates() {
     };
     let pool = TenantPool::new(&config).unwrap();
     let (store, runs) = (
-        PgStatusUpdates::new(pool.clone()),
-        PgRuns::new(pool, fixture.owner.clone()),
+        PgStatusUpdates::new(pool.clone(), ERROR_CODES),
+        PgRuns::new(pool, fixture.owner.clone(), ERROR_CODES),
     );
     let status = StatusUpdate {
         error_code: Some(STOPPED_MARKETING),

@@ -21,6 +21,8 @@ use time::{Duration, OffsetDateTime};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
+use crate::error_codes::ERROR_CODES;
+
 pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00:00.123456 UTC);
 pub(crate) const LEASE: Duration = Duration::seconds(60);
 
@@ -159,15 +161,15 @@ impl DbFixture {
     }
 
     pub(crate) fn campaigns(&self) -> PgCampaigns {
-        PgCampaigns::new(self.tenants.clone())
+        PgCampaigns::new(self.tenants.clone(), ERROR_CODES)
     }
 
     pub(crate) fn runs(&self) -> PgRuns {
-        PgRuns::new(self.tenants.clone(), self.owner.clone())
+        PgRuns::new(self.tenants.clone(), self.owner.clone(), ERROR_CODES)
     }
 
     pub(crate) fn status_updates(&self) -> PgStatusUpdates {
-        PgStatusUpdates::new(self.tenants.clone())
+        PgStatusUpdates::new(self.tenants.clone(), ERROR_CODES)
     }
 
     pub(crate) fn outbox(&self) -> PgOutbox {

@@ -10,6 +10,7 @@ use recado_postgres::{
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio_postgres::{Client, NoTls};
 
+use crate::error_codes::ERROR_CODES;
 use crate::support::{DbFixture, id};
 
 async fn login(url: &str) -> Result<Client, tokio_postgres::Error> {
@@ -132,7 +133,7 @@ async fn assert_refused(fixture: &DbFixture, url: &str, reason: &str) {
         size: 1,
         ..fixture.db.config().tenant_login(Some(url))
     };
-    let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap());
+    let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap(), ERROR_CODES);
     let found = campaigns.find(fixture.account, id().into()).await;
     let Err(StoreError::Unavailable(error)) = found else {
         panic!("{reason}: {found:?}")
@@ -201,7 +202,7 @@ async fn migrate_makes_the_login_and_keeps_a_working_password() {
         size: 1,
         ..fixture.db.config().tenant_login(Some(second.into()))
     };
-    let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap());
+    let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap(), ERROR_CODES);
     let campaign = fixture.stored_draft().await;
     assert!(campaigns.find(fixture.account, campaign.id).await.unwrap().is_some());
     drop(campaigns);

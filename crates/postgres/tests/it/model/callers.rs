@@ -6,7 +6,6 @@ use recado_domain::campaigns::{
     RetryRequest, RunRetry, RunRetryStore as _, RunStart, SendResult, SendStore as _, StartOutcome, StartedSends,
     Trigger,
 };
-use recado_domain::messaging::STOPPED_MARKETING;
 use recado_domain::shared::SendId;
 use time::Duration;
 
@@ -14,6 +13,7 @@ use super::mutant;
 use super::state::{CAMPAIGNS, Key, Kind, State, StepOutcome, message_of};
 use super::steps::{Item, Results};
 use super::system::{LONG, System, number};
+use crate::error_codes::STOPPED_MARKETING;
 use crate::status_updates::status_update;
 
 impl System {
