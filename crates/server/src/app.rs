@@ -44,7 +44,7 @@ pub fn configure(config: &mut ServiceConfig) {
                 request.extensions_mut().insert(route);
                 check_access(spec, request, next)
             });
-            resource = resource.route((spec.handler)().method(spec.method.clone()).wrap(access_check));
+            resource = resource.route((spec.endpoint.handler)().method(spec.method.clone()).wrap(access_check));
         }
         let wrong_method = move || std::future::ready(method_not_allowed(allowed.clone()));
         let resource = resource.default_service(web::to(wrong_method));

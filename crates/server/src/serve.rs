@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, check_databases};
+use crate::routes::OpenApiDocument;
 use crate::streams::Streams;
 use crate::telemetry;
 use crate::telemetry::traces::Traces;
@@ -116,20 +117,20 @@ async fn run_until_stopped(
 async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let bind = shared.config.bind;
-    // Builds the OpenAPI document before the first request.
-    reference::bytes();
+    let document = Data::new(OpenApiDocument(reference::document().to_string().into()));
     // Reports a configuration error before the server binds its port.
     Services::new(shared, threads)?;
     contact_search::log_mode(&shared.stores(1, 1)?.owner).await;
     let process_shared = shared.clone();
     let server = HttpServer::new(move || {
         let services = Services::new(&process_shared, threads).map(Data::new);
+        let document = document.clone();
         App::new()
             .wrap(cors(&process_shared.config.cors_origins))
             .wrap(from_fn(request_context))
             .configure(move |config| match services {
                 Ok(services) => {
-                    config.app_data(services).configure(app::configure);
+                    config.app_data(services).app_data(document).configure(app::configure);
                 }
                 Err(error) => tracing::error!(
                     cause = format!("{error:#}"),

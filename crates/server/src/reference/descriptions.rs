@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::error::ErrorCode;
-use crate::routes::{Access, RouteSpec};
 use crate::web::limit::{RateKey, RateRule};
+use crate::web::route::{Access, RouteSpec};
 
 const ABOUT: &str = include_str!("about.md");
 

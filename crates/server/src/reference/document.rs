@@ -8,15 +8,14 @@ use serde_json::{Map, Value, json};
 use super::descriptions;
 use super::errors::{error_schema, header_references, headers};
 use super::examples::{example_of, patched};
-use super::operation::{
-    Body, BodyContent, BodySchema, Operation, Parameter, ParameterLocation, ParameterSchema, RequiredFields,
-    ResponseContent, ResponseDoc, ResponseSchema,
-};
 use super::schemas::{Schemas, put};
-use super::{OpenApiTag, OperationDoc};
 use crate::error::ErrorCode;
-use crate::routes::{Access, RouteSpec};
 use crate::web::ceiling::is_exempt;
+use crate::web::operation::{
+    Body, BodyContent, BodySchema, OpenApiTag, Operation, Parameter, ParameterLocation, ParameterSchema,
+    RequiredFields, ResponseContent, ResponseDoc, ResponseSchema,
+};
+use crate::web::route::{Access, RouteSpec};
 
 const RATE_HEADERS: [&str; 3] = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
 
@@ -26,11 +25,10 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     let mut tags: BTreeMap<&str, &OpenApiTag> = BTreeMap::new();
     for spec in table {
-        let described = &spec.described;
         let method = spec.method.as_str().to_ascii_lowercase();
-        tags.insert(described.tag.name, described.tag);
+        tags.insert(spec.tag.name, spec.tag);
         let path = paths.entry(spec.path).or_insert_with(|| json!({}));
-        put(path, &method, operation(spec, described, &mut schemas));
+        put(path, &method, operation(spec, &mut schemas));
     }
     let mut document = json!({
         "openapi": "3.1.0",
@@ -50,11 +48,11 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
     with_examples(document)
 }
 
-fn operation(spec: &RouteSpec, described: &OperationDoc, schemas: &mut Schemas) -> Value {
-    let documented = (described.operation)();
+fn operation(spec: &RouteSpec, schemas: &mut Schemas) -> Value {
+    let documented = (spec.endpoint.operation)();
     let mut operation = json!({
-        "operationId": described.name,
-        "tags": [described.tag.name],
+        "operationId": spec.operation_id(),
+        "tags": [spec.tag.name],
         "summary": documented.summary,
         "description": descriptions::description(spec, documented.description),
         "security": descriptions::security(spec.access),

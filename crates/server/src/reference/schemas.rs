@@ -6,7 +6,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use super::operation::SchemaOf;
+use crate::web::operation::SchemaOf;
 
 /// JSON pointers of the shared schemas. Schemas of bodies are under `BODIES` until the document is complete.
 const RESPONSES: &str = "/components/schemas";

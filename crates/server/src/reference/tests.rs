@@ -288,7 +288,7 @@ fn body_examples_deserialize() {
     let document = document();
     let mut read = 0;
     for spec in TABLE {
-        let Some(body) = (spec.described.operation)().body else {
+        let Some(body) = (spec.endpoint.operation)().body else {
             continue;
         };
         let method = spec.method.as_str().to_lowercase();

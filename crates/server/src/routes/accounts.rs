@@ -8,14 +8,24 @@ use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, Role, timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, SessionUser};
+use crate::web::operation::{Body, OpenApiTag, Operation, ResponseDoc, created, data};
+use crate::web::route::{Endpoint, endpoint};
 use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Accounts",
+    description: "List, create and switch between the accounts of a user.",
+};
+
+const COOKIE: &str = "Sets `svc-active-account-id` to the account's id for one year.";
 
 /// A new account.
 #[derive(Deserialize, JsonSchema, Validate)]
@@ -29,7 +39,7 @@ pub(crate) struct NewAccount {
 
 /// The account to switch to.
 #[derive(Deserialize, JsonSchema, Validate)]
-pub(crate) struct SwitchTo {
+struct SwitchTo {
     /// The id of an account that the caller is a member of.
     #[garde(required)]
     account_id: Option<uuid::Uuid>,
@@ -37,7 +47,7 @@ pub(crate) struct SwitchTo {
 
 /// The accounts of a user.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct OwnAccounts {
+struct OwnAccounts {
     /// The accounts that the user is a member of, with the role in each.
     accounts: Vec<Membership>,
     /// The account that the cookie `svc-active-account-id` selects; null if the user is not a member of it.
@@ -50,7 +60,7 @@ pub(crate) struct OwnAccounts {
 
 /// An account and the caller's role in it.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct OwnAccount {
+struct OwnAccount {
     /// The account.
     account: Account,
     /// The caller's role in it.
@@ -59,7 +69,7 @@ pub(crate) struct OwnAccount {
 
 /// The end of all sessions of the caller.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct SignOut {
+struct SignOut {
     /// When the sessions ended. A token that was issued before is refused.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
@@ -67,7 +77,7 @@ pub(crate) struct SignOut {
 }
 
 /// `GET /api/accounts`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     request: HttpRequest,
@@ -85,8 +95,16 @@ pub(super) async fn list(
     }))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new(
+        "List my accounts",
+        "Returns the accounts that the caller is a member of, and which one is active.",
+    )
+    .responds(data::<OwnAccounts>("The accounts.").example(json!({ "support_mode": null })))
+});
+
 /// `POST /api/accounts`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     Json(input): Json<NewAccount>,
@@ -104,8 +122,22 @@ pub(super) async fn create(
     Ok(response)
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    let description = "Creates an account on the plan `free` with the caller as its owner, and makes it the active \
+                account. If the slug is taken, a number is appended.";
+    Operation::new("Create an account", description)
+        .body(Body::json::<NewAccount>())
+        .refuses(
+            ErrorCode::Invalid,
+            "The caller owns as many accounts as the operator allows (100 by default).",
+        )
+        .responds(with_cookie(created::<OwnAccount>("The new account.").example(json!({
+            "role": "owner", "account": { "logo_url": null },
+        }))))
+});
+
 /// `POST /api/accounts/switch`
-pub(super) async fn switch(
+async fn switch(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     Json(input): Json<SwitchTo>,
@@ -121,8 +153,21 @@ pub(super) async fn switch(
     Ok(response)
 }
 
+pub(super) const SWITCH: Endpoint = endpoint!(switch, {
+    Operation::new(
+        "Switch to an account",
+        "Makes another account of the caller the active account.",
+    )
+    .body(Body::json::<SwitchTo>())
+    .responds(with_cookie(data::<OwnAccount>("The account, which is now active.")))
+    .refuses(
+        ErrorCode::Auth,
+        "The caller is not a member of the account, or the account is suspended.",
+    )
+});
+
 /// `POST /api/auth/sign-out-everywhere`
-pub(super) async fn sign_out_everywhere(
+async fn sign_out_everywhere(
     services: Data<Services>,
     Authenticated(session): SessionUser,
 ) -> Result<HttpResponse, ApiError> {
@@ -135,4 +180,26 @@ pub(super) async fn sign_out_everywhere(
         added.map_err(ApiError::internal)?;
     }
     Ok(response)
+}
+
+pub(super) const SIGN_OUT_EVERYWHERE: Endpoint = endpoint!(sign_out_everywhere, {
+    let description = "Ends all sessions of the caller on every device, and their support mode. Within a second every \
+                server refuses tokens that were issued before, also the token of this request. Notification streams \
+                of these sessions close. API keys stay valid. Sign in again at the identity provider for a new token.";
+    let cookies = "Removes `svc-active-account-id` and `svc-support-mode`.";
+    Operation::new("Sign out everywhere", description)
+        .responds(data::<SignOut>("The sessions have ended.").header(
+            "Set-Cookie",
+            cookies,
+            json!({ "type": "string" }),
+        ))
+        .refuses(
+            ErrorCode::Invalid,
+            "The session token does not say when it was issued (`iat`), so the identity provider's later tokens would \
+             be refused, too.",
+        )
+});
+
+fn with_cookie(response: ResponseDoc) -> ResponseDoc {
+    response.header("Set-Cookie", COOKIE, json!({ "type": "string" }))
 }

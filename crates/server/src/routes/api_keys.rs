@@ -9,18 +9,29 @@ use recado_domain::shared::schema::Timestamp;
 use schemars::JsonSchema;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, path_id};
+use crate::web::route::{Endpoint, endpoint};
 use crate::web::{idempotency, responses};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "API keys",
+    description: "Keys that give programs access to the account: the role `member`, or the part of it that the key's \
+        `scopes` name. `x-scope` of an operation is the scope that a key needs for it; without that scope the response \
+        is 403, and `details.required_scope` names it. A key that has expired, or whose `allowed_cidrs` do not \
+        contain the client address, gets the 401 of an unknown key. Changes act on requests that begin a second later.",
+};
 
 /// The fields of an API key that a caller sets.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct NewKey {
+struct NewKey {
     /// The key's name: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = &"Shop integration")]
     name: Option<String>,
@@ -60,7 +71,7 @@ impl From<NewKey> for ApiKeyInput {
 /// The options of a rotation.
 #[derive(Default, Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct RotateBody {
+struct RotateBody {
     /// How many hours the current secret still works: 0 to 168.
     #[schemars(range(min = 0, max = 168), extend("default" = 24), example = 48)]
     grace_hours: Option<i64>,
@@ -68,7 +79,7 @@ pub(crate) struct RotateBody {
 
 /// An API key with its complete secret, which no later response contains.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct CreatedApiKey {
+struct CreatedApiKey {
     /// The key.
     #[serde(flatten)]
     key: ApiKey,
@@ -87,15 +98,20 @@ impl From<NewApiKey> for CreatedApiKey {
 }
 
 /// `GET /api/api-keys`
-pub(super) async fn list(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-) -> Result<HttpResponse, ApiError> {
+async fn list(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
     Ok(responses::ok(services.api_keys.list(&tenant).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new(
+        "List API keys",
+        "Returns the account's keys without their secret part, newest first.",
+    )
+    .responds(data::<Vec<ApiKey>>("The keys."))
+});
+
 /// `POST /api/api-keys`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewKey>,
@@ -104,8 +120,24 @@ pub(super) async fn create(
     Ok(responses::created(CreatedApiKey::from(created)))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    Operation::new(
+        "Create an API key",
+        "Creates a key. Only this response contains the complete key; it is not stored. A key without `scopes`, \
+         `expires_at` and `allowed_cidrs` has every right of a member, from everywhere, without an end. A notification \
+         names who created it.",
+    )
+    .body(Body::json_with::<NewKey>(&["name"]))
+    .responds(created::<CreatedApiKey>("The new key, with the complete key."))
+    .refuses(ErrorCode::Invalid, "The account has reached its limit of API keys.")
+    .refuses(
+        ErrorCode::Invalid,
+        "A scope names a template that the account does not have.",
+    )
+});
+
 /// `PUT /api/api-keys/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
@@ -116,8 +148,24 @@ pub(super) async fn update(
     ))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    Operation::new(
+        "Update an API key",
+        "Changes name, scopes, expiry or networks of a key. Absent fields keep their value, and the secret stays the \
+         same. An `expires_at` in the future makes an expired key work again.",
+    )
+    .takes(path_id("The key's id."))
+    .body(Body::change::<NewKey>().example(json!({ "scopes": ["contacts:read"], "allowed_cidrs": ["203.0.113.0/24"] })))
+    .responds(data::<ApiKey>("The changed key."))
+    .refuses(ErrorCode::Conflict, "Other requests keep changing the key.")
+    .refuses(
+        ErrorCode::Invalid,
+        "A scope names a template that the account does not have.",
+    )
+});
+
 /// `POST /api/api-keys/<id>/rotate`
-pub(super) async fn rotate(
+async fn rotate(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
@@ -132,8 +180,22 @@ pub(super) async fn rotate(
     Ok(responses::ok(CreatedApiKey::from(rotated)))
 }
 
+pub(super) const ROTATE: Endpoint = endpoint!(rotate, {
+    Operation::new(
+        "Rotate an API key",
+        "Gives a key a new secret under the same id, name and scopes. Only this response contains the complete key. The \
+         current secret works until `previous_valid_until`; an older one ends at once. The same `Idempotency-Key` \
+         returns the same `full_key`.",
+    )
+    .takes(path_id("The key's id."))
+    .body(Body::json::<RotateBody>().optional())
+    .responds(data::<CreatedApiKey>("The key, with the complete new key."))
+    .refuses(ErrorCode::Precondition, "The key has expired (reason `expired`).")
+    .refuses(ErrorCode::Conflict, "Other requests keep changing the key.")
+});
+
 /// `DELETE /api/api-keys/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
@@ -141,3 +203,12 @@ pub(super) async fn delete(
     services.api_keys.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
+
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    Operation::new(
+        "Delete an API key",
+        "Permanently deletes a key. Requests with it are refused immediately.",
+    )
+    .takes(path_id("The key's id."))
+    .responds(no_content("The key is deleted."))
+});

@@ -5,13 +5,21 @@ use actix_web::web::Data;
 use recado_domain::audit::{AuditFilter, AuditLog};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
+use crate::web::operation::{OpenApiTag, Operation, data, numbered_page, text};
 use crate::web::parameters::IntegerParam;
 use crate::web::query::Params;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Audit log",
+    description: "Records who changed what in the account, and when.",
+};
 
 /// Default and maximum page size.
 pub(crate) const LIMIT: IntegerParam = IntegerParam::limit(50, 100);
@@ -32,7 +40,7 @@ pub(crate) struct Logs {
 }
 
 /// `GET /api/audit-logs`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -51,3 +59,19 @@ pub(super) async fn list(
         logs: found.data,
     }))
 }
+
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    let description = "Returns audit entries with numbered pages, newest first. The list includes every change whose \
+                response was sent before this request.";
+    Operation::new("List audit entries", description)
+        .takes(text("entityType", "Only entries about this type of resource.").example("campaign"))
+        .takes(
+            text(
+                "action",
+                "Only entries with this action: `create`, `update`, `delete` or another.",
+            )
+            .example("update"),
+        )
+        .takes_all(numbered_page(&LIMIT))
+        .responds(data::<Logs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
+});

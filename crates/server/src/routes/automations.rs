@@ -3,22 +3,33 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::automations::{AutomationInput, AutomationStatus, ExecutionInput};
-use recado_domain::shared::AutomationId;
+use recado_domain::automations::{Automation, AutomationInput, AutomationStatus, ExecutionInput};
+use recado_domain::ingestion::IngestionResult;
+use recado_domain::shared::{AutomationId, CursorPage};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, path_id};
 use crate::web::query::CursorParams;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Automations",
+    description: "Workflows in the account's own systems, and their reported executions.",
+};
+
+const ID: &str = "The automation's id.";
 
 /// The fields of an automation.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct AutomationBody {
+struct AutomationBody {
     /// The automation's name: 1 to 200 characters after HTML tags, control characters and extra white space are
     /// removed.
     #[schemars(length(min = 1, max = 200), example = "Carrinho abandonado")]
@@ -34,7 +45,7 @@ impl PatchFields for AutomationBody {
 
 /// A batch of executions of an automation.
 #[derive(Deserialize, Validate, JsonSchema)]
-pub(crate) struct ExecutionsBody {
+struct ExecutionsBody {
     /// 1 to 1000 executions. One invalid execution rejects the whole batch.
     #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
@@ -51,7 +62,7 @@ impl From<AutomationBody> for AutomationInput {
 }
 
 /// `GET /api/automations`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     CursorParams(page): CursorParams,
@@ -59,8 +70,16 @@ pub(super) async fn list(
     Ok(responses::ok(services.automations.list(&tenant, &page).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new("List automations", "Returns the account's automations, newest first.")
+        .takes_all(cursor_page())
+        .responds(data::<CursorPage<Automation>>(
+            "A page of automations and its `nextCursor`.",
+        ))
+});
+
 /// `POST /api/automations`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<AutomationBody>,
@@ -70,8 +89,18 @@ pub(super) async fn create(
     ))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    Operation::new(
+        "Create an automation",
+        "Registers an automation so that its executions can be reported. The plan's limit is not checked here, only \
+         when the account changes to a smaller plan.",
+    )
+    .body(Body::json_with::<AutomationBody>(&["name", "status"]))
+    .responds(created::<Automation>("The new automation."))
+});
+
 /// `PUT /api/automations/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<AutomationId>,
@@ -82,8 +111,15 @@ pub(super) async fn update(
     ))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    Operation::new("Update an automation", "Updates an automation: absent fields are kept.")
+        .takes(path_id(ID))
+        .body(Body::change::<AutomationBody>().example(json!({ "status": "paused" })))
+        .responds(data::<Automation>("The updated automation.").example(json!({ "status": "paused" })))
+});
+
 /// `POST /api/automations/<id>/executions`
-pub(super) async fn record(
+async fn record(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<AutomationId>,
@@ -94,3 +130,20 @@ pub(super) async fn record(
         services.automations.record(&tenant, id, executions).await?,
     ))
 }
+
+pub(super) const RECORD: Endpoint = endpoint!(record, {
+    let description = "Records executions of an automation. Executions are immutable: an item whose `id` was recorded \
+                before is ignored.";
+    let execution = json!({
+        "status": "completed", "started_at": "2026-02-01T09:30:00.000Z", "finished_at": "2026-02-01T09:30:01.400Z",
+    });
+    Operation::new("Record executions", description)
+        .takes(path_id(ID))
+        .body(Body::json::<ExecutionsBody>().example(json!({ "executions": [execution] })))
+        .responds(data::<IngestionResult>("The number of newly recorded executions."))
+        .refuses(
+            ErrorCode::Invalid,
+            "One invalid item rejects the whole request. Each invalid item is named by its index, such as \
+             `executions[3].status`.",
+        )
+});

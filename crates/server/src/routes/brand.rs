@@ -3,21 +3,29 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::brand::BrandInput;
+use recado_domain::brand::{BrandContext, BrandInput};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, TenantContext, nullable};
+use crate::web::operation::{Body, OpenApiTag, Operation, data};
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Brand context",
+    description: "A description of the account's business, entered by hand or read from its website.",
+};
 
 /// The description of the account's business: at most 5,000 characters for each field. Null clears a field; an absent
 /// field is not changed.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct BrandBody {
+struct BrandBody {
     /// The name of the business.
     #[schemars(length(max = 5000), example = &"Loja da Ana")]
     #[serde(default, deserialize_with = "nullable")]
@@ -64,7 +72,7 @@ impl From<BrandBody> for BrandInput {
 
 /// A website to extract the brand context from.
 #[derive(Deserialize, JsonSchema, Validate)]
-pub(crate) struct Website {
+struct Website {
     /// The URL, http or https. The host must be on the public internet.
     #[schemars(example = &"https://example.com/")]
     #[garde(required)]
@@ -72,15 +80,20 @@ pub(crate) struct Website {
 }
 
 /// `GET /api/brand-context`
-pub(super) async fn get(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-) -> Result<HttpResponse, ApiError> {
+async fn get(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
     Ok(responses::ok(services.brand.get(&tenant).await?))
 }
 
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new(
+        "Get the brand context",
+        "Returns the description of the account's business, or null if none is stored.",
+    )
+    .responds(data::<Option<BrandContext>>("The brand context, or null."))
+});
+
 /// `PUT /api/brand-context`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<BrandBody>,
@@ -88,8 +101,17 @@ pub(super) async fn update(
     Ok(responses::ok(services.brand.update(&tenant, &body.into()).await?))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Updates the given fields, and creates the brand context if none is stored. Absent fields are \
+                kept; null clears a field.";
+    let example = json!({ "tone_of_voice": "Warm and direct, without jargon.", "brand_values": null });
+    Operation::new("Update the brand context", description)
+        .body(Body::json::<BrandBody>().example(example))
+        .responds(data::<BrandContext>("The updated brand context."))
+});
+
 /// `POST /api/brand-context/scrape`
-pub(super) async fn scrape(
+async fn scrape(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<Website>,
@@ -97,3 +119,19 @@ pub(super) async fn scrape(
     let url = body.url.unwrap_or_default();
     Ok(responses::ok(services.brand.scrape(&tenant, &url).await?))
 }
+
+pub(super) const SCRAPE: Endpoint = endpoint!(scrape, {
+    let description = "Fetches a page of the account's website and extracts the brand context with an AI model. All \
+                fields are replaced: a fact that the page does not contain becomes null, and `website_url` becomes the \
+                given address. The call takes some seconds. It follows at most three redirects and never connects to \
+                private networks.";
+    Operation::new("Extract the brand context from a website", description)
+        .body(Body::json::<Website>())
+        .responds(data::<BrandContext>("The extracted brand context."))
+        .refuses(
+            ErrorCode::Invalid,
+            "The address is not http or https, or its host does not resolve or is private. Or the page does not \
+             respond within 10 seconds, returns an error, is larger than 1 MiB, or is neither HTML nor plain text.",
+        )
+        .refuses(ErrorCode::Extraction, "Nothing is stored.")
+});

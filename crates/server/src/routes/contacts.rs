@@ -1,22 +1,37 @@
 //! Routes of contacts and of the import.
 
-use actix_web::HttpRequest;
-use actix_web::HttpResponse;
 use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::contacts::{ContactFilter, ContactInput, ContactQuery, ImportFormat};
-use recado_domain::shared::{ContactId, TagId};
+use recado_domain::contacts::{
+    Contact, ContactDetails, ContactFilter, ContactInput, ContactQuery, ImportFormat, ImportReport,
+};
+use recado_domain::shared::{ContactId, CursorPage, TagId};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{self, Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, id, no_content, path_id, text};
 use crate::web::paced::PacedBody;
 use crate::web::query::Params;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Contacts",
+    description: "Manage and import the people that an account writes to.",
+};
+
+const ID: &str = "The contact's id.";
+
+const REFERENCES: &str = "A tag of `tag_ids` does not exist.";
+
+const TAKEN: &str = "Another contact has the phone number (with or without the ninth digit) or the `wa_user_id`; the \
+                     name is missing; or both phone and `wa_user_id` would be empty.";
 
 /// The media types that an import accepts. JSON Lines has no registered media type, so its common names are accepted.
 const FILES: &[(&str, ImportFormat)] = &[
@@ -29,7 +44,7 @@ const FILES: &[(&str, ImportFormat)] = &[
 /// The fields of a contact.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct ContactBody {
+struct ContactBody {
     /// The contact's name: 1 to 200 characters.
     #[schemars(length(min = 1, max = 200), example = &"Ana Lima")]
     name: Option<String>,
@@ -61,7 +76,7 @@ impl PatchFields for ContactBody {
 
 /// The tags of a contact.
 #[derive(Deserialize, JsonSchema, Validate)]
-pub(crate) struct TagsBody {
+struct TagsBody {
     /// The ids of all tags of the contact.
     #[garde(required)]
     tag_ids: Option<Vec<TagId>>,
@@ -82,7 +97,7 @@ impl From<ContactBody> for ContactInput {
 }
 
 /// `GET /api/contacts`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -100,8 +115,23 @@ pub(super) async fn list(
     Ok(responses::ok(services.contacts.list(&tenant, &query).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    let search = "Only contacts whose name, phone or e-mail address contains this text (case-insensitive). A phone \
+                  number is found in any notation; a whole number finds the contact that has it, and no other. A page ends early, and may be empty, if a large account has few such \
+                  contacts; `hasMore` and `nextCursor` say whether more contacts remain to be searched.";
+    Operation::new("List contacts", "Returns contacts with their tags, newest first.")
+        .takes(text("search", search).example("ana"))
+        .takes(id("tag_id", "Only contacts with this tag."))
+        .takes(id(
+            "segment_id",
+            "Only contacts of this segment: its members and every contact that matches its filters.",
+        ))
+        .takes_all(cursor_page())
+        .responds(data::<CursorPage<Contact>>("A page of contacts and its `nextCursor`."))
+});
+
 /// `POST /api/contacts`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<ContactBody>,
@@ -111,8 +141,17 @@ pub(super) async fn create(
     ))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    let description = "Creates a contact. A Brazilian national phone number is converted to E.164.";
+    Operation::new("Create a contact", description)
+        .body(Body::json_with::<ContactBody>(&["name"]))
+        .responds(created::<Contact>("The new contact."))
+        .refuses(ErrorCode::Invalid, TAKEN)
+        .refuses(ErrorCode::Invalid, REFERENCES)
+});
+
 /// `GET /api/contacts/<id>`
-pub(super) async fn get(
+async fn get(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
@@ -120,8 +159,15 @@ pub(super) async fn get(
     Ok(responses::ok(services.contacts.details(&tenant, id).await?))
 }
 
+pub(super) const GET: Endpoint = endpoint!(get, {
+    let description = "Returns one contact with its tags, and the ad or post that led to its first message.";
+    Operation::new("Get a contact", description)
+        .takes(path_id(ID))
+        .responds(data::<ContactDetails>("The contact."))
+});
+
 /// `PUT /api/contacts/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
@@ -132,8 +178,23 @@ pub(super) async fn update(
     ))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Updates a contact: absent fields are kept; null clears a field. `tag_ids` and `attributes` \
+                replace all tags and all attributes.";
+    Operation::new("Update a contact", description)
+        .takes(path_id(ID))
+        .body(Body::change::<ContactBody>().example(json!({ "name": "Ana Lima", "email": null, "opted_out": true })))
+        .responds(data::<Contact>("The updated contact."))
+        .refuses(ErrorCode::Invalid, TAKEN)
+        .refuses(ErrorCode::Invalid, REFERENCES)
+        .refuses(
+            ErrorCode::Conflict,
+            "Other requests are changing the contact. Try again.",
+        )
+});
+
 /// `DELETE /api/contacts/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
@@ -142,8 +203,15 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    let description = "Deletes a contact. Messages sent to it remain in the statistics.";
+    Operation::new("Delete a contact", description)
+        .takes(path_id(ID))
+        .responds(no_content("The contact is deleted."))
+});
+
 /// `PUT /api/contacts/<id>/tags`
-pub(super) async fn set_tags(
+async fn set_tags(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
@@ -153,8 +221,23 @@ pub(super) async fn set_tags(
     Ok(responses::ok(services.contacts.set_tags(&tenant, id, tags).await?))
 }
 
+pub(super) const SET_TAGS: Endpoint = endpoint!(set_tags, {
+    Operation::new(
+        "Replace a contact's tags",
+        "Replaces all tags of a contact. An empty list removes all tags.",
+    )
+    .takes(path_id(ID))
+    .body(Body::json::<TagsBody>())
+    .responds(data::<Contact>("The contact with its new tags."))
+    .refuses(ErrorCode::Invalid, REFERENCES)
+    .refuses(
+        ErrorCode::Conflict,
+        "Other requests are changing the contact. Try again.",
+    )
+});
+
 /// `POST /api/contacts/import`: the file is processed as a stream and never buffered completely.
-pub(super) async fn import(
+async fn import(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     request: HttpRequest,
@@ -169,3 +252,41 @@ pub(super) async fn import(
     }
     Ok(responses::ok(import.finish().await?))
 }
+
+pub(super) const IMPORT: Endpoint = endpoint!(import, {
+    let description = "Imports a file of up to 1,000,000 contacts while it is received. Each row creates a contact or \
+                updates the contact with the same phone number. An invalid row is skipped and reported with its line \
+                number; so is a row that would give its contact more than 100 attributes or 16,384 bytes of \
+                attributes. Rows are written in batches of 1,000; batches written before an error remain.";
+    let csv = "name,phone,email,tags,city\nAna Lima,+5511961234567,ana@example.com,vip;novo,Campinas\n";
+    let lines = concat!(
+        r#"{"name":"Ana Lima","phone":"+5511961234567","tags":["vip"],"city":"Campinas"}"#,
+        "\n"
+    );
+    let file = || json!({ "type": "string" });
+    Operation::new("Import contacts", description)
+        .body(
+            Body::custom("text/csv", file())
+                .example(json!(csv))
+                .or(Body::custom("application/x-ndjson", file()).example(json!(lines)))
+                .or(Body::custom("application/ndjson", file()).example(json!(lines)))
+                .or(Body::custom("application/jsonl", file()).example(json!(lines)))
+                .described(
+                    "CSV with a header line: `name` and `phone`, optionally `email` and `tags` (separated by `;`), in \
+                     any order; every other column is an attribute. Or one JSON object per line with the fields of a \
+                     new contact and its tags by name; every other string, number or boolean is an attribute.",
+                ),
+        )
+        .refuses(
+            ErrorCode::TooManyAtOnce,
+            "An account can run at most 3 imports at a time on one server.",
+        )
+        .responds(data::<ImportReport>(
+            "The numbers of created, updated and skipped rows.",
+        ))
+        .never(ErrorCode::TooLarge)
+        .refuses(
+            ErrorCode::Invalid,
+            "The header line lacks `name` or `phone`, or the file has too many rows.",
+        )
+});

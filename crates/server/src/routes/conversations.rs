@@ -3,18 +3,30 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::conversations::{ConversationQuery, ConversationStatus};
-use recado_domain::shared::{ConversationId, FieldErrors, TimeCursor};
+use recado_domain::conversations::{Conversation, ConversationQuery, ConversationStatus, Message};
+use recado_domain::shared::{ConversationId, CursorPage, FieldErrors, TimeCursor};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
-use crate::web::parameters::EnumParam;
+use crate::web::operation::{Body, OpenApiTag, Operation, created, data, path_id, text};
+use crate::web::parameters::{EnumParam, LIMIT};
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Conversations",
+    description: "Messages from contacts, and replies to them.",
+};
+
+const ID: &str = "The conversation's id.";
+
+const CURSOR: &str = "The `nextCursor` of the previous page. Omit it for the first page.";
 
 pub(crate) const STATUS: EnumParam<ConversationStatus> = EnumParam {
     name: "status",
@@ -25,7 +37,7 @@ pub(crate) const STATUS: EnumParam<ConversationStatus> = EnumParam {
 
 /// A reply to a contact.
 #[derive(Deserialize, Validate, JsonSchema)]
-pub(crate) struct ReplyBody {
+struct ReplyBody {
     /// The text of the reply: 1 to 4096 characters.
     #[schemars(
         required,
@@ -38,7 +50,7 @@ pub(crate) struct ReplyBody {
 
 /// The new status of a conversation.
 #[derive(Deserialize, Validate, JsonSchema)]
-pub(crate) struct ConversationBody {
+struct ConversationBody {
     /// The new status.
     #[schemars(required, with = "ConversationStatus")]
     #[garde(required)]
@@ -46,7 +58,7 @@ pub(crate) struct ConversationBody {
 }
 
 /// `GET /api/conversations`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -59,8 +71,19 @@ pub(super) async fn list(
     Ok(responses::ok(services.conversations.list(&tenant, &query).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    let description = "Returns conversations, latest message first.";
+    Operation::new("List conversations", description)
+        .takes(&STATUS)
+        .takes(text("cursor", CURSOR).example(""))
+        .takes(&LIMIT)
+        .responds(data::<CursorPage<Conversation>>(
+            "A page of conversations and its `nextCursor`.",
+        ))
+});
+
 /// `GET /api/conversations/<id>/messages`
-pub(super) async fn messages(
+async fn messages(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
@@ -71,8 +94,19 @@ pub(super) async fn messages(
     ))
 }
 
+pub(super) const MESSAGES: Endpoint = endpoint!(messages, {
+    Operation::new(
+        "List a conversation's messages",
+        "Returns the messages of a conversation, latest first.",
+    )
+    .takes(path_id(ID))
+    .takes(text("cursor", CURSOR).example(""))
+    .takes(&LIMIT)
+    .responds(data::<CursorPage<Message>>("A page of messages and its `nextCursor`."))
+});
+
 /// `POST /api/conversations/<id>/messages`
-pub(super) async fn reply(
+async fn reply(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
@@ -84,8 +118,33 @@ pub(super) async fn reply(
     ))
 }
 
+pub(super) const REPLY: Endpoint = endpoint!(reply, {
+    let description = "Sends a text to the contact from the WhatsApp number that the contact wrote to. WhatsApp \
+                allows free-form messages for 24 hours after the contact's last message; after that, only campaigns \
+                can reach the contact. An accepted reply counts towards the month's quota, but a full quota never \
+                blocks a reply.";
+    Operation::new("Reply in a conversation", description)
+        .takes(path_id(ID))
+        .body(Body::json::<ReplyBody>())
+        .responds(
+            created::<Message>(
+                "The message: `sent`, or `pending` while the outcome of the call to WhatsApp is \
+                        unknown.",
+            )
+            .example(
+                json!({ "direction": "outbound", "text": "Temos, sim! Quer que eu separe um?", "status": "sent" }),
+            ),
+        )
+        .refuses(
+            ErrorCode::Precondition,
+            "More than 24 hours have passed since the contact's last message; no WhatsApp number is connected; or the \
+             contact has neither a phone number nor a WhatsApp user id.",
+        )
+        .refuses(ErrorCode::Whatsapp, "")
+});
+
 /// `PUT /api/conversations/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
@@ -97,3 +156,11 @@ pub(super) async fn update(
         services.conversations.set_status(&tenant, id, status).await?,
     ))
 }
+
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Opens or closes a conversation. A message in either direction reopens it.";
+    Operation::new("Open or close a conversation", description)
+        .takes(path_id(ID))
+        .body(Body::json::<ConversationBody>().example(json!({ "status": "closed" })))
+        .responds(data::<Conversation>("The updated conversation.").example(json!({ "status": "closed" })))
+});

@@ -10,8 +10,16 @@ use actix_web::http::header::{
 use actix_web::web::Path;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use flate2::read::GzDecoder;
+use serde_json::json;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
+use crate::web::operation::{OpenApiTag, Operation, custom, empty, text};
+use crate::web::route::{Endpoint, endpoint};
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Reference",
+    description: "This API reference as an interactive web page.",
+};
 
 /// Allows scripts, styles, images and requests of this origin only. Swagger UI draws its arrows from `data:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
@@ -70,7 +78,7 @@ static ASSETS: &[Asset] = &[
 ];
 
 /// `GET /docs`.
-pub(super) async fn page() -> HttpResponse {
+async fn page() -> HttpResponse {
     guarded("text/html; charset=utf-8")
         .insert_header((CACHE_CONTROL, "no-cache"))
         .insert_header((CONTENT_SECURITY_POLICY, POLICY))
@@ -78,8 +86,23 @@ pub(super) async fn page() -> HttpResponse {
         .body(include_str!("docs/index.html"))
 }
 
+pub(super) const PAGE: Endpoint = endpoint!(page, {
+    let description = "Returns this API reference as an interactive page. It loads nothing from other servers.";
+    Operation::new("Get the API reference page", description)
+        .responds(
+            custom("text/html", "The page.", json!({ "type": "string" }))
+                .example(json!("<!doctype html>"))
+                .header(
+                    "Content-Security-Policy",
+                    "Allows scripts, styles and requests of this server only.",
+                    json!({ "type": "string", "examples": ["default-src 'none'; script-src 'self'"] }),
+                ),
+        )
+        .never(ErrorCode::Unavailable)
+});
+
 /// `GET /docs/<file>`: a file that the page loads.
-pub(super) async fn asset(request: HttpRequest, file: Path<String>) -> Result<HttpResponse, ApiError> {
+async fn asset(request: HttpRequest, file: Path<String>) -> Result<HttpResponse, ApiError> {
     let asset = ASSETS.iter().find(|asset| asset.name == file.as_str());
     let asset = asset.ok_or_else(ApiError::not_found)?;
     let mut response = guarded(asset.media_type);
@@ -88,6 +111,24 @@ pub(super) async fn asset(request: HttpRequest, file: Path<String>) -> Result<Ht
         Content::Gzip(packed) => compressed(response, packed, &request),
     }
 }
+
+pub(super) const ASSET: Endpoint = endpoint!(asset, {
+    let description =
+        "Returns a file that the page loads. Most files are stored as gzip and decompressed for clients without gzip.";
+    let file = |media_type| {
+        let content = json!({ "type": "string", "contentMediaType": "application/octet-stream" });
+        custom(media_type, "The file.", content).example(json!("(content)"))
+    };
+    let mut response = file("text/javascript");
+    for media_type in ["text/css", "image/png", "text/plain"] {
+        response = response.or(file(media_type));
+    }
+    Operation::new("Get a file of the reference page", description)
+        .takes(text("file", "The file's name.").in_path().example("start.js"))
+        .responds(response)
+        .responds(empty(304, "The `ETag` matches the client's copy."))
+        .never(ErrorCode::Unavailable)
+});
 
 /// A response that the browser must not interpret as another media type.
 fn guarded(media_type: &'static str) -> HttpResponseBuilder {

@@ -3,18 +3,25 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::folders::{FolderKind, FolderQuery};
-use recado_domain::shared::FolderId;
+use recado_domain::folders::{Folder, FolderKind, FolderQuery};
+use recado_domain::shared::{CursorPage, FolderId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::parameters::EnumParam;
 use crate::web::query::Params;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Folders",
+    description: "Folders for campaigns and for templates.",
+};
 
 pub(crate) const KIND: EnumParam<FolderKind> = EnumParam {
     name: "kind",
@@ -25,7 +32,7 @@ pub(crate) const KIND: EnumParam<FolderKind> = EnumParam {
 
 /// A new folder.
 #[derive(Deserialize, JsonSchema, Validate)]
-pub(crate) struct NewFolder {
+struct NewFolder {
     /// The folder's name: 1 to 100 characters after HTML tags and control characters are removed.
     #[schemars(length(min = 1, max = 100), example = &"Black Friday")]
     #[garde(required)]
@@ -37,7 +44,7 @@ pub(crate) struct NewFolder {
 }
 
 /// `GET /api/folders`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -50,8 +57,15 @@ pub(super) async fn list(
     Ok(responses::ok(services.folders.list(&tenant, &query).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new("List folders", "Returns folders, newest first.")
+        .takes(&KIND)
+        .takes_all(cursor_page())
+        .responds(data::<CursorPage<Folder>>("A page of folders and its `nextCursor`."))
+});
+
 /// `POST /api/folders`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewFolder>,
@@ -62,8 +76,14 @@ pub(super) async fn create(
     ))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    Operation::new("Create a folder", "Creates a folder for campaigns or for templates.")
+        .body(Body::json::<NewFolder>())
+        .responds(created::<Folder>("The new folder."))
+});
+
 /// `DELETE /api/folders/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<FolderId>,
@@ -71,3 +91,12 @@ pub(super) async fn delete(
     services.folders.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
+
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    Operation::new(
+        "Delete a folder",
+        "Deletes a folder. Its campaigns or templates stay and have no folder.",
+    )
+    .takes(path_id("The folder's id."))
+    .responds(no_content("The folder is deleted."))
+});

@@ -4,20 +4,29 @@ use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::shared::CampaignId;
+use recado_domain::links::Link;
+use recado_domain::shared::{CampaignId, CursorPage};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, PathName, TenantContext};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, empty, text};
 use crate::web::query::CursorParams;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Links",
+    description: "Short links that count clicks and to which orders can be attributed.",
+};
 
 /// A new link.
 #[derive(Deserialize, Validate, JsonSchema)]
-pub(crate) struct NewLink {
+struct NewLink {
     /// The target of the link: an `http` or `https` URL of at most 2000 characters.
     #[schemars(
         required,
@@ -32,7 +41,7 @@ pub(crate) struct NewLink {
 }
 
 /// `GET /api/links`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     CursorParams(page): CursorParams,
@@ -40,8 +49,14 @@ pub(super) async fn list(
     Ok(responses::ok(services.links.list(&tenant, &page).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new("List links", "Returns the account's links, newest first.")
+        .takes_all(cursor_page())
+        .responds(data::<CursorPage<Link>>("A page of links and its `nextCursor`."))
+});
+
 /// `POST /api/links`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewLink>,
@@ -51,11 +66,38 @@ pub(super) async fn create(
     Ok(responses::created(link))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    Operation::new("Create a link", "Creates a short link to a web page.")
+        .body(Body::json::<NewLink>())
+        .responds(created::<Link>("The new link.").example(json!({ "clicks": 0 })))
+        .refuses(ErrorCode::Invalid, "The campaign does not exist.")
+});
+
 /// `GET /r/<code>`: not cacheable, so that every click is counted.
-pub(super) async fn follow(services: Data<Services>, PathName(code): PathName) -> Result<HttpResponse, ApiError> {
+async fn follow(services: Data<Services>, PathName(code): PathName) -> Result<HttpResponse, ApiError> {
     let target = services.links.follow(&code).await?;
     Ok(HttpResponse::Found()
         .insert_header((header::LOCATION, target))
         .insert_header((header::CACHE_CONTROL, "no-store"))
         .finish())
 }
+
+pub(super) const FOLLOW: Endpoint = endpoint!(follow, {
+    let description = "Redirects to the target of a short link and counts the click.";
+    Operation::new("Follow a link", description)
+        .takes(text("code", "The link's `short_code`.").in_path().example("Ab3dE9x_2"))
+        .responds(
+            empty(302, "Redirect to the target.")
+                .header(
+                    "Location",
+                    "The target of the link.",
+                    json!({ "type": "string", "format": "uri" }),
+                )
+                .header(
+                    "Cache-Control",
+                    "Prevents caching, so that every click is counted.",
+                    json!({ "type": "string", "const": "no-store" }),
+                ),
+        )
+        .refuses(ErrorCode::Invalid, "")
+});

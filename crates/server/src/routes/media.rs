@@ -8,23 +8,31 @@ use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
 use recado_domain::media::{MediaPath, MediaType, StoredMedia, Upload};
 use recado_domain::shared::{FieldErrors, Tenant};
+use serde_json::json;
 
-use crate::error::ApiError;
-use crate::web::body;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::multipart::{Form, FormEvent, Malformed};
+use crate::web::operation::{Body, OpenApiTag, Operation, custom, data, id, text};
 use crate::web::paced::PacedBody;
-use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
+use crate::web::{body, responses};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Files",
+    description: "Images, videos and documents for template headers.",
+};
 
 /// The maximum bytes of a form in addition to its file, and the maximum number of parts.
 const OVERHEAD_BYTES: u64 = 64 * 1024;
+
 const PARTS: usize = 20;
 
 const FORM: &str = "multipart/form-data";
 
 /// `POST /api/templates/media/upload`
-pub(super) async fn upload(
+async fn upload(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     request: HttpRequest,
@@ -48,6 +56,38 @@ pub(super) async fn upload(
     }
     Ok(responses::ok(stored?))
 }
+
+pub(super) const UPLOAD: Endpoint = endpoint!(upload, {
+    let description = "Stores a file for the header of a template. The first bytes of the file decide its type: \
+                `image/jpeg`, `image/png` and `image/webp` of at most 5 MB, `video/mp4` of at most 16 MB, \
+                `application/pdf` of at most 100 MB. WhatsApp does not accept WebP as a header.";
+    let form = json!({
+        "type": "object",
+        "required": ["file"],
+        "properties": { "file": {
+            "type": "string",
+            "contentMediaType": "application/octet-stream",
+            "description": "The file: one part with a file name.",
+            "examples": ["(the bytes of bolo.png)"],
+        } },
+    });
+    Operation::new("Upload a file", description)
+        .body(
+            Body::custom("multipart/form-data", form)
+                .example(json!({ "file": "(the bytes of bolo.png)" }))
+                .described("A form with one file and at most 20 parts. Other parts are ignored."),
+        )
+        .responds(data::<StoredMedia>("The stored file."))
+        .refuses(
+            ErrorCode::Invalid,
+            "The file type is not supported, or the file is too large for its type.",
+        )
+        .refuses(
+            ErrorCode::TooManyAtOnce,
+            "An account can run at most 5 uploads at a time on one server.",
+        )
+        .refuses(ErrorCode::Storage, "")
+});
 
 /// Rejects a declared length above the largest form, before the body is read: the file must exceed its type's limit.
 fn reject_declared_length(request: &HttpRequest, max_bytes: u64) -> Result<(), FieldErrors> {
@@ -143,7 +183,7 @@ impl Parts {
 
 /// `GET /media/<account id>/<file>`: a stored file with its exact media type. Headers prevent that a browser
 /// interprets it as another type or executes it.
-pub(super) async fn fetch(services: Data<Services>, path: Path<(String, String)>) -> Result<HttpResponse, ApiError> {
+async fn fetch(services: Data<Services>, path: Path<(String, String)>) -> Result<HttpResponse, ApiError> {
     let (account, file) = path.into_inner();
     let path: MediaPath = format!("{account}/{file}").parse().map_err(|_| ApiError::not_found())?;
     let file = services.media.fetch(path).await.map_err(ApiError::from)?;
@@ -157,4 +197,31 @@ pub(super) async fn fetch(services: Data<Services>, path: Path<(String, String)>
         .insert_header((CONTENT_LENGTH, file.size))
         .no_chunking(file.size)
         .streaming(content))
+}
+
+pub(super) const FETCH: Endpoint = endpoint!(fetch, {
+    let description = "Returns an uploaded file. An upload returns this address as its URL.";
+    let path = "The account's id.";
+    let file = "The file's name: an id and the extension of its type.";
+    let name = "0190a1b2-c3d4-7e5f-8a9b-000000000002.png";
+    Operation::new("Get a file", description)
+        .takes(id("account", path).in_path())
+        .takes(text("file", file).in_path().example(name))
+        .responds(files())
+        .refuses(ErrorCode::Storage, "")
+});
+
+/// A response with the file in any of the supported media types.
+fn files() -> crate::web::operation::ResponseDoc {
+    let bytes = || json!({ "type": "string", "contentMediaType": "application/octet-stream" });
+    let mut response = custom("image/png", "The file.", bytes()).example(json!("(bytes)"));
+    for media_type in ["image/jpeg", "image/webp", "video/mp4", "application/pdf"] {
+        let alternative = custom(media_type, "The file.", bytes()).example(json!("(bytes)"));
+        response = response.or(alternative);
+    }
+    response.header(
+        "Cache-Control",
+        "The file never changes and can be cached for a year.",
+        json!({ "type": "string", "examples": ["public, max-age=31536000, immutable"] }),
+    )
 }

@@ -10,19 +10,34 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
 use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery};
-use recado_domain::shared::{AccountId, NotificationId, RouteScope, StoreError};
+use recado_domain::shared::{AccountId, CursorPage, NotificationId, RouteScope, StoreError};
 use recado_postgres::PgNotificationFeed;
+use serde_json::json;
 use tokio::time::{Instant, Interval, interval_at};
 use uuid::Uuid;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::streams::Listener;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{OpenApiTag, Operation, cursor_page, custom, data, id, no_content, path_id};
 use crate::web::parameters::BoolParam;
 use crate::web::query::Params;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::web::shares::StreamShare;
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Notifications",
+    description: "Messages to the members of an account inside the product, as a list and as a stream.",
+};
+
+/// Example of a stream.
+const EVENTS: &str = "retry: 1000\n: welcome\n\nevent: notification\nid: 0190a1b2-c3d4-7e5f-8a9b-000000000009\ndata: \
+                      {\"id\":\"0190a1b2-c3d4-7e5f-8a9b-000000000009\",\"type\":\"warning\",\"title\":\"Campaign \
+                      finished: Volta às aulas\",\"message\":\"1832 messages were sent, 8 were not.\",\
+                      \"data\":{\"campaign_id\":\"0190a1b2-c3d4-7e5f-8a9b-000000000007\",\"status\":\"partial\",\
+                      \"total\":1840,\"sent\":1832,\"failed\":8,\"simulated\":false},\"read_at\":null,\"created_at\":\"2026-02-01T09:30:00.000Z\"}\n\n";
 
 pub(crate) const UNREAD: BoolParam = BoolParam {
     name: "unread",
@@ -35,6 +50,7 @@ const REPLAY_BATCH: i64 = 500;
 
 /// The interval of comments on an idle stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
 /// The interval at which a stream checks whether its caller still has access.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -45,7 +61,7 @@ const SCOPE: RouteScope = RouteScope::NOTIFICATIONS_READ;
 const GREETING: &str = "retry: 1000\n: welcome\n\n";
 
 /// `GET /api/notifications`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -58,8 +74,20 @@ pub(super) async fn list(
     Ok(responses::ok(services.notifications.list(&tenant, &query).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new(
+        "List notifications",
+        "Returns the account's notifications, newest first.",
+    )
+    .takes(&UNREAD)
+    .takes_all(cursor_page())
+    .responds(data::<CursorPage<Notification>>(
+        "A page of notifications and its `nextCursor`.",
+    ))
+});
+
 /// `POST /api/notifications/<id>/read`
-pub(super) async fn read(
+async fn read(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<NotificationId>,
@@ -68,17 +96,26 @@ pub(super) async fn read(
     Ok(responses::no_content())
 }
 
+pub(super) const READ: Endpoint = endpoint!(read, {
+    let description = "Marks a notification as read, for all members. A read notification is not changed.";
+    Operation::new("Mark a notification as read", description)
+        .takes(path_id("The notification's id."))
+        .responds(no_content("The notification is read."))
+});
+
 /// `POST /api/notifications/read-all`
-pub(super) async fn read_all(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-) -> Result<HttpResponse, ApiError> {
+async fn read_all(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
     services.notifications.read_all(&tenant).await?;
     Ok(responses::no_content())
 }
 
+pub(super) const READ_ALL: Endpoint = endpoint!(read_all, {
+    let description = "Marks every notification of the account as read, for all members.";
+    Operation::new("Mark all notifications as read", description).responds(no_content("All notifications are read."))
+});
+
 /// `GET /api/notifications/stream`
-pub(super) async fn stream(
+async fn stream(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     request: HttpRequest,
@@ -99,6 +136,30 @@ pub(super) async fn stream(
     };
     Ok(stream.into_response())
 }
+
+pub(super) const STREAM: Endpoint = endpoint!(stream, {
+    let description = "Streams new notifications of the account as server-sent events: `event: notification`, the \
+                notification's id in `id` and the notification as JSON in `data`. A comment is sent every 15 seconds. \
+                The stream stays open until the caller loses access or the server stops.";
+    let last_id = "The id of the last received notification. Later notifications are sent first. An unknown id is \
+                   ignored.";
+    Operation::new("Stream notifications", description)
+        .takes(id("Last-Event-ID", last_id).in_header())
+        .responds(
+            custom("text/event-stream", "The stream.", json!({ "type": "string" }))
+                .example(json!(EVENTS))
+                .header(
+                    "X-Accel-Buffering",
+                    "`no`: a proxy must not buffer the stream.",
+                    json!({ "type": "string", "const": "no" }),
+                ),
+        )
+        .refuses(
+            ErrorCode::TooManyAtOnce,
+            "An account can have at most 20 open streams on one server, and a person or an API key at most 5.",
+        )
+        .refuses(ErrorCode::Unavailable, "The server has too many open streams.")
+});
 
 /// The id in `Last-Event-ID`; a malformed id is ignored.
 fn last_event_id(request: &HttpRequest) -> Option<NotificationId> {

@@ -8,7 +8,7 @@
 
 use recado_domain::shared::{RouteScope, ScopeArea, ScopeVerb};
 
-use super::Access;
+use crate::web::route::Access;
 
 /// The scope that an API key needs for a route, beside the role. `None`: no API key opens the route.
 pub(super) const fn of(path: &str, access: Access) -> Option<RouteScope> {

@@ -3,22 +3,32 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::segments::{AudienceFilters, SegmentInput};
-use recado_domain::shared::{ContactId, SegmentId};
+use recado_domain::segments::{AudienceFilters, Segment, SegmentInput};
+use recado_domain::shared::{ContactId, CursorPage, SegmentId};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::query::CursorParams;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Segments",
+    description: "Named sets of contacts: members plus every contact that matches the filters.",
+};
+
+const ID: &str = "The segment's id.";
 
 /// The fields of a segment.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct SegmentBody {
+struct SegmentBody {
     /// The segment's name: 1 to 100 characters after HTML tags and control characters are removed.
     #[schemars(length(min = 1, max = 100), example = &"Campinas, com e-mail")]
     name: Option<String>,
@@ -37,7 +47,7 @@ impl PatchFields for SegmentBody {
 
 /// Members of a segment.
 #[derive(Deserialize, JsonSchema, Validate)]
-pub(crate) struct MembersBody {
+struct MembersBody {
     /// The ids of the contacts: at most 1,000.
     #[schemars(length(max = 1000))]
     #[garde(required)]
@@ -55,7 +65,7 @@ impl From<SegmentBody> for SegmentInput {
 }
 
 /// `GET /api/segments`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
@@ -63,8 +73,17 @@ pub(super) async fn list(
     Ok(responses::ok(services.segments.list(&tenant, &query).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new(
+        "List segments",
+        "Returns segments with their number of contacts, newest first.",
+    )
+    .takes_all(cursor_page())
+    .responds(data::<CursorPage<Segment>>("A page of segments and its `nextCursor`."))
+});
+
 /// `POST /api/segments`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<SegmentBody>,
@@ -74,8 +93,17 @@ pub(super) async fn create(
     ))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    Operation::new(
+        "Create a segment",
+        "Creates a segment without members. Its filters apply immediately.",
+    )
+    .body(Body::json_with::<SegmentBody>(&["name"]))
+    .responds(created::<Segment>("The new segment."))
+});
+
 /// `GET /api/segments/<id>`
-pub(super) async fn get(
+async fn get(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
@@ -83,8 +111,14 @@ pub(super) async fn get(
     Ok(responses::ok(services.segments.get(&tenant, id).await?))
 }
 
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new("Get a segment", "Returns one segment with its number of contacts.")
+        .takes(path_id(ID))
+        .responds(data::<Segment>("The segment."))
+});
+
 /// `PUT /api/segments/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
@@ -95,8 +129,16 @@ pub(super) async fn update(
     ))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Updates a segment: absent fields are kept; null clears a field. `filters` replaces all filters.";
+    Operation::new("Update a segment", description)
+        .takes(path_id(ID))
+        .body(Body::change::<SegmentBody>().example(json!({ "name": "Campinas", "filters": null })))
+        .responds(data::<Segment>("The updated segment."))
+});
+
 /// `DELETE /api/segments/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
@@ -105,8 +147,16 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    let description =
+        "Deletes a segment, not its contacts. A campaign that uses it cannot start until it has another audience.";
+    Operation::new("Delete a segment", description)
+        .takes(path_id(ID))
+        .responds(no_content("The segment is deleted."))
+});
+
 /// `POST /api/segments/<id>/members`
-pub(super) async fn add_members(
+async fn add_members(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
@@ -118,8 +168,22 @@ pub(super) async fn add_members(
     ))
 }
 
+pub(super) const ADD_MEMBERS: Endpoint = endpoint!(add_members, {
+    Operation::new(
+        "Add segment members",
+        "Adds contacts to the members of a segment. Contacts that already are members stay members.",
+    )
+    .takes(path_id(ID))
+    .body(Body::json::<MembersBody>())
+    .responds(data::<Segment>("The segment with its updated number of contacts."))
+    .refuses(
+        ErrorCode::Invalid,
+        "A contact does not exist; it is named by its index, such as `contact_ids[3]`.",
+    )
+});
+
 /// `DELETE /api/segments/<id>/members`
-pub(super) async fn remove_members(
+async fn remove_members(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
@@ -129,3 +193,12 @@ pub(super) async fn remove_members(
     services.segments.remove_members(&tenant, id, &contacts).await?;
     Ok(responses::no_content())
 }
+
+pub(super) const REMOVE_MEMBERS: Endpoint = endpoint!(remove_members, {
+    let description = "Removes contacts from the members of a segment. Contacts that are not members are ignored. A \
+                contact that matches the filters still belongs to the segment.";
+    Operation::new("Remove segment members", description)
+        .takes(path_id(ID))
+        .body(Body::json::<MembersBody>())
+        .responds(no_content("The contacts are no longer members."))
+});

@@ -3,20 +3,28 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::shared::TagId;
+use recado_domain::contacts::Tag as Label;
+use recado_domain::shared::{CursorPage, TagId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::query::CursorParams;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Tags",
+    description: "Labels on contacts.",
+};
 
 /// A new tag.
 #[derive(Deserialize, JsonSchema, Validate)]
-pub(crate) struct NewTag {
+struct NewTag {
     /// The tag's name, unique in the account: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = &"vip")]
     #[garde(required)]
@@ -28,7 +36,7 @@ pub(crate) struct NewTag {
 }
 
 /// `GET /api/tags`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
@@ -36,8 +44,14 @@ pub(super) async fn list(
     Ok(responses::ok(services.tags.list(&tenant, &query).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new("List tags", "Returns tags, newest first.")
+        .takes_all(cursor_page())
+        .responds(data::<CursorPage<Label>>("A page of tags and its `nextCursor`."))
+});
+
 /// `POST /api/tags`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewTag>,
@@ -48,8 +62,15 @@ pub(super) async fn create(
     ))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    Operation::new("Create a tag", "Creates a tag with a unique name.")
+        .body(Body::json::<NewTag>())
+        .responds(created::<Label>("The new tag."))
+        .refuses(ErrorCode::Invalid, "Another tag has this name.")
+});
+
 /// `DELETE /api/tags/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TagId>,
@@ -57,3 +78,9 @@ pub(super) async fn delete(
     services.tags.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
+
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    Operation::new("Delete a tag", "Deletes a tag and removes it from every contact.")
+        .takes(path_id("The tag's id."))
+        .responds(no_content("The tag is deleted."))
+});

@@ -4,23 +4,34 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{AccountHint, Session};
-use recado_domain::shared::{InviteId, Role, TimeCursor, UserId};
-use recado_domain::team::{Invite, InviteInput, NewInvite};
+use recado_domain::shared::{CursorPage, InviteId, Role, TimeCursor, UserId};
+use recado_domain::team::{Accepted, Invite, InviteInput, Member, NewInvite};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, SessionUser, TenantContext};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id, text};
+use crate::web::parameters::LIMIT;
 use crate::web::query::CursorParams;
+use crate::web::route::{Endpoint, endpoint};
 use crate::web::{cookies, responses};
 use crate::wiring::Services;
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Team",
+    description: "Members of an account, and invites for new members.",
+};
+
+const MEMBER: &str = "The member's user id.";
 
 /// The new role of a member.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct RoleBody {
+struct RoleBody {
     /// The role. Only an owner can grant or revoke `owner`.
     #[schemars(required, with = "Role")]
     role: Option<String>,
@@ -29,7 +40,7 @@ pub(crate) struct RoleBody {
 /// A new invite.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct InviteBody {
+struct InviteBody {
     /// The e-mail address of the invited person.
     #[schemars(required, example = &"bia@example.com")]
     email: Option<String>,
@@ -44,14 +55,14 @@ pub(crate) struct InviteBody {
 /// The token of an invite.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct AcceptBody {
+struct AcceptBody {
     /// The token from the response or mail that created the invite.
     #[schemars(required, example = &"3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     token: Option<String>,
 }
 
 /// `GET /api/team/members`
-pub(super) async fn members(
+async fn members(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams<TimeCursor>,
@@ -59,8 +70,16 @@ pub(super) async fn members(
     Ok(responses::ok(services.members.list(&tenant, &query).await?))
 }
 
+pub(super) const MEMBERS: Endpoint = endpoint!(members, {
+    let cursor = "The `nextCursor` of the previous page. Omit it for the first page.";
+    Operation::new("List members", "Returns the account's members with their roles.")
+        .takes(text("cursor", cursor).example("0190a1b2-c3d4-7e5f-8a9b-000037386ae0"))
+        .takes(&LIMIT)
+        .responds(data::<CursorPage<Member>>("A page of members and its `nextCursor`."))
+});
+
 /// `PUT /api/team/members/<user id>`
-pub(super) async fn change_role(
+async fn change_role(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(user): Id<UserId>,
@@ -74,8 +93,20 @@ pub(super) async fn change_role(
     Ok(responses::ok(changed?))
 }
 
+pub(super) const CHANGE_ROLE: Endpoint = endpoint!(change_role, {
+    let description =
+        "Changes a member's role. Only an owner can grant or revoke `owner`. The last owner cannot be demoted.";
+    Operation::new("Change a member's role", description)
+        .takes(path_id(MEMBER))
+        .body(Body::json::<RoleBody>())
+        .responds(data::<Member>("The member with the new role."))
+        .refuses(ErrorCode::Auth, "An admin cannot grant or revoke the role `owner`.")
+        .refuses(ErrorCode::Invalid, "The member is the account's last owner.")
+        .refuses(ErrorCode::Conflict, "Other requests are changing the team. Try again.")
+});
+
 /// `DELETE /api/team/members/<user id>`
-pub(super) async fn remove(
+async fn remove(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(user): Id<UserId>,
@@ -89,8 +120,19 @@ pub(super) async fn remove(
     Ok(responses::no_content())
 }
 
+pub(super) const REMOVE: Endpoint = endpoint!(remove, {
+    let description = "Removes a member from the account. Only an owner can remove an owner; the last owner cannot be \
+                removed. API keys that the member created keep working.";
+    Operation::new("Remove a member", description)
+        .takes(path_id(MEMBER))
+        .responds(no_content("The user is no longer a member."))
+        .refuses(ErrorCode::Auth, "An admin cannot remove an owner.")
+        .refuses(ErrorCode::Invalid, "The member is the account's last owner.")
+        .refuses(ErrorCode::Conflict, "Other requests are changing the team. Try again.")
+});
+
 /// `GET /api/team/invites`
-pub(super) async fn invites(
+async fn invites(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
@@ -98,8 +140,17 @@ pub(super) async fn invites(
     Ok(responses::ok(services.invites.list(&tenant, &query).await?))
 }
 
+pub(super) const INVITES: Endpoint = endpoint!(invites, {
+    Operation::new(
+        "List invites",
+        "Returns the account's invites in every status, newest first.",
+    )
+    .takes_all(cursor_page())
+    .responds(data::<CursorPage<Invite>>("A page of invites and its `nextCursor`."))
+});
+
 /// `POST /api/team/invites`
-pub(super) async fn invite(
+async fn invite(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<InviteBody>,
@@ -113,6 +164,20 @@ pub(super) async fn invite(
     services.shared.mailed.notify_one();
     Ok(responses::created(CreatedInvite::from(&created)))
 }
+
+pub(super) const INVITE: Endpoint = endpoint!(invite, {
+    let description = "Invites a person by e-mail address and revokes an earlier pending invite to the same address. \
+                Only this response contains the token; if the server is configured to send mail, the token is mailed \
+                as well.";
+    Operation::new("Create an invite", description)
+        .body(Body::json::<InviteBody>().example(json!({ "email": "bia@example.com", "role": "member" })))
+        .responds(created::<CreatedInvite<'_>>("The invite with its token.").example(json!({ "role": "member" })))
+        .refuses(ErrorCode::Auth, "An admin cannot grant the role `owner`.")
+        .refuses(
+            ErrorCode::Invalid,
+            "The person already is a member, or the account has 100 pending invites.",
+        )
+});
 
 /// A new invite with its token, which no later response contains.
 #[derive(Serialize, JsonSchema)]
@@ -144,7 +209,7 @@ impl<'a> From<&'a NewInvite> for CreatedInvite<'a> {
 }
 
 /// `DELETE /api/team/invites/<id>`
-pub(super) async fn revoke(
+async fn revoke(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<InviteId>,
@@ -153,8 +218,17 @@ pub(super) async fn revoke(
     Ok(responses::no_content())
 }
 
+pub(super) const REVOKE: Endpoint = endpoint!(revoke, {
+    Operation::new(
+        "Revoke an invite",
+        "Revokes an invite, so that it can no longer be accepted.",
+    )
+    .takes(path_id("The invite's id."))
+    .responds(no_content("The invite is revoked."))
+});
+
 /// `POST /api/auth/accept-invite`
-pub(super) async fn accept(
+async fn accept(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     request: HttpRequest,
@@ -177,6 +251,27 @@ pub(super) async fn accept(
     }
     Ok(response)
 }
+
+pub(super) const ACCEPT: Endpoint = endpoint!(accept, {
+    let description = "Makes the caller a member of the invite's account. If the caller had no active account, it \
+                becomes the active account.";
+    let cookie =
+        "Sets `svc-active-account-id` to the account's id for one year. Absent if the caller had an active account.";
+    let accepted = data::<Accepted>("The caller is now a member.").example(json!({ "role": "member" }));
+    Operation::new("Accept an invite", description)
+        .body(Body::json::<AcceptBody>())
+        .responds(accepted.header("Set-Cookie", cookie, json!({ "type": "string" })))
+        .refuses(ErrorCode::Forbidden, "The invite is for another e-mail address.")
+        .refuses(ErrorCode::NotFound, "No pending invite has this token.")
+        .refuses(
+            ErrorCode::Invalid,
+            "The token is missing, the invite has expired, or the caller already is a member.",
+        )
+        .refuses(
+            ErrorCode::Conflict,
+            "Other requests are changing the invite. Try again.",
+        )
+});
 
 async fn has_active_account(services: &Services, session: &Session, request: &HttpRequest) -> Result<bool, ApiError> {
     let Some(AccountHint::Named(id)) = cookies::active_account_of(request) else {

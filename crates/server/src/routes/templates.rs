@@ -4,28 +4,45 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::messaging::{Category, HeaderType, ParameterFormat};
-use recado_domain::shared::{FolderId, ProfileId, TemplateId};
-use recado_domain::templates::{MetaStatus, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType};
+use recado_domain::shared::{CursorPage, FolderId, ProfileId, TemplateId};
+use recado_domain::templates::{
+    MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
-use crate::web::parameters::{EnumParam, SortParam};
+use crate::web::operation::{
+    Body, OpenApiTag, Operation, created, data, id, no_content, numbered_page, order, path_id, text,
+};
+use crate::web::parameters::{EnumParam, LIMIT, SortParam};
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, LimitedPage};
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
 
-pub(crate) const CATEGORY: EnumParam<Category> = EnumParam {
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Templates",
+    description: "Messages that may open a conversation after WhatsApp has approved them.",
+};
+
+const ID: &str = "The template's id.";
+
+const RULES: &str = "The name is taken in this language; placeholders are not numbered `{{1}}`, `{{2}}`, ... without \
+                     gaps, do not match the template's `parameter_format`, or do not have one example each; header, \
+                     footer, buttons or cards break WhatsApp's rules; or the folder does not exist.";
+
+const CATEGORY: EnumParam<Category> = EnumParam {
     name: "category",
     description: "Only templates of this category.",
     accepted: "MARKETING, UTILITY or AUTHENTICATION",
     example: Some(Category::Marketing),
 };
 
-pub(crate) const META_STATUS: EnumParam<MetaStatus> = EnumParam {
+const META_STATUS: EnumParam<MetaStatus> = EnumParam {
     name: "meta_status",
     description: "Only templates with this review status.",
     accepted: "a review status, such as approved",
@@ -41,7 +58,7 @@ pub(crate) const SORT: SortParam<TemplateSort> = SortParam {
 /// The fields of a template.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct TemplateBody {
+struct TemplateBody {
     /// The template's name: 1 to 512 lowercase letters, digits and underscores, unique in the account for each
     /// `language`.
     #[schemars(regex(pattern = r"^[a-z0-9_]{1,512}$"), example = &"volta_as_aulas")]
@@ -108,7 +125,7 @@ impl PatchFields for TemplateBody {
 /// A message template. On WhatsApp, only a template may open a conversation.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Template")]
-pub(crate) struct TemplateResponse {
+struct TemplateResponse {
     #[serde(flatten)]
     template: Template,
     /// Whether this server can send messages from the template after WhatsApp has approved it.
@@ -133,7 +150,7 @@ impl From<Template> for TemplateResponse {
 /// The WhatsApp number to use.
 #[derive(Default, Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct SubmitBody {
+struct SubmitBody {
     /// The id of the number whose WhatsApp business account is used. If absent, the number that was connected first.
     profile_id: Option<ProfileId>,
 }
@@ -160,7 +177,7 @@ impl From<TemplateBody> for TemplateInput {
 }
 
 /// `GET /api/templates`: keyset pagination if `cursor` is present, otherwise numbered pages.
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -180,6 +197,30 @@ pub(super) async fn list(
     })
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    let cursor = "Selects keyset pagination: empty for the first page, then the `nextCursor` of the previous page. \
+                  Without it, the list has numbered pages.";
+    Operation::new(
+        "List templates",
+        "Returns templates with numbered pages or with a cursor.",
+    )
+    .takes(
+        text(
+            "search",
+            "Only templates whose name or body contains this text (case-insensitive).",
+        )
+        .example("aulas"),
+    )
+    .takes(&CATEGORY)
+    .takes(&META_STATUS)
+    .takes(id("folder_id", "Only templates in this folder."))
+    .takes(&SORT)
+    .takes(order())
+    .takes_all(numbered_page(&LIMIT))
+    .takes(text("cursor", cursor).example(""))
+    .responds(data::<TemplateList>("A page of templates."))
+});
+
 fn filter(params: &mut Params) -> TemplateFilter {
     TemplateFilter {
         search: params.text("search"),
@@ -192,7 +233,7 @@ fn filter(params: &mut Params) -> TemplateFilter {
 }
 
 /// `POST /api/templates`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<TemplateBody>,
@@ -201,8 +242,16 @@ pub(super) async fn create(
     Ok(responses::created(TemplateResponse::from(template)))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    let description = "Creates a draft. Nothing is submitted to WhatsApp.";
+    Operation::new("Create a template", description)
+        .body(Body::json_with::<TemplateBody>(&["name", "category", "language", "template_type"]).example(input()))
+        .responds(created::<TemplateResponse>("The draft.").example(draft()))
+        .refuses(ErrorCode::Invalid, RULES)
+});
+
 /// `GET /api/templates/<id>`
-pub(super) async fn get(
+async fn get(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
@@ -211,8 +260,14 @@ pub(super) async fn get(
     Ok(responses::ok(TemplateResponse::from(template)))
 }
 
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new("Get a template", "Returns one template.")
+        .takes(path_id(ID))
+        .responds(data::<TemplateResponse>("The template."))
+});
+
 /// `PUT /api/templates/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
@@ -222,8 +277,25 @@ pub(super) async fn update(
     Ok(responses::ok(TemplateResponse::from(template)))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Updates a template: absent fields are kept and not checked; null clears a field. The template \
+                becomes a draft and must be submitted again. It cannot be changed while WhatsApp reviews it.";
+    Operation::new("Update a template", description)
+        .takes(path_id(ID))
+        .body(Body::change::<TemplateBody>().example(json!({ "footer_text": "Até domingo", "folder_id": null })))
+        .responds(
+            data::<TemplateResponse>("The updated template.")
+                .example(json!({ "footer_text": "Até domingo", "meta_status": "draft" })),
+        )
+        .refuses(ErrorCode::Invalid, RULES)
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the template. Try again.",
+        )
+});
+
 /// `DELETE /api/templates/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
@@ -232,8 +304,15 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    let description = "Deletes a template from Recado, not from WhatsApp. Campaigns that use it cannot start.";
+    Operation::new("Delete a template", description)
+        .takes(path_id(ID))
+        .responds(no_content("The template is deleted."))
+});
+
 /// `POST /api/templates/<id>/submit`
-pub(super) async fn submit(
+async fn submit(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
@@ -244,11 +323,73 @@ pub(super) async fn submit(
     ))
 }
 
+pub(super) const SUBMIT: Endpoint = endpoint!(submit, {
+    let description = "Submits a template with the files of its headers to WhatsApp for review. The review status \
+                arrives later, by callback or by synchronization.";
+    Operation::new("Submit a template for review", description)
+        .takes(path_id(ID))
+        .body(Body::json::<SubmitBody>().optional())
+        .responds(data::<Submission>("WhatsApp's response."))
+        .refuses(
+            ErrorCode::Invalid,
+            "The template is in review, approved, paused or disabled; WhatsApp does not accept its content (a WebP \
+             image, no body); no WhatsApp number is connected; or `profile_id` does not exist in the account.",
+        )
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request changed the template in the meantime. Try again.",
+        )
+        .refuses(ErrorCode::Whatsapp, "")
+        .refuses(ErrorCode::Storage, "")
+});
+
 /// `POST /api/templates/sync`
-pub(super) async fn sync(
+async fn sync(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     MaybeJson(input): MaybeJson<SubmitBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(responses::ok(services.templates.sync(&tenant, input.profile_id).await?))
+}
+
+pub(super) const SYNC: Endpoint = endpoint!(sync, {
+    let description = "Imports every template of a number's WhatsApp business account. Missing templates are created; \
+                review status and content of the others are updated. Drafts that were never submitted do not change.";
+    Operation::new("Synchronize templates with WhatsApp", description)
+        .body(Body::json::<SubmitBody>().optional())
+        .responds(data::<SyncReport>("The numbers of created and updated templates."))
+        .refuses(
+            ErrorCode::Invalid,
+            "No WhatsApp number is connected, or `profile_id` does not exist in the account.",
+        )
+        .refuses(ErrorCode::Whatsapp, "")
+});
+
+/// A list of templates with numbered pages, or with a cursor.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum TemplateList {
+    /// A numbered page, when the request has no `cursor`.
+    Page(LimitedPage<TemplateResponse>),
+    /// A page with a cursor, when the request has `cursor`.
+    Slice(CursorPage<TemplateResponse>),
+}
+
+fn input() -> Value {
+    json!({
+        "name": "volta_as_aulas", "category": "MARKETING", "language": "pt_BR", "template_type": "standard",
+        "header_type": "text", "header_text": "Volta às aulas",
+        "body_text": "Oi {{1}}, use o cupom {{2}} esta semana.",
+        "footer_text": "Responda SAIR para não receber mais",
+        "buttons": [{ "type": "QUICK_REPLY", "text": "Quero" }],
+        "example_values": ["Ana", "VOLTA10"],
+    })
+}
+
+fn draft() -> Value {
+    json!({
+        "header_type": "text", "header_media_url": null, "profile_id": null, "meta_template_id": null,
+        "meta_status": "draft", "quality_score": null, "folder_id": null,
+    })
 }

@@ -5,22 +5,37 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::limits::Limit;
-use recado_domain::shared::{ProfileId, Tenant};
+use recado_domain::shared::{CursorPage, ProfileId, Tenant};
+use recado_domain::whatsapp::verification::NumberHealth;
 use recado_domain::whatsapp::{Profile, ProfileInput};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::crypto::{are_equal, hmac_key, is_signed};
-use crate::error::{ApiError, RefusalReason};
+use crate::error::{ApiError, ErrorCode, RefusalReason};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::operation::{
+    Body, OpenApiTag, Operation, created, cursor_page, custom, data, empty, no_content, path_id, text, with_schema,
+};
 use crate::web::parameters::BoolParam;
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
 
-pub(crate) const VERIFY: BoolParam = BoolParam {
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "WhatsApp",
+    description: "WhatsApp numbers of an account, and the callback of WhatsApp.",
+};
+
+const ID: &str = "The profile's id.";
+
+const TAKEN: &str = "The number is already connected.";
+
+const VERIFY_NUMBER: BoolParam = BoolParam {
     name: "verify",
     description: "`false`: responds without asking WhatsApp; the number is checked later.",
     default: true,
@@ -29,7 +44,7 @@ pub(crate) const VERIFY: BoolParam = BoolParam {
 /// The fields of a WhatsApp number.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct ProfileBody {
+struct ProfileBody {
     /// The account's name for the number: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = "Loja Exemplo")]
     name: Option<String>,
@@ -69,7 +84,7 @@ impl From<ProfileBody> for ProfileInput {
 }
 
 /// `GET /api/whatsapp/profiles`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
@@ -77,8 +92,17 @@ pub(super) async fn list(
     Ok(responses::ok(services.profiles.list(&tenant, &query).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new(
+        "List WhatsApp numbers",
+        "Returns the connected numbers without their access tokens, newest first.",
+    )
+    .takes_all(cursor_page())
+    .responds(data::<CursorPage<Profile>>("A page of numbers and its `nextCursor`."))
+});
+
 /// `GET /api/whatsapp/profiles/<id>`
-pub(super) async fn get(
+async fn get(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
@@ -86,14 +110,23 @@ pub(super) async fn get(
     Ok(responses::ok(services.profiles.get(&tenant, id).await?))
 }
 
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new(
+        "Get a WhatsApp number",
+        "Returns one connected number without its access token.",
+    )
+    .takes(path_id(ID))
+    .responds(data::<Profile>("The number."))
+});
+
 /// `POST /api/whatsapp/profiles`: stores the number, then checks it.
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
     Json(input): Json<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let verifies = params.boolean(&VERIFY);
+    let verifies = params.boolean(&VERIFY_NUMBER);
     params.check()?;
     let input = ProfileInput::from(input);
     let pin = input.pin.clone();
@@ -105,15 +138,32 @@ pub(super) async fn create(
     Ok(responses::created(profile))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    let description = "Connects a number, and asks WhatsApp with its token whether the number is the account's: for at \
+                most 8 seconds, and at most 30 times a minute for each account. Read `verification` of the response: a \
+                wrong token is no error. If WhatsApp does not answer, the number is `pending` and is checked again. The \
+                verified number that was connected first is the account's default.";
+    Operation::new("Connect a WhatsApp number", description)
+        .takes(&VERIFY_NUMBER)
+        .body(Body::json_with::<ProfileBody>(&[
+            "name",
+            "phone_number_id",
+            "waba_id",
+            "access_token",
+        ]))
+        .responds(created::<Profile>("The connected number."))
+        .refuses(ErrorCode::Invalid, TAKEN)
+});
+
 /// `PUT /api/whatsapp/profiles/<id>`: stores the changes, then checks the number if they concern its verification.
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
     mut params: Params,
     JsonChange(input): JsonChange<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let verifies = params.boolean(&VERIFY);
+    let verifies = params.boolean(&VERIFY_NUMBER);
     params.check()?;
     let input = ProfileInput::from(input);
     let (pin, verifies) = (input.pin.clone(), verifies && input.has_credentials());
@@ -124,6 +174,25 @@ pub(super) async fn update(
     };
     Ok(responses::ok(profile))
 }
+
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Updates a connected number: absent fields are kept; null clears `messages_per_second`. With \
+                `phone_number_id`, `waba_id`, `access_token` or `pin` the number becomes `pending`, and WhatsApp is \
+                asked as when a number is connected.";
+    Operation::new("Update a WhatsApp number", description)
+        .takes(path_id(ID))
+        .takes(&VERIFY_NUMBER)
+        .body(Body::change::<ProfileBody>().example(json!({ "name": "Loja Centro", "messages_per_second": null })))
+        .responds(
+            data::<Profile>("The updated number.")
+                .example(json!({ "name": "Loja Centro", "messages_per_second": null })),
+        )
+        .refuses(ErrorCode::Invalid, "The number is already connected.")
+        .refuses(
+            ErrorCode::Conflict,
+            "Other requests are changing the number. Try again.",
+        )
+});
 
 /// Checks a stored number. Without an answer, or beyond the account's limit, it is returned as it was stored: a worker
 /// checks it later.
@@ -144,14 +213,14 @@ async fn check_entered(services: &Services, tenant: &Tenant, stored: Profile, pi
 /// The data of a verification on request.
 #[derive(Default, Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct VerifyBody {
+struct VerifyBody {
     /// The six digits that register the number at WhatsApp if it is not registered. They are used once and not stored.
     #[schemars(length(equal = 6), regex(pattern = "^[0-9]{6}$"), extend("writeOnly" = true), example = &"123456")]
     pin: Option<String>,
 }
 
 /// `POST /api/whatsapp/profiles/<id>/verify`
-pub(super) async fn verify(
+async fn verify(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
@@ -162,8 +231,24 @@ pub(super) async fn verify(
     Ok(responses::ok(profile))
 }
 
+pub(super) const VERIFY: Endpoint = endpoint!(verify, {
+    let description = "Asks WhatsApp all checks of a number now. A PIN registers the number if it is not registered.";
+    Operation::new("Verify a WhatsApp number", description)
+        .takes(path_id(ID))
+        .body(Body::json::<VerifyBody>().optional())
+        .responds(data::<Profile>("The number with its checks."))
+        .refuses(
+            ErrorCode::Whatsapp,
+            "WhatsApp could not be asked; nothing changed. `details.checks` lists the checks.",
+        )
+        .refuses(
+            ErrorCode::Conflict,
+            "Other requests are changing the number. Try again.",
+        )
+});
+
 /// `GET /api/whatsapp/profiles/<id>/health`
-pub(super) async fn health(
+async fn health(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
@@ -171,8 +256,16 @@ pub(super) async fn health(
     Ok(responses::ok(services.verifications.health(&tenant, id).await?))
 }
 
+pub(super) const HEALTH: Endpoint = endpoint!(health, {
+    let description = "Returns whether WhatsApp lets a number send, and what it did last. WhatsApp is asked at most once \
+                a minute for each number. If it cannot be asked, the last answer is returned with `stale`.";
+    Operation::new("Get the health of a WhatsApp number", description)
+        .takes(path_id(ID))
+        .responds(data::<NumberHealth>("The health of the number."))
+});
+
 /// `DELETE /api/whatsapp/profiles/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
@@ -181,8 +274,15 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    let description = "Disconnects a number and deletes its access token. Campaign runs that send from it pause.";
+    Operation::new("Disconnect a WhatsApp number", description)
+        .takes(path_id(ID))
+        .responds(no_content("The number is disconnected."))
+});
+
 /// `GET /api/whatsapp/webhook`: WhatsApp verifies the callback URL with a challenge.
-pub(super) async fn handshake(services: Data<Services>, params: Params) -> Result<HttpResponse, ApiError> {
+async fn handshake(services: Data<Services>, params: Params) -> Result<HttpResponse, ApiError> {
     let token = params.text("hub.verify_token").unwrap_or_default();
     let expected = services.shared.config.whatsapp_verify_token.as_ref();
     let matches = expected.is_some_and(|expected| are_equal(expected.expose_secret().as_bytes(), token.as_bytes()));
@@ -198,12 +298,28 @@ pub(super) async fn handshake(services: Data<Services>, params: Params) -> Resul
     }
 }
 
+pub(super) const HANDSHAKE: Endpoint = endpoint!(handshake, {
+    let description = "Called by WhatsApp to verify the callback URL. Returns the challenge if the token matches \
+                `WHATSAPP_VERIFY_TOKEN`.";
+    Operation::new("Verify the callback URL", description)
+        .takes(text("hub.mode", "Always `subscribe`.").example("subscribe"))
+        .takes(
+            text(
+                "hub.verify_token",
+                "The verify token that is configured at WhatsApp and on this server.",
+            )
+            .example("verify-me"),
+        )
+        .takes(text("hub.challenge", "The text to return.").example("1158201444"))
+        .responds(custom("text/plain", "The challenge.", json!({ "type": "string" })).example(json!("1158201444")))
+        .refuses(
+            ErrorCode::Forbidden,
+            "The token is wrong or not configured, or a parameter is missing.",
+        )
+});
+
 /// `POST /api/whatsapp/webhook`: stores the callback before the response and applies it immediately if possible.
-pub(super) async fn callback(
-    services: Data<Services>,
-    request: HttpRequest,
-    payload: Payload,
-) -> Result<HttpResponse, ApiError> {
+async fn callback(services: Data<Services>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, ApiError> {
     let signature = signature(&request).ok_or_else(unsigned)?;
     let secrets = &services.shared.config.whatsapp_app_secrets;
     if secrets.is_empty() {
@@ -224,6 +340,34 @@ pub(super) async fn callback(
     }
     Ok(HttpResponse::Ok().finish())
 }
+
+pub(super) const CALLBACK: Endpoint = endpoint!(callback, {
+    let description = "Called by WhatsApp with message statuses, messages of contacts, and news of templates, numbers \
+                and business accounts. It is genuine if any of the app secrets signed it. The \
+                callback is stored before the response and applied once, even if WhatsApp repeats it.";
+    let body = json!({ "type": "object", "additionalProperties": true });
+    let example = json!({ "object": "whatsapp_business_account", "entry": [] });
+    let signature = "`sha256=` and the HMAC-SHA256 of the body with the app's secret, in hexadecimal.";
+    let example_signature = "sha256=b7f44c1d0c5b1fbd1ae1e4b0b0b8f3f8f0a8e4b3d2c1b0a99887766554433221";
+    Operation::new("Receive a WhatsApp callback", description)
+        .takes(
+            with_schema("X-Hub-Signature-256", signature, json!({ "type": "string" }))
+                .in_header()
+                .example(example_signature),
+        )
+        .body(
+            Body::custom("application/json", body)
+                .example(example)
+                .described("A payload of the WhatsApp Cloud API, at most 4 MiB."),
+        )
+        .responds(empty(200, "The callback is stored."))
+        .never(ErrorCode::MediaType)
+        .never(ErrorCode::Invalid)
+        .refuses(
+            ErrorCode::Auth,
+            "The signature is missing or wrong, or the app secret is not configured.",
+        )
+});
 
 fn unsigned() -> ApiError {
     ApiError::auth(RefusalReason::CallbackSignature, "The signature is missing or wrong")

@@ -16,11 +16,11 @@ use recado_domain::limits::{Limit, RateLimitDecision};
 use recado_domain::shared::Tenant;
 
 use crate::error::{ApiError, RefusalReason};
-use crate::routes::{Access, RouteSpec};
 use crate::telemetry::{RateLimitOutcome, count_rate_limit};
 use crate::web::ceiling::ceiling;
 use crate::web::idempotency::{self, run_once};
 use crate::web::limit::{RateKey, write_headers};
+use crate::web::route::{Access, RouteSpec};
 use crate::wiring::Services;
 
 /// The prefix of the key under which requests with unknown API keys count.

@@ -3,7 +3,7 @@
 use recado_domain::limits::Limit;
 
 use super::access::Principal;
-use crate::routes::RouteSpec;
+use super::route::RouteSpec;
 
 /// Anonymous routes without a ceiling: probes of the operator's own systems, and WhatsApp's callbacks, which come signed
 /// from few addresses and for all accounts.

@@ -9,15 +9,20 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use recado_domain::analytics::{Export, ExportKind, Period};
 use recado_domain::shared::FieldErrors;
+use serde_json::json;
 
-use super::report_period;
+use super::{period_parameters, report_period};
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
+use crate::web::operation::{Operation, Parameter, custom};
 use crate::web::parameters::EnumParam;
 use crate::web::query::Params;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
 
-pub(crate) const KIND: EnumParam<ExportKind> = EnumParam {
+pub(crate) use super::TAG;
+
+const KIND: EnumParam<ExportKind> = EnumParam {
     name: "type",
     description: "The table to export.",
     accepted: "messages, contacts or campaigns",
@@ -26,7 +31,7 @@ pub(crate) const KIND: EnumParam<ExportKind> = EnumParam {
 
 /// `GET /api/analytics/export`: the first chunk is read before the response starts, so that an early error still gets
 /// an error response.
-pub(crate) async fn export(
+async fn export(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -50,6 +55,25 @@ pub(crate) async fn export(
         ))
         .streaming(body(first, export)))
 }
+
+pub(crate) const EXPORT: Endpoint = endpoint!(export, {
+    let description = "Streams a table as CSV: UTF-8 with a byte order mark, comma-separated, with a header line. \
+                Contains at most the 10,000 newest records. A cell that a spreadsheet would read as a formula is \
+                prefixed with an apostrophe. `period` and `tz` apply to messages only.";
+    let content = "Data,Direção,Tipo,Status,Conteúdo\r\n2026-02-01T09:30:00.000Z,outbound,template,read,\"Oi Ana\"\r\n";
+    Operation::new("Export a table as CSV", description)
+        .takes(Parameter::from(&KIND).required())
+        .takes_all(period_parameters(Period::Month))
+        .responds(
+            custom("text/csv", "The CSV file, streamed.", json!({ "type": "string" }))
+                .example(json!(content))
+                .header(
+                    "Content-Disposition",
+                    "The file's name: `{type}_export.csv`.",
+                    json!({ "type": "string", "examples": ["attachment; filename=\"messages_export.csv\""] }),
+                ),
+        )
+});
 
 /// Streams the chunks; each is read when the client has received the previous one. A failed read aborts the response,
 /// so that the client detects an incomplete file.

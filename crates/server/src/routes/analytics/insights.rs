@@ -2,27 +2,33 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use recado_domain::analytics::{Period, RfmError};
+use recado_domain::analytics::{CampaignsReport, Dashboard, HeatCell, MessagesReport, Period, RfmError, RfmReport};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
-use super::report_period;
+use super::{period_parameters, report_period};
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
+use crate::web::operation::{Operation, data, one_of};
 use crate::web::query::Params;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
 
+pub(crate) use super::TAG;
+
 /// `GET /api/analytics`
-pub(crate) async fn dashboard(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-) -> Result<HttpResponse, ApiError> {
+async fn dashboard(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
     Ok(responses::ok(services.insights.dashboard(&tenant).await?))
 }
 
+pub(crate) const DASHBOARD: Endpoint = endpoint!(dashboard, {
+    Operation::new("Get the dashboard", "Returns the account's key totals.").responds(data::<Dashboard>("The totals."))
+});
+
 /// `GET /api/analytics/messages`
-pub(crate) async fn messages(
+async fn messages(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     params: Params,
@@ -33,8 +39,16 @@ pub(crate) async fn messages(
     ))
 }
 
+pub(crate) const MESSAGES: Endpoint = endpoint!(messages, {
+    let description = "Counts messages by status for each day of creation. Counts are cumulative: a read message also \
+                counts as delivered and sent.";
+    Operation::new("Report messages", description)
+        .takes_all(period_parameters(Period::Week))
+        .responds(data::<MessagesReport>("The report."))
+});
+
 /// `GET /api/analytics/campaigns`
-pub(crate) async fn campaigns(
+async fn campaigns(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     params: Params,
@@ -45,8 +59,20 @@ pub(crate) async fn campaigns(
     ))
 }
 
+pub(crate) const CAMPAIGNS: Endpoint = endpoint!(campaigns, {
+    let [_, zone] = period_parameters(Period::Month);
+    let period = one_of("period", "Length of the report in days, ending today.", &["30d", "90d"]);
+    Operation::new(
+        "Report campaigns",
+        "Returns the results of the most recently executed campaigns.",
+    )
+    .takes(period.default("30d").example("30d"))
+    .takes(zone)
+    .responds(data::<CampaignsReport>("The report."))
+});
+
 /// `GET /api/analytics/heatmap`
-pub(crate) async fn heat_map(
+async fn heat_map(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     params: Params,
@@ -57,17 +83,29 @@ pub(crate) async fn heat_map(
     ))
 }
 
+pub(crate) const HEAT_MAP: Endpoint = endpoint!(heat_map, {
+    let description = "Counts inbound messages by day of the week and hour, sorted by both. Hours without messages are \
+                omitted. Deviation from the published interface: all messages are counted, without its bounds of \
+                1,000 conversations and 10,000 messages.";
+    Operation::new("Get the heat map of inbound messages", description)
+        .takes_all(period_parameters(Period::Week))
+        .responds(data::<Vec<HeatCell>>("The hours."))
+});
+
 /// `GET /api/analytics/rfm`
-pub(crate) async fn rfm(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-) -> Result<HttpResponse, ApiError> {
+async fn rfm(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
     Ok(responses::ok(services.rfm.report(&tenant).await?))
 }
 
+pub(crate) const RFM: Endpoint = endpoint!(rfm, {
+    let description = "Groups customers into RFM segments by recency, frequency and monetary value of their orders. \
+                Requires at least 20 paid orders.";
+    Operation::new("Report RFM segments", description).responds(data::<RfmReport>("The report."))
+});
+
 /// The result of a request to recalculate the RFM segments.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct RecalculationStarted {
+struct RecalculationStarted {
     /// The confirmation that the calculation has started; absent if it was refused.
     #[schemars(example = "The recalculation has started")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,10 +117,7 @@ pub(crate) struct RecalculationStarted {
 }
 
 /// `POST /api/analytics/rfm/recalculate`: a caller without the required role gets 200 with `error`, as published.
-pub(crate) async fn recalculate(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-) -> Result<HttpResponse, ApiError> {
+async fn recalculate(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
     match services.rfm.recalculate(&tenant).await {
         Ok(()) => {
             services.shared.customers.notify_one();
@@ -96,3 +131,12 @@ pub(crate) async fn recalculate(
         Err(RfmError::Store(error)) => Err(error.into()),
     }
 }
+
+pub(crate) const RECALCULATE: Endpoint = endpoint!(recalculate, {
+    let description = "Recalculates the RFM segments in the background. An account has at most one calculation at a \
+                time. Requires the role `owner` or `admin`: any other role gets 200 with `error`.";
+    Operation::new("Recalculate RFM segments", description).responds(
+        data::<RecalculationStarted>("The calculation has started, or `error` gives the reason why not.")
+            .example(json!({ "message": "The recalculation has started" })),
+    )
+});

@@ -5,16 +5,26 @@ pub(crate) mod insights;
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use recado_domain::analytics::{Period, ReportPeriod, Zone};
+use recado_domain::analytics::{
+    Activity, AutomationsReport, EcommerceReport, MetricReport, MetricsReport, Period, ReportPeriod, RevenueReport,
+    TopContacts, Zone,
+};
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, PathName, TenantContext};
+use crate::web::operation::{OpenApiTag, Operation, Parameter, data, id, string_enum, text};
 use crate::web::parameters::{IntegerParam, LIMIT};
 use crate::web::query::Params;
 use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
 
-pub(crate) const TOP_CONTACTS: IntegerParam = IntegerParam::limit(10, 50);
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
+    name: "Analytics",
+    description: "Reports on messages, campaigns, revenue, shops, automations, metrics and customers.",
+};
+
+const TOP_CONTACTS_LIMIT: IntegerParam = IntegerParam::limit(10, 50);
 
 /// Parses `period` and `tz`.
 pub(super) fn report_period(mut params: Params, default: Period) -> Result<ReportPeriod, ApiError> {
@@ -28,7 +38,7 @@ pub(super) fn report_period(mut params: Params, default: Period) -> Result<Repor
 }
 
 /// `GET /api/analytics/revenue`
-pub(super) async fn revenue(
+async fn revenue(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     params: Params,
@@ -39,8 +49,17 @@ pub(super) async fn revenue(
     ))
 }
 
+pub(super) const REVENUE: Endpoint = endpoint!(revenue, {
+    let description = "Returns revenue, costs and attribution of paid orders. An order is attributed to the campaign, \
+                automation or link that it names. Otherwise it is attributed to the last campaign message that its \
+                contact received within the 7 days before it.";
+    Operation::new("Report revenue", description)
+        .takes_all(period_parameters(Period::Month))
+        .responds(data::<RevenueReport>("The report."))
+});
+
 /// `GET /api/analytics/ecommerce`
-pub(super) async fn ecommerce(
+async fn ecommerce(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     params: Params,
@@ -51,8 +70,17 @@ pub(super) async fn ecommerce(
     ))
 }
 
+pub(super) const ECOMMERCE: Endpoint = endpoint!(ecommerce, {
+    Operation::new(
+        "Report e-commerce",
+        "Returns orders, products and carts of the account's shops.",
+    )
+    .takes_all(period_parameters(Period::Month))
+    .responds(data::<EcommerceReport>("The report."))
+});
+
 /// `GET /api/analytics/automations`
-pub(super) async fn automations(
+async fn automations(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     params: Params,
@@ -63,8 +91,17 @@ pub(super) async fn automations(
     ))
 }
 
+pub(super) const AUTOMATIONS: Endpoint = endpoint!(automations, {
+    Operation::new(
+        "Report automations",
+        "Returns the executions of the account's automations.",
+    )
+    .takes_all(period_parameters(Period::Week))
+    .responds(data::<AutomationsReport>("The report."))
+});
+
 /// `GET /api/analytics/metrics`
-pub(super) async fn metrics(
+async fn metrics(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     params: Params,
@@ -76,8 +113,15 @@ pub(super) async fn metrics(
     ))
 }
 
+pub(super) const METRICS: Endpoint = endpoint!(metrics, {
+    let source = "Only metrics with an event from this source.";
+    Operation::new("List metrics", "Returns every metric of the account with its totals.")
+        .takes(text("source", source).example("site"))
+        .responds(data::<MetricsReport>("The metrics."))
+});
+
 /// `GET /api/analytics/metrics/<name>`
-pub(super) async fn metric(
+async fn metric(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     PathName(name): PathName,
@@ -89,22 +133,37 @@ pub(super) async fn metric(
     ))
 }
 
+pub(super) const METRIC: Endpoint = endpoint!(metric, {
+    Operation::new("Report a metric", "Returns one metric over a period.")
+        .takes(name())
+        .takes_all(period_parameters(Period::Month))
+        .responds(data::<MetricReport>("The report."))
+});
+
 /// `GET /api/analytics/metrics/<name>/top-contacts`
-pub(super) async fn top_contacts(
+async fn top_contacts(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let limit = params.integer(&TOP_CONTACTS);
+    let limit = params.integer(&TOP_CONTACTS_LIMIT);
     params.check()?;
     Ok(responses::ok(
         services.analytics.top_contacts(&tenant, &name, limit).await?,
     ))
 }
 
+pub(super) const TOP_CONTACTS: Endpoint = endpoint!(top_contacts, {
+    let description = "Returns the contacts with the largest total value of a metric, largest first.";
+    Operation::new("List a metric's top contacts", description)
+        .takes(name())
+        .takes(&TOP_CONTACTS_LIMIT)
+        .responds(data::<TopContacts>("The contacts."))
+});
+
 /// `GET /api/analytics/metrics/<name>/activity`
-pub(super) async fn activity(
+async fn activity(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     PathName(name): PathName,
@@ -114,4 +173,33 @@ pub(super) async fn activity(
     params.check()?;
     let activity = services.analytics.activity(&tenant, &name, cursor, limit).await?;
     Ok(responses::ok(activity))
+}
+
+pub(super) const ACTIVITY: Endpoint = endpoint!(activity, {
+    let cursor = "The `nextCursor` of the previous page. Omit it for the latest events.";
+    Operation::new(
+        "List a metric's events",
+        "Returns the events of a metric, latest first.",
+    )
+    .takes(name())
+    .takes(&LIMIT)
+    .takes(id("cursor", cursor))
+    .responds(data::<Activity>("A page of events and its `nextCursor`."))
+});
+
+/// The parameters `period` and `tz`.
+pub(super) fn period_parameters(default: Period) -> [Parameter; 2] {
+    let zone = "IANA name of the time zone that defines calendar days.";
+    [
+        string_enum::<Period>("period", "Length of the report in days, ending today.")
+            .default(default.as_str())
+            .example(default.as_str()),
+        text("tz", zone).default("UTC").example("America/Sao_Paulo"),
+    ]
+}
+
+fn name() -> Parameter {
+    text("name", "The metric's `metric_name`, percent-encoded.")
+        .in_path()
+        .example("page_view")
 }

@@ -75,7 +75,7 @@ impl From<&Plan> for PlanResponse {
 /// An account's subscription to a plan.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Subscription")]
-pub(crate) struct SubscriptionResponse<'a> {
+struct SubscriptionResponse<'a> {
     /// The subscription's id.
     id: SubscriptionId,
     /// The id of the plan.

@@ -5,24 +5,31 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::body::PatchFields;
+use super::parameters::{BoolParam, EnumParam, IntegerParam, LIMIT, SortParam};
 use crate::error::ErrorCode;
-use crate::web::body::PatchFields;
-use crate::web::parameters::{BoolParam, EnumParam, IntegerParam, LIMIT, SortParam};
 
-pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-pub struct Operation {
-    pub(super) summary: &'static str,
-    pub(super) description: &'static str,
-    pub(super) parameters: Vec<Parameter>,
-    pub(super) body: Option<Body>,
-    pub(super) responses: Vec<ResponseDoc>,
-    pub(super) refusals: Vec<(ErrorCode, &'static str)>,
-    pub(super) never: Vec<ErrorCode>,
+/// An OpenAPI tag: it groups the operations of one context.
+pub(crate) struct OpenApiTag {
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
+}
+
+/// The documentation of one operation.
+pub(crate) struct Operation {
+    pub(crate) summary: &'static str,
+    pub(crate) description: &'static str,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) body: Option<Body>,
+    pub(crate) responses: Vec<ResponseDoc>,
+    pub(crate) refusals: Vec<(ErrorCode, &'static str)>,
+    pub(crate) never: Vec<ErrorCode>,
 }
 
 impl Operation {
@@ -74,22 +81,22 @@ impl Operation {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ParameterLocation {
+pub(crate) enum ParameterLocation {
     Path,
     Query,
     Header,
 }
 
 pub(crate) struct Parameter {
-    pub(super) name: &'static str,
-    pub(super) location: ParameterLocation,
-    pub(super) description: &'static str,
-    pub(super) schema: ParameterSchema,
-    pub(super) required: bool,
-    pub(super) example: Option<Value>,
+    pub(crate) name: &'static str,
+    pub(crate) location: ParameterLocation,
+    pub(crate) description: &'static str,
+    pub(crate) schema: ParameterSchema,
+    pub(crate) required: bool,
+    pub(crate) example: Option<Value>,
 }
 
-pub(super) enum ParameterSchema {
+pub(crate) enum ParameterSchema {
     Of(SchemaOf),
     Custom(Value),
 }
@@ -227,22 +234,22 @@ pub(crate) fn order() -> Parameter {
 
 /// A request body.
 pub(crate) struct Body {
-    pub(super) description: &'static str,
-    pub(super) required: bool,
-    pub(super) content: Vec<BodyContent>,
+    pub(crate) description: &'static str,
+    pub(crate) required: bool,
+    pub(crate) content: Vec<BodyContent>,
 }
 
 /// The content of a body in one media type.
-pub(super) struct BodyContent {
-    pub(super) media_type: &'static str,
-    pub(super) schema: BodySchema,
-    pub(super) example: Option<Value>,
+pub(crate) struct BodyContent {
+    pub(crate) media_type: &'static str,
+    pub(crate) schema: BodySchema,
+    pub(crate) example: Option<Value>,
     /// Deserializes an example and returns the error; only for tests.
     #[cfg(test)]
-    pub(super) reads: Option<fn(&Value) -> Option<String>>,
+    pub(crate) reads: Option<fn(&Value) -> Option<String>>,
 }
 
-pub(super) enum BodySchema {
+pub(crate) enum BodySchema {
     /// A type, and the requirement that this operation adds to the named fields.
     Of(SchemaOf, RequiredFields, &'static [&'static str]),
     Custom(Value),
@@ -250,7 +257,7 @@ pub(super) enum BodySchema {
 
 /// The requirement that an operation adds to fields of a body type that several operations share.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequiredFields {
+pub(crate) enum RequiredFields {
     /// The fields must be present and not null.
     Given,
     /// The fields may be absent, but not null.
@@ -333,19 +340,19 @@ impl Body {
 
 /// A success response.
 pub(crate) struct ResponseDoc {
-    pub(super) status: u16,
-    pub(super) description: &'static str,
-    pub(super) content: Vec<ResponseContent>,
-    pub(super) headers: Vec<(&'static str, &'static str, Value)>,
+    pub(crate) status: u16,
+    pub(crate) description: &'static str,
+    pub(crate) content: Vec<ResponseContent>,
+    pub(crate) headers: Vec<(&'static str, &'static str, Value)>,
 }
 
-pub(super) struct ResponseContent {
-    pub(super) media_type: &'static str,
-    pub(super) schema: ResponseSchema,
-    pub(super) example: Option<Value>,
+pub(crate) struct ResponseContent {
+    pub(crate) media_type: &'static str,
+    pub(crate) schema: ResponseSchema,
+    pub(crate) example: Option<Value>,
 }
 
-pub(super) enum ResponseSchema {
+pub(crate) enum ResponseSchema {
     /// `{ "data": T }`
     Data(SchemaOf),
     /// `T` itself.

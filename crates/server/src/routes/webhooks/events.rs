@@ -1,110 +1,74 @@
-//! OpenAPI documentation of webhooks.
+//! The log of deliveries, the feed of events, and calls to inbound endpoints.
 
-use recado_domain::shared::CursorPage;
-use recado_domain::webhooks::{Webhook, WebhookEvent, WebhookLog};
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use recado_domain::shared::{CursorPage, WebhookId, WebhookKind, WebhookLogId};
+use recado_domain::webhooks::{Direction, FeedQuery, InboundCall, LogQuery, LogStatus, WebhookEvent, WebhookLog};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::operation::{
-    Body, Operation, Parameter, created, data, data_with, id, no_content, numbered_page, path_id, text,
+use super::{DeliveryQueued, ID};
+use crate::error::{ApiError, ErrorCode};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{Body, Operation, Parameter, data, data_with, id, path_id, text};
+use crate::web::parameters::{EnumParam, IntegerParam, LIMIT};
+use crate::web::query::Params;
+use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
+use crate::wiring::Services;
+
+const DIRECTION: EnumParam<Direction> = EnumParam {
+    name: "direction",
+    description: "Only logs of this direction.",
+    accepted: "inbound or outbound",
+    example: Some(Direction::Outbound),
 };
-use super::{ErrorCode, OpenApiTag};
-use crate::routes::webhooks::{
-    DIRECTION, DeliveryQueued, EVENT_TYPE, InboundReceipt, LOG_LIMIT, LOG_STATUS, RecoverBody, RecoveryQueued,
-    WebhookBody, WebhookWithSecret,
-};
-use crate::web::parameters::LIMIT;
-use crate::web::responses::LimitedPage;
 
-pub(crate) const TAG: OpenApiTag = OpenApiTag {
-    name: "Webhooks",
-    description: "Outbound endpoints that receive events, inbound endpoints that other systems call, and their logs.",
+const LOG_STATUS: EnumParam<LogStatus> = EnumParam {
+    name: "status",
+    description: "`success`: response status 200 to 299; `failed`: status 400 or above, or no response.",
+    accepted: "success or failed",
+    example: Some(LogStatus::Failed),
 };
 
-const ID: &str = "The endpoint's id.";
+const EVENT_TYPE: EnumParam<WebhookKind> = EnumParam {
+    name: "type",
+    description: "Only events of this type.",
+    accepted: "an event type",
+    example: Some(WebhookKind::MessageReceived),
+};
 
-const ADDRESS: &str = "The URL is not a public address, an event type is unknown, or the account has reached its \
-                       limit of webhooks.";
+/// Default and maximum number of log entries.
+const LOG_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
 
-const INACTIVE: &str = "The endpoint is inbound or not active.";
-
-pub(crate) fn list() -> Operation {
-    Operation::new("List webhooks", "Returns endpoints with numbered pages, newest first.")
-        .takes_all(numbered_page(&LIMIT))
-        .responds(data::<LimitedPage<Webhook>>("A page of endpoints."))
+/// The receipt of an inbound call.
+#[derive(Serialize, JsonSchema)]
+struct InboundReceipt {
+    /// Always true.
+    #[schemars(example = true)]
+    received: bool,
 }
 
-pub(crate) fn create() -> Operation {
-    let description = "Creates an endpoint. An outbound endpoint receives events as JSON, signed according to Standard \
-                Webhooks. Delivery is at least once; failed deliveries are retried for a day. An inbound endpoint is \
-                called at `/api/hooks/<its id>` with the same kind of signature.";
-    Operation::new("Create a webhook", description)
-        .body(Body::json_with::<WebhookBody>(&["name"]))
-        .responds(created::<WebhookWithSecret>(
-            "The endpoint with its secrets, which are never shown again.",
-        ))
-        .refuses(ErrorCode::Invalid, ADDRESS)
+/// `GET /api/webhooks/logs`
+async fn logs(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = LogQuery {
+        direction: params.one_of(&DIRECTION),
+        status: params.one_of(&LOG_STATUS),
+        endpoint_id: params.id("endpoint_id"),
+        event_type: params.text("event_type"),
+        limit: params.page_of(&LOG_LIMIT).limit(),
+    };
+    params.check()?;
+    Ok(responses::ok(services.webhooks.logs(&tenant, &query).await?))
 }
 
-pub(crate) fn get() -> Operation {
-    Operation::new("Get a webhook", "Returns one endpoint.")
-        .takes(path_id(ID))
-        .responds(data::<Webhook>("The endpoint."))
-}
-
-pub(crate) fn update() -> Operation {
-    let description = "Updates an endpoint: absent fields are kept. Activating it again clears `disabled_at`.";
-    Operation::new("Update a webhook", description)
-        .takes(path_id(ID))
-        .body(Body::change::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))
-        .responds(data::<Webhook>("The updated endpoint.").example(json!({ "events": ["*"] })))
-        .refuses(ErrorCode::Invalid, ADDRESS)
-        .refuses(
-            ErrorCode::Conflict,
-            "Another request is changing the endpoint. Try again.",
-        )
-}
-
-pub(crate) fn delete() -> Operation {
-    let description = "Deletes an endpoint and abandons its pending deliveries.";
-    Operation::new("Delete a webhook", description)
-        .takes(path_id(ID))
-        .responds(no_content("The endpoint is deleted."))
-}
-
-pub(crate) fn rotate_secret() -> Operation {
-    let description = "Creates new secrets. The old secrets stay valid for 24 hours.";
-    Operation::new("Rotate a webhook's secret", description)
-        .takes(path_id(ID))
-        .responds(data::<WebhookWithSecret>(
-            "The endpoint with its new secrets, which are never shown again.",
-        ))
-        .refuses(
-            ErrorCode::Conflict,
-            "Another request is changing the endpoint. Try again.",
-        )
-}
-
-pub(crate) fn test() -> Operation {
-    let description = "Delivers a `test.ping` event to an endpoint, regardless of its subscriptions.";
-    Operation::new("Test a webhook", description)
-        .takes(path_id(ID))
-        .responds(data_with::<DeliveryQueued>(
-            202,
-            "The delivery is queued. The webhook's log shows its result.",
-        ))
-        .refuses(ErrorCode::Precondition, INACTIVE)
-}
-
-pub(crate) fn recover() -> Operation {
-    let description = "Redelivers every event since the given time that the endpoint did not receive.";
-    Operation::new("Recover failed deliveries", description)
-        .takes(path_id(ID))
-        .body(Body::json::<RecoverBody>())
-        .responds(data_with::<RecoveryQueued>(202, "The deliveries are queued."))
-        .refuses(ErrorCode::Precondition, INACTIVE)
-}
-
-pub(crate) fn logs() -> Operation {
+pub(crate) const LOGS: Endpoint = endpoint!(logs, {
     Operation::new(
         "List webhook logs",
         "Returns attempts of outbound and calls of inbound endpoints, latest first.",
@@ -115,9 +79,20 @@ pub(crate) fn logs() -> Operation {
     .takes(text("event_type", "Only logs of this event type.").example("message.received"))
     .takes(&LOG_LIMIT)
     .responds(data::<Vec<WebhookLog>>("The logs.").example(json!([log()])))
+});
+
+/// `POST /api/webhooks/logs/<id>/redeliver`
+async fn redeliver(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<WebhookLogId>,
+) -> Result<HttpResponse, ApiError> {
+    let event = services.webhooks.redeliver(&tenant, id).await?;
+    services.shared.relays.wake_deliverer();
+    Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
-pub(crate) fn redeliver() -> Operation {
+pub(crate) const REDELIVER: Endpoint = endpoint!(redeliver, {
     let description = "Redelivers the event of a log entry with the same `webhook-id`.";
     Operation::new("Redeliver an event", description)
         .takes(path_id("The log entry's id."))
@@ -129,9 +104,26 @@ pub(crate) fn redeliver() -> Operation {
             ErrorCode::Precondition,
             "The endpoint is inbound, not active or deleted; or the event is older than 30 days and was removed.",
         )
+});
+
+/// `GET /api/webhooks/events`
+async fn events(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let page = params.cursor_query::<Uuid>();
+    let kind = params.one_of(&EVENT_TYPE);
+    let query = FeedQuery {
+        after: page.cursor.map(Into::into),
+        kind: kind.map(|kind| kind.as_str().to_owned()),
+        limit: page.limit,
+    };
+    params.check()?;
+    Ok(responses::ok(services.webhooks.feed(&tenant, &query).await?))
 }
 
-pub(crate) fn events() -> Operation {
+pub(crate) const EVENTS: Endpoint = endpoint!(events, {
     let description = "Returns the account's webhook events of the last 30 days, oldest first, regardless of \
                 deliveries. A client uses it to catch up after an outage.";
     let cursor =
@@ -143,9 +135,26 @@ pub(crate) fn events() -> Operation {
         .responds(data::<CursorPage<WebhookEvent>>(
             "A page of events and its `nextCursor`.",
         ))
+});
+
+/// `POST /api/hooks/<id>`: called by another system, authenticated by a signature with the endpoint's secret.
+async fn receive(
+    services: Data<Services>,
+    Id(id): Id<WebhookId>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let headers = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header);
+    let endpoint = services.inbound.open(id, headers).await?;
+    let memory = &services.shared.callback_memory;
+    let body = memory.read(&request, payload.into_inner()).await?;
+    let call = InboundCall { headers, body: &body };
+    services.inbound.receive(endpoint, call).await?;
+    Ok(responses::ok(InboundReceipt { received: true }))
 }
 
-pub(crate) fn receive() -> Operation {
+pub(crate) const RECEIVE: Endpoint = endpoint!(receive, {
     let description = "Receives a call of another system, signed according to Standard Webhooks. `metric.recorded` and \
                 `order.recorded` are recorded like items of the ingestion routes. `contact.upserted` creates a contact \
                 or updates the contact with the same phone or `wa_user_id`. Every other type is only logged. A \
@@ -168,7 +177,7 @@ pub(crate) fn receive() -> Operation {
             ErrorCode::Auth,
             "The signature is missing or wrong, or the timestamp differs from now by more than five minutes.",
         )
-}
+});
 
 fn signature() -> [Parameter; 3] {
     let header = |name, description| text(name, description).in_header();

@@ -1,60 +1,53 @@
 //! Routes of webhooks: endpoints, secrets, logs, the event feed and redelivery.
 
+mod events;
+
 use std::borrow::Cow;
 use std::fmt;
 
-use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::schema::Timestamp;
-use recado_domain::shared::{WebhookEventId, WebhookId, WebhookKind, WebhookLogId, timestamp};
-use recado_domain::webhooks::{
-    Direction, FeedQuery, InboundCall, LogQuery, LogStatus, NewWebhook, Webhook, WebhookInput,
-};
+use recado_domain::shared::{WebhookEventId, WebhookId, timestamp};
+use recado_domain::webhooks::{Direction, NewWebhook, Webhook, WebhookInput};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::ExposeSecret as _;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
-use uuid::Uuid;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
-use crate::web::parameters::{EnumParam, IntegerParam};
+use crate::web::operation::{
+    Body, OpenApiTag, Operation, created, data, data_with, no_content, numbered_page, path_id,
+};
+use crate::web::parameters::LIMIT;
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, LimitedPage};
+use crate::web::route::{Endpoint, endpoint};
 use crate::wiring::Services;
+pub(super) use events::{EVENTS, LOGS, RECEIVE, REDELIVER};
 
-pub(crate) const DIRECTION: EnumParam<Direction> = EnumParam {
-    name: "direction",
-    description: "Only logs of this direction.",
-    accepted: "inbound or outbound",
-    example: Some(Direction::Outbound),
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Webhooks",
+    description: "Outbound endpoints that receive events, inbound endpoints that other systems call, and their logs.",
 };
 
-pub(crate) const LOG_STATUS: EnumParam<LogStatus> = EnumParam {
-    name: "status",
-    description: "`success`: response status 200 to 299; `failed`: status 400 or above, or no response.",
-    accepted: "success or failed",
-    example: Some(LogStatus::Failed),
-};
+const ID: &str = "The endpoint's id.";
 
-pub(crate) const EVENT_TYPE: EnumParam<WebhookKind> = EnumParam {
-    name: "type",
-    description: "Only events of this type.",
-    accepted: "an event type",
-    example: Some(WebhookKind::MessageReceived),
-};
+const ADDRESS: &str = "The URL is not a public address, an event type is unknown, or the account has reached its \
+                       limit of webhooks.";
 
-/// Default and maximum number of log entries.
-pub(crate) const LOG_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
+const INACTIVE: &str = "The endpoint is inbound or not active.";
 
 /// The fields of a webhook endpoint.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct WebhookBody {
+struct WebhookBody {
     /// The endpoint's name: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = &"CRM")]
     name: Option<String>,
@@ -93,7 +86,7 @@ impl From<WebhookBody> for WebhookInput {
 }
 
 /// A list of event types, a single event type, or `*`.
-pub(crate) struct Kinds(Vec<String>);
+struct Kinds(Vec<String>);
 
 impl<'de> Deserialize<'de> for Kinds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -142,7 +135,7 @@ impl JsonSchema for Kinds {
 /// The start of a recovery.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct RecoverBody {
+struct RecoverBody {
     /// Redelivers events since this time. It must not be in the future. Events older than 30 days are not available.
     #[schemars(required, with = "Timestamp")]
     #[serde(default, with = "timestamp::option")]
@@ -151,7 +144,7 @@ pub(crate) struct RecoverBody {
 
 /// An endpoint with its secrets, which no other response contains.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct WebhookWithSecret {
+struct WebhookWithSecret {
     /// The endpoint.
     #[serde(flatten)]
     webhook: Webhook,
@@ -165,25 +158,17 @@ pub(crate) struct WebhookWithSecret {
 
 /// A queued delivery.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct DeliveryQueued {
+struct DeliveryQueued {
     /// The `webhook-id` of the delivery.
     message_id: WebhookEventId,
 }
 
 /// The queued deliveries of a recovery.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct RecoveryQueued {
+struct RecoveryQueued {
     /// The number of queued deliveries.
     #[schemars(example = 12)]
     queued: i64,
-}
-
-/// The receipt of an inbound call.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct InboundReceipt {
-    /// Always true.
-    #[schemars(example = true)]
-    received: bool,
 }
 
 impl From<NewWebhook> for WebhookWithSecret {
@@ -197,7 +182,7 @@ impl From<NewWebhook> for WebhookWithSecret {
 }
 
 /// `GET /api/webhooks`
-pub(super) async fn list(
+async fn list(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
@@ -207,8 +192,14 @@ pub(super) async fn list(
     Ok(responses::wrapped_page(services.webhooks.page(&tenant, page).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new("List webhooks", "Returns endpoints with numbered pages, newest first.")
+        .takes_all(numbered_page(&LIMIT))
+        .responds(data::<LimitedPage<Webhook>>("A page of endpoints."))
+});
+
 /// `POST /api/webhooks`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<WebhookBody>,
@@ -217,8 +208,20 @@ pub(super) async fn create(
     Ok(responses::created(WebhookWithSecret::from(created)))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    let description = "Creates an endpoint. An outbound endpoint receives events as JSON, signed according to Standard \
+                Webhooks. Delivery is at least once; failed deliveries are retried for a day. An inbound endpoint is \
+                called at `/api/hooks/<its id>` with the same kind of signature.";
+    Operation::new("Create a webhook", description)
+        .body(Body::json_with::<WebhookBody>(&["name"]))
+        .responds(created::<WebhookWithSecret>(
+            "The endpoint with its secrets, which are never shown again.",
+        ))
+        .refuses(ErrorCode::Invalid, ADDRESS)
+});
+
 /// `GET /api/webhooks/<id>`
-pub(super) async fn get(
+async fn get(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
@@ -226,8 +229,14 @@ pub(super) async fn get(
     Ok(responses::ok(services.webhooks.get(&tenant, id).await?))
 }
 
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new("Get a webhook", "Returns one endpoint.")
+        .takes(path_id(ID))
+        .responds(data::<Webhook>("The endpoint."))
+});
+
 /// `PUT /api/webhooks/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
@@ -236,8 +245,21 @@ pub(super) async fn update(
     Ok(responses::ok(services.webhooks.update(&tenant, id, body.into()).await?))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Updates an endpoint: absent fields are kept. Activating it again clears `disabled_at`.";
+    Operation::new("Update a webhook", description)
+        .takes(path_id(ID))
+        .body(Body::change::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))
+        .responds(data::<Webhook>("The updated endpoint.").example(json!({ "events": ["*"] })))
+        .refuses(ErrorCode::Invalid, ADDRESS)
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the endpoint. Try again.",
+        )
+});
+
 /// `DELETE /api/webhooks/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
@@ -246,8 +268,15 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    let description = "Deletes an endpoint and abandons its pending deliveries.";
+    Operation::new("Delete a webhook", description)
+        .takes(path_id(ID))
+        .responds(no_content("The endpoint is deleted."))
+});
+
 /// `POST /api/webhooks/<id>/rotate-secret`
-pub(super) async fn rotate_secret(
+async fn rotate_secret(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
@@ -256,8 +285,21 @@ pub(super) async fn rotate_secret(
     Ok(responses::ok(WebhookWithSecret::from(created)))
 }
 
+pub(super) const ROTATE_SECRET: Endpoint = endpoint!(rotate_secret, {
+    let description = "Creates new secrets. The old secrets stay valid for 24 hours.";
+    Operation::new("Rotate a webhook's secret", description)
+        .takes(path_id(ID))
+        .responds(data::<WebhookWithSecret>(
+            "The endpoint with its new secrets, which are never shown again.",
+        ))
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the endpoint. Try again.",
+        )
+});
+
 /// `POST /api/webhooks/<id>/test`
-pub(super) async fn test(
+async fn test(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
@@ -267,8 +309,19 @@ pub(super) async fn test(
     Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
+pub(super) const TEST: Endpoint = endpoint!(test, {
+    let description = "Delivers a `test.ping` event to an endpoint, regardless of its subscriptions.";
+    Operation::new("Test a webhook", description)
+        .takes(path_id(ID))
+        .responds(data_with::<DeliveryQueued>(
+            202,
+            "The delivery is queued. The webhook's log shows its result.",
+        ))
+        .refuses(ErrorCode::Precondition, INACTIVE)
+});
+
 /// `POST /api/webhooks/<id>/recover`
-pub(super) async fn recover(
+async fn recover(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
@@ -279,64 +332,11 @@ pub(super) async fn recover(
     Ok(responses::accepted(RecoveryQueued { queued }))
 }
 
-/// `GET /api/webhooks/logs`
-pub(super) async fn logs(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-    mut params: Params,
-) -> Result<HttpResponse, ApiError> {
-    let query = LogQuery {
-        direction: params.one_of(&DIRECTION),
-        status: params.one_of(&LOG_STATUS),
-        endpoint_id: params.id("endpoint_id"),
-        event_type: params.text("event_type"),
-        limit: params.page_of(&LOG_LIMIT).limit(),
-    };
-    params.check()?;
-    Ok(responses::ok(services.webhooks.logs(&tenant, &query).await?))
-}
-
-/// `POST /api/webhooks/logs/<id>/redeliver`
-pub(super) async fn redeliver(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-    Id(id): Id<WebhookLogId>,
-) -> Result<HttpResponse, ApiError> {
-    let event = services.webhooks.redeliver(&tenant, id).await?;
-    services.shared.relays.wake_deliverer();
-    Ok(responses::accepted(DeliveryQueued { message_id: event }))
-}
-
-/// `GET /api/webhooks/events`
-pub(super) async fn events(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-    mut params: Params,
-) -> Result<HttpResponse, ApiError> {
-    let page = params.cursor_query::<Uuid>();
-    let kind = params.one_of(&EVENT_TYPE);
-    let query = FeedQuery {
-        after: page.cursor.map(Into::into),
-        kind: kind.map(|kind| kind.as_str().to_owned()),
-        limit: page.limit,
-    };
-    params.check()?;
-    Ok(responses::ok(services.webhooks.feed(&tenant, &query).await?))
-}
-
-/// `POST /api/hooks/<id>`: called by another system, authenticated by a signature with the endpoint's secret.
-pub(super) async fn receive(
-    services: Data<Services>,
-    Id(id): Id<WebhookId>,
-    request: HttpRequest,
-    payload: Payload,
-) -> Result<HttpResponse, ApiError> {
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let headers = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header);
-    let endpoint = services.inbound.open(id, headers).await?;
-    let memory = &services.shared.callback_memory;
-    let body = memory.read(&request, payload.into_inner()).await?;
-    let call = InboundCall { headers, body: &body };
-    services.inbound.receive(endpoint, call).await?;
-    Ok(responses::ok(InboundReceipt { received: true }))
-}
+pub(super) const RECOVER: Endpoint = endpoint!(recover, {
+    let description = "Redelivers every event since the given time that the endpoint did not receive.";
+    Operation::new("Recover failed deliveries", description)
+        .takes(path_id(ID))
+        .body(Body::json::<RecoverBody>())
+        .responds(data_with::<RecoveryQueued>(202, "The deliveries are queued."))
+        .refuses(ErrorCode::Precondition, INACTIVE)
+});

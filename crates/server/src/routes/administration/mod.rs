@@ -1,43 +1,46 @@
 //! Routes of platform administrators: accounts, support mode and revenue reports.
 
-use actix_web::cookie::Cookie;
+mod reports;
+mod support;
+
 use actix_web::web::Data;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{Account, AccountHint, AccountStatus, Session};
 use recado_domain::administration::{
-    AccountFilter, AccountInput, AccountPatch, ActionInput, Admin, Administered, PlatformAuditFilter, PlatformAuditLog,
+    AccountDetail, AccountFilter, AccountInput, AccountPatch, AccountRow, ActionInput, Admin, Administered,
 };
 use recado_domain::billing;
-use recado_domain::shared::schema::Timestamp;
-use recado_domain::shared::{AccountId, PageQuery, UserId, timestamp};
+use recado_domain::shared::{AccountId, Page, PageQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
+use serde_json::json;
 
 use super::team::CreatedInvite;
-use crate::error::ApiError;
-use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
+use crate::error::{ApiError, ErrorCode};
+use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, SessionUser, nullable};
-use crate::web::parameters::{EnumParam, IntegerParam};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, numbered_page, path_id, text};
+use crate::web::parameters::{EnumParam, LIMIT};
 use crate::web::query::Params;
 use crate::web::request::RequestId;
+use crate::web::route::{Endpoint, endpoint};
 use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
 use crate::wiring::Services;
+pub(super) use reports::{AUDIT_LOGS, CHURN, DAILY_REVENUE, REVENUE, STATS};
+pub(super) use support::{SIGN_OUT, START_SUPPORT, STOP_SUPPORT};
 
-/// Default and maximum number of days of a daily report.
-pub(crate) const DAYS: IntegerParam = IntegerParam {
-    name: "days",
-    description: "Length of the report in days, ending today.",
-    default: 30,
-    max: 365,
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Platform",
+    description: "Operations of platform administrators: account management, support mode and revenue reports.",
 };
 
-/// Default and maximum page size of the platform audit log.
-pub(crate) const AUDIT_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
+const ID: &str = "The account's id.";
 
-pub(crate) const STATUS: EnumParam<AccountStatus> = EnumParam {
+const SLUG: &str = "The slug is taken, or the plan does not exist.";
+
+const STATUS: EnumParam<AccountStatus> = EnumParam {
     name: "status",
     description: "Only accounts in this status.",
     accepted: "active or suspended",
@@ -48,7 +51,7 @@ pub(crate) const STATUS: EnumParam<AccountStatus> = EnumParam {
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 #[schemars(rename = "PlatformNewAccount")]
-pub(crate) struct NewAccount {
+struct NewAccount {
     /// The account's name: 1 to 200 characters.
     #[schemars(required, length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
@@ -66,7 +69,7 @@ pub(crate) struct NewAccount {
 /// Changes to an account.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct ChangedAccount {
+struct ChangedAccount {
     /// The account's name: 1 to 200 characters.
     #[schemars(length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
@@ -95,7 +98,7 @@ impl PatchFields for ChangedAccount {
 /// An action on an account.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(crate) struct Action {
+struct Action {
     /// The action: `suspend`, `reactivate` or `change_plan`.
     #[schemars(required, extend("enum" = ["suspend", "reactivate", "change_plan"]), example = &"suspend")]
     action: Option<String>,
@@ -104,64 +107,12 @@ pub(crate) struct Action {
     plan: Option<String>,
 }
 
-/// The reason for support mode.
-#[derive(Default, Deserialize, Validate, JsonSchema)]
-#[garde(allow_unvalidated)]
-pub(crate) struct SupportReason {
-    /// The reason, recorded in the account's audit log: at most 500 characters.
-    #[schemars(length(max = 500), example = "ticket 7")]
-    reason: Option<String>,
-}
-
 /// The result of an action.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct ActionResult {
+struct ActionResult {
     /// A description of the action for people.
     #[schemars(example = "Account suspended")]
     message: &'static str,
-}
-
-/// The account that support mode has started in.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct SupportEntry {
-    /// The account's id.
-    account_id: AccountId,
-    /// The account's name.
-    #[schemars(example = "Loja Exemplo")]
-    account_name: String,
-}
-
-/// The account that is active after support mode.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct SupportExit {
-    /// The account's id; null if there is no previous account.
-    account_id: Option<AccountId>,
-}
-
-/// The end of all sessions of a user.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct UserSignOut {
-    /// The user's id.
-    user_id: UserId,
-    /// When the sessions ended. A token that was issued before is refused.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
-    signed_out_at: OffsetDateTime,
-}
-
-/// A page of the platform audit log.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "PlatformAuditLogPage")]
-pub(crate) struct PlatformLogs {
-    /// The entries, newest first.
-    logs: Vec<PlatformAuditLog>,
-    /// The exact total number of matching entries.
-    total: i64,
-    /// The page number, starting at 1.
-    page: i64,
-    /// The maximum number of entries on a page.
-    #[schemars(example = 50)]
-    limit: i64,
 }
 
 /// The platform administrator who sent a request.
@@ -174,14 +125,6 @@ fn admin(services: &Services, session: &Session, request: &HttpRequest) -> Admin
         entry_id: services.shared.ids.next().into(),
         in_support: services.authenticator.support_mode(request, session).is_some(),
     }
-}
-
-fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<HttpResponse, ApiError> {
-    for cookie in cookies {
-        let added = response.add_cookie(cookie);
-        added.map_err(ApiError::internal)?;
-    }
-    Ok(response)
 }
 
 /// Parses `search`, `plan` and `status`.
@@ -198,14 +141,27 @@ fn filter(params: &mut Params) -> AccountFilter {
 }
 
 /// `GET /api/admin/accounts`
-pub(super) async fn list(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+async fn list(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let (page, filter): (PageQuery, AccountFilter) = (params.page(), filter(&mut params));
     params.check()?;
     Ok(responses::ok(services.admin.accounts.list(&filter, page).await?))
 }
 
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    let search = "Only accounts whose name or owner's e-mail address contains this text (case-insensitive).";
+    Operation::new(
+        "List accounts",
+        "Returns all accounts with numbered pages, newest first.",
+    )
+    .takes_all(numbered_page(&LIMIT))
+    .takes(text("search", search).example("loja"))
+    .takes(text("plan", "Only accounts on this plan, by its id.").example("growth"))
+    .takes(&STATUS)
+    .responds(data::<Page<AccountRow>>("A page of accounts."))
+});
+
 /// `POST /api/admin/accounts`
-pub(super) async fn create(
+async fn create(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     request: HttpRequest,
@@ -222,9 +178,20 @@ pub(super) async fn create(
     Ok(responses::created(administered(&services, &created)))
 }
 
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    let description =
+        "Creates an account without members. If `owner_email` is given, that address is invited as owner.";
+    Operation::new("Create an account as administrator", description)
+        .body(Body::json::<NewAccount>())
+        .responds(created::<AdministeredAccount<'static>>(
+            "The account, and the owner's invite if `owner_email` was given.",
+        ))
+        .refuses(ErrorCode::Invalid, SLUG)
+});
+
 /// An account that an administrator created or changed.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct AdministeredAccount<'a> {
+struct AdministeredAccount<'a> {
     #[serde(flatten)]
     account: &'a Account,
     /// The invite of the first owner; absent if the request had no `owner_email`.
@@ -243,12 +210,18 @@ fn administered<'a>(services: &Services, created: &'a Administered) -> Administe
 }
 
 /// `GET /api/admin/accounts/<id>`
-pub(super) async fn get(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
+async fn get(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
     Ok(responses::ok(services.admin.accounts.get(id).await?))
 }
 
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new("Get any account", "Returns one account with its members and totals.")
+        .takes(path_id(ID))
+        .responds(data::<AccountDetail>("The account."))
+});
+
 /// `PUT /api/admin/accounts/<id>`
-pub(super) async fn update(
+async fn update(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     Id(id): Id<AccountId>,
@@ -269,8 +242,25 @@ pub(super) async fn update(
     Ok(responses::ok(administered(&services, &updated?)))
 }
 
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description =
+        "Updates an account: absent fields are kept; null clears `logo_url`. The subscription is not changed.";
+    Operation::new("Update any account", description)
+        .takes(path_id(ID))
+        .body(Body::change::<ChangedAccount>().example(json!({ "name": "Loja Centro", "logo_url": null })))
+        .responds(
+            data::<AdministeredAccount<'static>>("The updated account.")
+                .example(json!({ "name": "Loja Centro", "logo_url": null })),
+        )
+        .refuses(ErrorCode::Invalid, SLUG)
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the account. Try again.",
+        )
+});
+
 /// `DELETE /api/admin/accounts/<id>`
-pub(super) async fn delete(
+async fn delete(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     Id(id): Id<AccountId>,
@@ -283,8 +273,19 @@ pub(super) async fn delete(
     Ok(responses::no_content())
 }
 
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    let description =
+        "Permanently deletes an account: all its data, its files, and its subscription at the payment gateway.";
+    Operation::new("Delete any account", description)
+        .takes(path_id(ID))
+        .responds(no_content(
+            "The account is deleted. Its remaining data is removed in the background.",
+        ))
+        .refuses(ErrorCode::Storage, "")
+});
+
 /// `POST /api/admin/accounts/<id>/action`
-pub(super) async fn act(
+async fn act(
     services: Data<Services>,
     Authenticated(session): SessionUser,
     Id(id): Id<AccountId>,
@@ -301,32 +302,22 @@ pub(super) async fn act(
     Ok(responses::ok(ActionResult { message: acted? }))
 }
 
-/// `POST /api/admin/accounts/<id>/support`
-pub(super) async fn start_support(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
-    Id(id): Id<AccountId>,
-    request: HttpRequest,
-    MaybeJson(body): MaybeJson<SupportReason>,
-) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
-    let before = services.authenticator.support_mode(&request, &session);
-    let original = origin(&services, &session, &request, before.as_ref()).await?;
-    let leaving = before.map(|mode| mode.account_id);
-    let (support, cache) = (&services.admin.support, &services.shared.auth_cache);
-    let started = support.start(&admin, id, leaving, body.reason.as_deref()).await;
-    for account in leaving.into_iter().chain([id]) {
-        cache.mark_membership_changed(session.user_id, account);
-    }
-    let mode = SupportMode::new(started?, original);
-    let response = responses::ok(SupportEntry {
-        account_id: id,
-        account_name: mode.account_name.clone(),
-    });
-    let cookie = services.authenticator.support.write(session.user_id, &mode);
-    let active = cookies::active_account(id, services.shared.config.cookie_secure);
-    with_cookies(response, &[cookie, active])
-}
+pub(super) const ACT: Endpoint = endpoint!(act, {
+    let description = "Suspends an account (all requests are refused and its campaign runs pause), reactivates it, or \
+                changes its plan and its subscription's plan.";
+    Operation::new("Suspend, reactivate or change the plan of an account", description)
+        .takes(path_id(ID))
+        .body(Body::json::<Action>().example(json!({ "action": "change_plan", "plan": "growth" })))
+        .responds(data::<ActionResult>("The action that was taken."))
+        .refuses(
+            ErrorCode::Invalid,
+            "`action` is unknown, or `plan` is missing or does not exist.",
+        )
+        .refuses(
+            ErrorCode::Conflict,
+            "Another request is changing the subscription. Try again.",
+        )
+});
 
 /// The account to return to after support mode: the one that an active support mode stores, else the active account.
 async fn origin(
@@ -343,91 +334,4 @@ async fn origin(
         Some(own) => Ok(Some(own)),
         None => Ok(services.accounts.own_account(session, AccountHint::Latest).await?),
     }
-}
-
-/// `POST /api/admin/stop-support`
-pub(super) async fn stop_support(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
-    request: HttpRequest,
-) -> Result<HttpResponse, ApiError> {
-    let mode = services.authenticator.support_mode(&request, &session);
-    let mode = mode.ok_or_else(|| ApiError::internal("there is no support mode to stop"))?;
-    let admin = admin(&services, &session, &request);
-    let stopped = services.admin.support.stop(&admin, mode.account_id).await;
-    let cache = &services.shared.auth_cache;
-    cache.mark_membership_changed(session.user_id, mode.account_id);
-    stopped?;
-    let original = match mode.original_account_id.map(AccountHint::Named) {
-        Some(named) => services.accounts.own_account(&session, named).await?,
-        None => None,
-    };
-    let secure = services.shared.config.cookie_secure;
-    let active = original.map_or_else(
-        || cookies::no_active_account(secure),
-        |account| cookies::active_account(account, secure),
-    );
-    let cookies = [services.authenticator.support.remove(), active];
-    with_cookies(responses::ok(SupportExit { account_id: original }), &cookies)
-}
-
-/// `GET /api/admin/stats`
-pub(super) async fn stats(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.admin.accounts.stats().await?))
-}
-
-/// `GET /api/admin/revenue`
-pub(super) async fn revenue(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.admin.accounts.revenue().await?))
-}
-
-/// `GET /api/admin/revenue/daily`
-pub(super) async fn daily_revenue(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
-    let days = params.integer(&DAYS);
-    params.check()?;
-    Ok(responses::ok(services.admin.accounts.daily_revenue(days).await?))
-}
-
-/// `GET /api/admin/churn`
-pub(super) async fn churn(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
-    let days = params.integer(&DAYS);
-    params.check()?;
-    Ok(responses::ok(services.admin.accounts.churn(days).await?))
-}
-
-/// `POST /api/admin/users/<id>/sign-out`
-pub(super) async fn sign_out(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
-    Id(user_id): Id<UserId>,
-    request: HttpRequest,
-) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
-    let ended = services.admin.accounts.end_sessions(&admin, user_id).await;
-    services.shared.sessions.mark_changed(user_id);
-    Ok(responses::ok(UserSignOut {
-        user_id,
-        signed_out_at: ended?,
-    }))
-}
-
-/// `GET /api/admin/audit-logs`
-pub(super) async fn audit_logs(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
-    let filter = PlatformAuditFilter {
-        action: params.text("action"),
-        entity_type: params.text("entity_type"),
-        account_id: params.id("account_id"),
-        user_id: params.id("user_id"),
-        since: params.time("since"),
-        until: params.time("until"),
-    };
-    let page = params.page_of(&AUDIT_LIMIT);
-    params.check()?;
-    let found = services.admin.audit.page(&filter, page).await?;
-    Ok(responses::ok(PlatformLogs {
-        total: found.total,
-        page: found.page,
-        limit: found.limit,
-        logs: found.data,
-    }))
 }

@@ -1,84 +1,43 @@
-//! OpenAPI documentation of campaigns.
+//! Routes that start, stop and test the runs of a campaign.
 
-use recado_domain::campaigns::{
-    Campaign, CampaignSend, Preview, RetriedCampaign, RunReport, SendCounts, TestSendReport,
-};
-use recado_domain::shared::Page;
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use garde::Validate;
+use recado_domain::campaigns::{CampaignStatus, Preview, RetriedCampaign, RetryRequest, RunReport, TestSendReport};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{CampaignId, timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
-use super::operation::{
-    Body, Operation, ResponseDoc, created, data, id, no_content, numbered_page, order, path_id, whole_body,
-};
-use super::{ErrorCode, OpenApiTag};
-use crate::routes::campaigns::{CampaignBody, Cancelled, RetryBody, SORT, ScheduleBody, TestSendBody};
-use crate::web::parameters::LIMIT;
-
-pub(crate) const TAG: OpenApiTag = OpenApiTag {
-    name: "Campaigns",
-    description: "Send a template message to many contacts: create, schedule, run and monitor campaigns.",
-};
-
-const ID: &str = "The campaign's id.";
-
-const REFERENCES: &str = "A referenced template, segment, tag or folder does not exist.";
+use super::{ID, campaign, draft, with_status};
+use crate::error::{ApiError, ErrorCode};
+use crate::web::body::{Json, MaybeJson};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{Body, Operation, data, path_id};
+use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
+use crate::wiring::Services;
 
 const RUN_REFUSALS: &str = "The campaign is neither `draft` nor `scheduled`; it has no template, or the template is \
                             not approved or not `sendable`; its segment was deleted; the audience is empty; a \
                             placeholder has no value for a contact; the account has no active plan; or the month's \
                             message quota is exceeded.";
 
-pub(crate) fn list() -> Operation {
-    Operation::new("List campaigns", "Returns campaigns with numbered pages.")
-        .takes_all(numbered_page(&LIMIT))
-        .takes(&SORT)
-        .takes(order())
-        .takes(id("folder_id", "Only campaigns in this folder."))
-        .responds(whole_body::<Page<Campaign>>("A page of campaigns.").example(json!({
-            "data": [draft()], "total": 1, "page": 1, "totalPages": 1,
-        })))
+/// `POST /api/campaigns/<id>/execute`: responds when the run has ended. A closed connection does not stop the run.
+async fn execute(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    let run_submitter = &services.shared.run_submitter;
+    let worker = run_submitter.worker();
+    let run = services.campaigns.start(&tenant, id, worker).await?;
+    Ok(responses::ok(run_submitter.run_to_end(run, worker).await?))
 }
 
-pub(crate) fn create() -> Operation {
-    Operation::new("Create a campaign", "Creates a draft. Nothing is sent or scheduled.")
-        .body(Body::json_with::<CampaignBody>(&["name"]))
-        .responds(created::<Campaign>("The draft.").example(draft()))
-        .refuses(ErrorCode::Invalid, REFERENCES)
-}
-
-pub(crate) fn get() -> Operation {
-    Operation::new("Get a campaign", "Returns one campaign.")
-        .takes(path_id(ID))
-        .responds(campaign("The campaign.").example(draft()))
-}
-
-pub(crate) fn update() -> Operation {
-    let description = "Updates a draft or scheduled campaign: absent fields are kept; null clears a field.";
-    Operation::new("Update a campaign", description)
-        .takes(path_id(ID))
-        .body(Body::change::<CampaignBody>().example(json!({ "name": "Volta às aulas 2026", "folder_id": null })))
-        .responds(campaign("The updated campaign.").example(draft()))
-        .refuses(ErrorCode::Invalid, REFERENCES)
-        .refuses(
-            ErrorCode::Precondition,
-            "The campaign is neither `draft` nor `scheduled`.",
-        )
-        .refuses(
-            ErrorCode::Invalid,
-            "The campaign is scheduled, and its new time is missing or in the past.",
-        )
-}
-
-pub(crate) fn delete() -> Operation {
-    Operation::new(
-        "Delete a campaign",
-        "Deletes a campaign. A campaign with status `sending` cannot be deleted.",
-    )
-    .takes(path_id(ID))
-    .responds(no_content("The campaign is deleted."))
-    .refuses(ErrorCode::Precondition, "The campaign has status `sending`.")
-}
-
-pub(crate) fn execute() -> Operation {
+pub(crate) const EXECUTE: Endpoint = endpoint!(execute, {
     let description = "Runs the campaign and responds when the run has ended. Closing the connection does not stop \
                 the run. Without a connected WhatsApp number the run is simulated: WhatsApp is not called, and the \
                 run ends as `sent`. A run that is cancelled in the meantime ends as `cancelled`. If the run is \
@@ -90,9 +49,18 @@ pub(crate) fn execute() -> Operation {
                 .example(json!({ "status": "partial", "total": 1840, "sent": 1832, "failed": 8, "paused": false })),
         )
         .refuses(ErrorCode::Precondition, RUN_REFUSALS)
+});
+
+/// `POST /api/campaigns/<id>/send`: queues the run and responds immediately.
+async fn send(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.campaigns.enqueue_start(&tenant, id).await?))
 }
 
-pub(crate) fn send() -> Operation {
+pub(crate) const SEND: Endpoint = endpoint!(send, {
     let description = "Queues the campaign's run and responds immediately. A worker then checks the same preconditions \
                 as `execute`. If one fails, the campaign becomes a draft again and a notification gives the reason.";
     Operation::new("Send a campaign", description)
@@ -102,9 +70,31 @@ pub(crate) fn send() -> Operation {
             ErrorCode::Precondition,
             "The campaign is neither `draft` nor `scheduled`, or its template is not `sendable`.",
         )
+});
+
+/// The start time of a campaign.
+#[derive(Default, Deserialize, JsonSchema, Validate)]
+#[garde(allow_unvalidated)]
+struct ScheduleBody {
+    /// A time in the future. If absent or null, the campaign's stored `scheduled_at` is used.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(default, deserialize_with = "timestamp::option::deserialize")]
+    scheduled_at: Option<OffsetDateTime>,
 }
 
-pub(crate) fn schedule() -> Operation {
+/// `POST /api/campaigns/<id>/schedule`
+async fn schedule(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+    MaybeJson(input): MaybeJson<ScheduleBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(
+        services.campaigns.schedule(&tenant, id, input.scheduled_at).await?,
+    ))
+}
+
+pub(crate) const SCHEDULE: Endpoint = endpoint!(schedule, {
     let description = "Schedules the campaign to start, as with `send`, at the time in the body or at its stored \
                 time. A scheduled campaign can be rescheduled.";
     Operation::new("Schedule a campaign", description)
@@ -116,9 +106,18 @@ pub(crate) fn schedule() -> Operation {
             "The campaign is neither `draft` nor `scheduled`, its template is not `sendable`, or its time is missing \
              or in the past.",
         )
+});
+
+/// `POST /api/campaigns/<id>/unschedule`
+async fn unschedule(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.campaigns.unschedule(&tenant, id).await?))
 }
 
-pub(crate) fn unschedule() -> Operation {
+pub(crate) const UNSCHEDULE: Endpoint = endpoint!(unschedule, {
     Operation::new(
         "Unschedule a campaign",
         "Makes a scheduled campaign a draft again and keeps its time. For a completed or partial campaign it cancels \
@@ -130,9 +129,18 @@ pub(crate) fn unschedule() -> Operation {
         ErrorCode::Precondition,
         "Neither the campaign nor a retry of it is scheduled.",
     )
+});
+
+/// `POST /api/campaigns/<id>/pause`
+async fn pause(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.campaigns.pause(&tenant, id).await?))
 }
 
-pub(crate) fn pause() -> Operation {
+pub(crate) const PAUSE: Endpoint = endpoint!(pause, {
     let description =
         "Pauses the run of a campaign. The status stays `sending`; `paused_at` and `pause_reason` are set.";
     Operation::new("Pause a campaign", description)
@@ -142,9 +150,18 @@ pub(crate) fn pause() -> Operation {
                 .example(json!({ "status": "sending", "completed_at": null, "retry_scheduled_at": null })),
         )
         .refuses(ErrorCode::Precondition, "The campaign does not have status `sending`.")
+});
+
+/// `POST /api/campaigns/<id>/resume`
+async fn resume(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.campaigns.resume(&tenant, id).await?))
 }
 
-pub(crate) fn resume() -> Operation {
+pub(crate) const RESUME: Endpoint = endpoint!(resume, {
     let description = "Resumes a paused run under the preconditions of `execute`: an active plan, a template that \
                 WhatsApp has not paused or disabled, the WhatsApp number of the run, a value for every placeholder, \
                 and a quota that includes the run's reservation. The run sends the content that its template had when \
@@ -157,9 +174,48 @@ pub(crate) fn resume() -> Operation {
             ErrorCode::Precondition,
             "The campaign does not have status `sending`, or a precondition of a run failed.",
         )
+});
+
+/// The failed sends to retry, and the time of the retry.
+#[derive(Default, Deserialize, JsonSchema, Validate)]
+#[garde(allow_unvalidated)]
+struct RetryBody {
+    /// Retries only sends that failed with one of these error codes; 0 selects failures without a code. If absent or
+    /// null, sends with every code are retried.
+    #[schemars(length(min = 1, max = 50), example = [131_026])]
+    codes: Option<Vec<i64>>,
+    /// The start time of the retry, at most 30 days ahead. The sends are selected at that time. If absent, null or in
+    /// the past, the retry starts now.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(default, deserialize_with = "timestamp::option::deserialize")]
+    not_before: Option<OffsetDateTime>,
+    /// Whether sends selected by `codes` are retried before their `retry_after`.
+    #[schemars(example = false)]
+    force: Option<bool>,
 }
 
-pub(crate) fn retry_failed() -> Operation {
+impl From<RetryBody> for RetryRequest {
+    fn from(body: RetryBody) -> Self {
+        Self {
+            codes: body.codes,
+            not_before: body.not_before,
+            force: body.force.unwrap_or(false),
+        }
+    }
+}
+
+/// `POST /api/campaigns/<id>/retry-failed`
+async fn retry_failed(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+    MaybeJson(input): MaybeJson<RetryBody>,
+) -> Result<HttpResponse, ApiError> {
+    let retried = services.campaigns.retry_failed(&tenant, id, input.into()).await?;
+    Ok(responses::ok(retried))
+}
+
+pub(crate) const RETRY_FAILED: Endpoint = endpoint!(retry_failed, {
     let description = "Retries failed sends of an ended run, now or at `not_before`. The retry sends the content that \
                 the template had when the run first started, and counts towards the month's quota. Without a body it \
                 retries every failed send except class `never` and class `later` before its `retry_after`. With \
@@ -187,9 +243,27 @@ pub(crate) fn retry_failed() -> Operation {
             ErrorCode::Invalid,
             "`codes` is empty or has more than 50 items, or `not_before` is more than 30 days ahead.",
         )
+});
+
+/// The status of a cancelled campaign.
+#[derive(Serialize, JsonSchema)]
+struct Cancelled {
+    /// Always `cancelled`.
+    #[schemars(example = &"cancelled")]
+    status: CampaignStatus,
 }
 
-pub(crate) fn cancel() -> Operation {
+/// `POST /api/campaigns/<id>/cancel`
+async fn cancel(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    let status = services.campaigns.cancel(&tenant, id).await?;
+    Ok(responses::ok(Cancelled { status }))
+}
+
+pub(crate) const CANCEL: Endpoint = endpoint!(cancel, {
     let description = "Permanently stops a campaign. No further send is started; unsent sends stay `pending`.";
     Operation::new("Cancel a campaign", description)
         .takes(path_id(ID))
@@ -198,18 +272,47 @@ pub(crate) fn cancel() -> Operation {
             ErrorCode::Precondition,
             "The campaign is neither `sending` nor `scheduled`.",
         )
+});
+
+/// `POST /api/campaigns/<id>/preview`: recipients, sample messages and failed preconditions of a run.
+async fn preview(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.campaigns.preview(&tenant, id).await?))
 }
 
-pub(crate) fn preview() -> Operation {
+pub(crate) const PREVIEW: Endpoint = endpoint!(preview, {
     let description = "Returns the recipients of a run, the message texts of the first three contacts, and every \
                 failed precondition. For an ended run it also returns what a retry would send and skip. Nothing is \
                 sent or changed.";
     Operation::new("Preview a campaign", description)
         .takes(path_id(ID))
         .responds(data::<Preview>("The preview of a run."))
+});
+
+/// The recipient of a test send.
+#[derive(Deserialize, JsonSchema, Validate)]
+#[garde(allow_unvalidated)]
+struct TestSendBody {
+    /// The phone number in E.164 or Brazilian national format.
+    #[schemars(required, example = &"+5511961234567")]
+    phone: Option<String>,
 }
 
-pub(crate) fn test() -> Operation {
+/// `POST /api/campaigns/<id>/test`: one message to one phone number, not counted in the statistics.
+async fn test(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+    Json(input): Json<TestSendBody>,
+) -> Result<HttpResponse, ApiError> {
+    let phone = input.phone.unwrap_or_default();
+    Ok(responses::ok(services.test_sends.send(&tenant, id, &phone).await?))
+}
+
+pub(crate) const TEST: Endpoint = endpoint!(test, {
     let description = "Sends the campaign's message once to one phone number. The test send counts towards the month's \
                 quota, not towards the campaign's statistics.";
     Operation::new("Send a test message", description)
@@ -227,51 +330,9 @@ pub(crate) fn test() -> Operation {
             "If the outcome of the call is unknown, `message` says so; the message is not sent again.",
         )
         .refuses(ErrorCode::Storage, "")
-}
-
-pub(crate) fn stats() -> Operation {
-    let description = "Counts the sends of a campaign by status. Each send is counted once, under its current status.";
-    Operation::new("Count a campaign's sends", description)
-        .takes(path_id(ID))
-        .responds(data::<SendCounts>("The counts."))
-}
-
-pub(crate) fn sends() -> Operation {
-    let description = "Returns the sends of a campaign, latest sent first and unsent last. Sends whose contact was \
-                deleted are omitted.";
-    Operation::new("List a campaign's sends", description)
-        .takes(path_id(ID))
-        .takes_all(numbered_page(&LIMIT))
-        .responds(whole_body::<Page<CampaignSend>>("A page of sends.").example(json!({
-            "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
-        })))
-}
-
-fn campaign(description: &'static str) -> ResponseDoc {
-    data::<Campaign>(description)
-}
-
-/// Example fields of a campaign that has not run yet.
-fn with_status(status: &str) -> Value {
-    json!({
-        "status": status, "total_recipients": 0, "simulated": false,
-        "executed_at": null, "completed_at": null, "paused_at": null, "pause_reason": null,
-        "retry_scheduled_at": null,
-    })
-}
-
-fn draft() -> Value {
-    with_status("draft")
-}
+});
 
 fn sending() -> Value {
     json!({ "status": "sending", "completed_at": null, "paused_at": null, "pause_reason": null,
             "retry_scheduled_at": null })
-}
-
-/// Example of a delivered send.
-fn delivered() -> Value {
-    json!({
-        "status": "delivered", "error_code": null, "error_message": null, "failure_class": null, "retry_after": null,
-    })
 }

@@ -1,0 +1,151 @@
+//! Reports on the whole installation, and the audit log of its administrators.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use recado_domain::administration::{
+    AdministrationStats, ChurnDay, PlatformAuditFilter, PlatformAuditLog, PlatformRevenueDay, PlatformRevenueOverview,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::ApiError;
+use crate::web::operation::{Operation, Parameter, data, id, numbered_page, text, with_schema};
+use crate::web::parameters::IntegerParam;
+use crate::web::query::Params;
+use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
+use crate::wiring::Services;
+
+/// Default and maximum number of days of a daily report.
+const DAYS: IntegerParam = IntegerParam {
+    name: "days",
+    description: "Length of the report in days, ending today.",
+    default: 30,
+    max: 365,
+};
+
+/// Default and maximum page size of the platform audit log.
+const AUDIT_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
+
+/// A page of the platform audit log.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlatformAuditLogPage")]
+struct PlatformLogs {
+    /// The entries, newest first.
+    logs: Vec<PlatformAuditLog>,
+    /// The exact total number of matching entries.
+    total: i64,
+    /// The page number, starting at 1.
+    page: i64,
+    /// The maximum number of entries on a page.
+    #[schemars(example = 50)]
+    limit: i64,
+}
+
+/// `GET /api/admin/stats`
+async fn stats(services: Data<Services>) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.admin.accounts.stats().await?))
+}
+
+pub(crate) const STATS: Endpoint = endpoint!(stats, {
+    Operation::new("Get platform totals", "Returns totals over all accounts.")
+        .responds(data::<AdministrationStats>("The totals."))
+});
+
+/// `GET /api/admin/revenue`
+async fn revenue(services: Data<Services>) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.admin.accounts.revenue().await?))
+}
+
+pub(crate) const REVENUE: Endpoint = endpoint!(revenue, {
+    Operation::new(
+        "Get subscription revenue",
+        "Returns the revenue of the current subscriptions of all accounts.",
+    )
+    .responds(data::<PlatformRevenueOverview>("The revenue."))
+});
+
+/// `GET /api/admin/revenue/daily`
+async fn daily_revenue(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+    let days = params.integer(&DAYS);
+    params.check()?;
+    Ok(responses::ok(services.admin.accounts.daily_revenue(days).await?))
+}
+
+pub(crate) const DAILY_REVENUE: Endpoint = endpoint!(daily_revenue, {
+    Operation::new(
+        "Report daily subscription revenue",
+        "Returns the payments received on each day, oldest day first.",
+    )
+    .takes(&DAYS)
+    .responds(data::<Vec<PlatformRevenueDay>>("The days."))
+});
+
+/// `GET /api/admin/churn`
+async fn churn(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+    let days = params.integer(&DAYS);
+    params.check()?;
+    Ok(responses::ok(services.admin.accounts.churn(days).await?))
+}
+
+pub(crate) const CHURN: Endpoint = endpoint!(churn, {
+    Operation::new(
+        "Report daily churn",
+        "Returns the subscriptions that ended on each day, oldest day first.",
+    )
+    .takes(&DAYS)
+    .responds(data::<Vec<ChurnDay>>("The days."))
+});
+
+/// `GET /api/admin/audit-logs`
+async fn audit_logs(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+    let filter = PlatformAuditFilter {
+        action: params.text("action"),
+        entity_type: params.text("entity_type"),
+        account_id: params.id("account_id"),
+        user_id: params.id("user_id"),
+        since: params.time("since"),
+        until: params.time("until"),
+    };
+    let page = params.page_of(&AUDIT_LIMIT);
+    params.check()?;
+    let found = services.admin.audit.page(&filter, page).await?;
+    Ok(responses::ok(PlatformLogs {
+        total: found.total,
+        page: found.page,
+        limit: found.limit,
+        logs: found.data,
+    }))
+}
+
+pub(crate) const AUDIT_LOGS: Endpoint = endpoint!(audit_logs, {
+    let description = "Returns what platform administrators changed, with numbered pages, newest first. Every changing \
+                operation of administrators leaves one entry, which commits with the change and survives the account. \
+                No operation changes or deletes an entry.";
+    Operation::new("List platform audit entries", description)
+        .takes_all(numbered_page(&AUDIT_LIMIT))
+        .takes(
+            text(
+                "action",
+                "Only entries with this action: `create`, `update`, `delete`, `login` or another.",
+            )
+            .example("update"),
+        )
+        .takes(
+            text(
+                "entity_type",
+                "Only entries about this type: `account`, `account_action`, `support_mode`, `user_sessions` or another.",
+            )
+            .example("account_action"),
+        )
+        .takes(id("account_id", "Only entries about this account."))
+        .takes(id("user_id", "Only entries of this administrator."))
+        .takes(time("since", "Only entries of this time or later.").example("2026-01-01T00:00:00Z"))
+        .takes(time("until", "Only entries of this time or earlier.").example("2027-01-01T00:00:00Z"))
+        .responds(data::<PlatformLogs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
+});
+
+fn time(name: &'static str, description: &'static str) -> Parameter {
+    with_schema(name, description, json!({ "type": "string", "format": "date-time" }))
+}

@@ -1,0 +1,166 @@
+//! Support access of administrators to accounts, and the sign-out of users.
+
+use actix_web::cookie::Cookie;
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use garde::Validate;
+use recado_domain::accounts::AccountHint;
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AccountId, UserId, timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::{ID, admin, origin};
+use crate::error::{ApiError, ErrorCode};
+use crate::web::body::MaybeJson;
+use crate::web::extractors::{Authenticated, Id, SessionUser};
+use crate::web::operation::{Body, Operation, data, path_id};
+use crate::web::route::{Endpoint, endpoint};
+use crate::web::support::SupportMode;
+use crate::web::{cookies, responses};
+use crate::wiring::Services;
+
+/// The reason for support mode.
+#[derive(Default, Deserialize, Validate, JsonSchema)]
+#[garde(allow_unvalidated)]
+struct SupportReason {
+    /// The reason, recorded in the account's audit log: at most 500 characters.
+    #[schemars(length(max = 500), example = "ticket 7")]
+    reason: Option<String>,
+}
+
+/// The account that support mode has started in.
+#[derive(Serialize, JsonSchema)]
+struct SupportEntry {
+    /// The account's id.
+    account_id: AccountId,
+    /// The account's name.
+    #[schemars(example = "Loja Exemplo")]
+    account_name: String,
+}
+
+/// The account that is active after support mode.
+#[derive(Serialize, JsonSchema)]
+struct SupportExit {
+    /// The account's id; null if there is no previous account.
+    account_id: Option<AccountId>,
+}
+
+/// The end of all sessions of a user.
+#[derive(Serialize, JsonSchema)]
+struct UserSignOut {
+    /// The user's id.
+    user_id: UserId,
+    /// When the sessions ended. A token that was issued before is refused.
+    #[schemars(with = "Timestamp")]
+    #[serde(with = "timestamp")]
+    signed_out_at: OffsetDateTime,
+}
+
+fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<HttpResponse, ApiError> {
+    for cookie in cookies {
+        let added = response.add_cookie(cookie);
+        added.map_err(ApiError::internal)?;
+    }
+    Ok(response)
+}
+
+/// `POST /api/admin/accounts/<id>/support`
+async fn start_support(
+    services: Data<Services>,
+    Authenticated(session): SessionUser,
+    Id(id): Id<AccountId>,
+    request: HttpRequest,
+    MaybeJson(body): MaybeJson<SupportReason>,
+) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
+    let before = services.authenticator.support_mode(&request, &session);
+    let original = origin(&services, &session, &request, before.as_ref()).await?;
+    let leaving = before.map(|mode| mode.account_id);
+    let (support, cache) = (&services.admin.support, &services.shared.auth_cache);
+    let started = support.start(&admin, id, leaving, body.reason.as_deref()).await;
+    for account in leaving.into_iter().chain([id]) {
+        cache.mark_membership_changed(session.user_id, account);
+    }
+    let mode = SupportMode::new(started?, original);
+    let response = responses::ok(SupportEntry {
+        account_id: id,
+        account_name: mode.account_name.clone(),
+    });
+    let cookie = services.authenticator.support.write(session.user_id, &mode);
+    let active = cookies::active_account(id, services.shared.config.cookie_secure);
+    with_cookies(response, &[cookie, active])
+}
+
+pub(crate) const START_SUPPORT: Endpoint = endpoint!(start_support, {
+    let description = "Starts support mode: gives the administrator the role `admin` in an account for four hours. The \
+                administrator and the reason are recorded in the account's audit log. Sets the cookies of support mode \
+                and of the active account.";
+    Operation::new("Start support mode", description)
+        .takes(path_id(ID))
+        .body(Body::json::<SupportReason>().optional())
+        .responds(data::<SupportEntry>("The account, which is now active."))
+});
+
+/// `POST /api/admin/stop-support`
+async fn stop_support(
+    services: Data<Services>,
+    Authenticated(session): SessionUser,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let mode = services.authenticator.support_mode(&request, &session);
+    let mode = mode.ok_or_else(|| ApiError::internal("there is no support mode to stop"))?;
+    let admin = admin(&services, &session, &request);
+    let stopped = services.admin.support.stop(&admin, mode.account_id).await;
+    let cache = &services.shared.auth_cache;
+    cache.mark_membership_changed(session.user_id, mode.account_id);
+    stopped?;
+    let original = match mode.original_account_id.map(AccountHint::Named) {
+        Some(named) => services.accounts.own_account(&session, named).await?,
+        None => None,
+    };
+    let secure = services.shared.config.cookie_secure;
+    let active = original.map_or_else(
+        || cookies::no_active_account(secure),
+        |account| cookies::active_account(account, secure),
+    );
+    let cookies = [services.authenticator.support.remove(), active];
+    with_cookies(responses::ok(SupportExit { account_id: original }), &cookies)
+}
+
+pub(crate) const STOP_SUPPORT: Endpoint = endpoint!(stop_support, {
+    let description = "Ends support mode and makes the previous account active again. Clears the cookie of support \
+                mode and sets the cookie of the active account.";
+    Operation::new("Stop support mode", description)
+        .responds(data::<SupportExit>("The account that is active again."))
+        .refuses(
+            ErrorCode::Internal,
+            "The caller is not in support mode: the cookie is missing.",
+        )
+});
+
+/// `POST /api/admin/users/<id>/sign-out`
+async fn sign_out(
+    services: Data<Services>,
+    Authenticated(session): SessionUser,
+    Id(user_id): Id<UserId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
+    let ended = services.admin.accounts.end_sessions(&admin, user_id).await;
+    services.shared.sessions.mark_changed(user_id);
+    Ok(responses::ok(UserSignOut {
+        user_id,
+        signed_out_at: ended?,
+    }))
+}
+
+pub(crate) const SIGN_OUT: Endpoint = endpoint!(sign_out, {
+    let description = "Ends all sessions of a user on every device, and their support mode. Within a second every server \
+                refuses tokens that were issued to the user before. API keys stay valid. The platform audit log \
+                records it.";
+    Operation::new("Sign a user out everywhere", description)
+        .takes(path_id("The user's id."))
+        .responds(data::<UserSignOut>("The user's sessions have ended."))
+});

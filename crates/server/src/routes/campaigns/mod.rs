@@ -1,0 +1,272 @@
+//! Routes of campaigns.
+
+mod runs;
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use garde::Validate;
+use recado_domain::campaigns::{
+    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, SegmentConfig, SendCounts, Variables,
+};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{CampaignId, FolderId, Page, SegmentId, TemplateId, timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use crate::error::{ApiError, ErrorCode};
+use crate::web::body::{Json, JsonChange, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::operation::{
+    Body, OpenApiTag, Operation, ResponseDoc, created, data, id, no_content, numbered_page, order, path_id, whole_body,
+};
+use crate::web::parameters::{LIMIT, SortParam};
+use crate::web::query::Params;
+use crate::web::responses;
+use crate::web::route::{Endpoint, endpoint};
+use crate::wiring::Services;
+pub(super) use runs::{CANCEL, EXECUTE, PAUSE, PREVIEW, RESUME, RETRY_FAILED, SCHEDULE, SEND, TEST, UNSCHEDULE};
+
+pub(super) const TAG: OpenApiTag = OpenApiTag {
+    name: "Campaigns",
+    description: "Send a template message to many contacts: create, schedule, run and monitor campaigns.",
+};
+
+const ID: &str = "The campaign's id.";
+
+const REFERENCES: &str = "A referenced template, segment, tag or folder does not exist.";
+
+const SORT: SortParam<CampaignSort> = SortParam {
+    description: "Sort key; campaigns without a value come last.",
+    accepted: "created_at, updated_at, name, scheduled_at or status",
+    default: CampaignSort::CreatedAt,
+};
+
+/// The fields of a campaign. Its audience is the union of its segment, tags and RFM segments, or all contacts if none
+/// is given. Contacts without a phone number and contacts that have opted out are excluded.
+#[derive(Deserialize, JsonSchema, Validate)]
+#[garde(allow_unvalidated)]
+struct CampaignBody {
+    /// The campaign's name: 1 to 200 characters after HTML tags, control characters and extra white space are removed.
+    #[schemars(length(min = 1, max = 200), example = &"Volta às aulas")]
+    name: Option<String>,
+    /// The id of the template to send.
+    #[serde(default, deserialize_with = "nullable")]
+    template_id: Option<Option<TemplateId>>,
+    /// The id of the segment whose contacts receive the campaign.
+    #[serde(default, deserialize_with = "nullable")]
+    segment_id: Option<Option<SegmentId>>,
+    /// Tags whose contacts receive the campaign, and filters that restrict the whole audience.
+    #[serde(default, deserialize_with = "nullable")]
+    segment_config: Option<Option<SegmentConfig>>,
+    /// The names of the RFM segments whose contacts receive the campaign.
+    #[schemars(length(max = 20), inner(length(min = 1, max = 50)), example = ["champions", "loyal"])]
+    #[serde(default, deserialize_with = "nullable")]
+    rfm_segments: Option<Option<Vec<String>>>,
+    /// The time at which the campaign starts after it is scheduled. Storing a time does not schedule the campaign.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(default, deserialize_with = "deserialize_time")]
+    scheduled_at: Option<Option<OffsetDateTime>>,
+    /// The value of each template placeholder: a text or a contact field.
+    #[serde(default, deserialize_with = "nullable")]
+    variables: Option<Option<Variables>>,
+    /// The id of the campaign's folder.
+    #[serde(default, deserialize_with = "nullable")]
+    folder_id: Option<Option<FolderId>>,
+}
+
+impl PatchFields for CampaignBody {
+    const NEVER_NULL: &'static [&'static str] = &["name"];
+}
+
+fn deserialize_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<OffsetDateTime>>, D::Error> {
+    timestamp::option::deserialize(deserializer).map(Some)
+}
+
+impl From<CampaignBody> for CampaignInput {
+    fn from(body: CampaignBody) -> Self {
+        Self {
+            name: body.name,
+            template_id: body.template_id,
+            segment_id: body.segment_id,
+            segment_config: body.segment_config,
+            rfm_segments: body.rfm_segments,
+            scheduled_at: body.scheduled_at,
+            variables: body.variables,
+            folder_id: body.folder_id,
+        }
+    }
+}
+
+/// `GET /api/campaigns`
+async fn list(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = CampaignQuery {
+        page: params.page(),
+        sort: params.sort(&SORT),
+        descending: params.descending(),
+        folder_id: params.id("folder_id"),
+    };
+    params.check()?;
+    Ok(responses::page(&services.campaigns.list(&tenant, &query).await?))
+}
+
+pub(super) const LIST: Endpoint = endpoint!(list, {
+    Operation::new("List campaigns", "Returns campaigns with numbered pages.")
+        .takes_all(numbered_page(&LIMIT))
+        .takes(&SORT)
+        .takes(order())
+        .takes(id("folder_id", "Only campaigns in this folder."))
+        .responds(whole_body::<Page<Campaign>>("A page of campaigns.").example(json!({
+            "data": [draft()], "total": 1, "page": 1, "totalPages": 1,
+        })))
+});
+
+/// `POST /api/campaigns`
+async fn create(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Json(input): Json<CampaignBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::created(
+        services.campaigns.create(&tenant, input.into()).await?,
+    ))
+}
+
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    Operation::new("Create a campaign", "Creates a draft. Nothing is sent or scheduled.")
+        .body(Body::json_with::<CampaignBody>(&["name"]))
+        .responds(created::<Campaign>("The draft.").example(draft()))
+        .refuses(ErrorCode::Invalid, REFERENCES)
+});
+
+/// `GET /api/campaigns/<id>`
+async fn get(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.campaigns.get(&tenant, id).await?))
+}
+
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new("Get a campaign", "Returns one campaign.")
+        .takes(path_id(ID))
+        .responds(campaign("The campaign.").example(draft()))
+});
+
+/// `PUT /api/campaigns/<id>`
+async fn update(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+    JsonChange(input): JsonChange<CampaignBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(
+        services.campaigns.update(&tenant, id, input.into()).await?,
+    ))
+}
+
+pub(super) const UPDATE: Endpoint = endpoint!(update, {
+    let description = "Updates a draft or scheduled campaign: absent fields are kept; null clears a field.";
+    Operation::new("Update a campaign", description)
+        .takes(path_id(ID))
+        .body(Body::change::<CampaignBody>().example(json!({ "name": "Volta às aulas 2026", "folder_id": null })))
+        .responds(campaign("The updated campaign.").example(draft()))
+        .refuses(ErrorCode::Invalid, REFERENCES)
+        .refuses(
+            ErrorCode::Precondition,
+            "The campaign is neither `draft` nor `scheduled`.",
+        )
+        .refuses(
+            ErrorCode::Invalid,
+            "The campaign is scheduled, and its new time is missing or in the past.",
+        )
+});
+
+/// `DELETE /api/campaigns/<id>`
+async fn delete(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    services.campaigns.delete(&tenant, id).await?;
+    Ok(responses::no_content())
+}
+
+pub(super) const DELETE: Endpoint = endpoint!(delete, {
+    Operation::new(
+        "Delete a campaign",
+        "Deletes a campaign. A campaign with status `sending` cannot be deleted.",
+    )
+    .takes(path_id(ID))
+    .responds(no_content("The campaign is deleted."))
+    .refuses(ErrorCode::Precondition, "The campaign has status `sending`.")
+});
+
+/// `GET /api/campaigns/<id>/stats`
+async fn stats(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.campaigns.stats(&tenant, id).await?))
+}
+
+pub(super) const STATS: Endpoint = endpoint!(stats, {
+    let description = "Counts the sends of a campaign by status. Each send is counted once, under its current status.";
+    Operation::new("Count a campaign's sends", description)
+        .takes(path_id(ID))
+        .responds(data::<SendCounts>("The counts."))
+});
+
+/// `GET /api/campaigns/<id>/sends`
+async fn sends(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<CampaignId>,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let page = params.page();
+    params.check()?;
+    Ok(responses::page(&services.campaigns.sends(&tenant, id, page).await?))
+}
+
+pub(super) const SENDS: Endpoint = endpoint!(sends, {
+    let description = "Returns the sends of a campaign, latest sent first and unsent last. Sends whose contact was \
+                deleted are omitted.";
+    Operation::new("List a campaign's sends", description)
+        .takes(path_id(ID))
+        .takes_all(numbered_page(&LIMIT))
+        .responds(whole_body::<Page<CampaignSend>>("A page of sends.").example(json!({
+            "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
+        })))
+});
+
+fn campaign(description: &'static str) -> ResponseDoc {
+    data::<Campaign>(description)
+}
+
+/// Example fields of a campaign that has not run yet.
+fn with_status(status: &str) -> Value {
+    json!({
+        "status": status, "total_recipients": 0, "simulated": false,
+        "executed_at": null, "completed_at": null, "paused_at": null, "pause_reason": null,
+        "retry_scheduled_at": null,
+    })
+}
+
+fn draft() -> Value {
+    with_status("draft")
+}
+
+/// Example of a delivered send.
+fn delivered() -> Value {
+    json!({
+        "status": "delivered", "error_code": null, "error_message": null, "failure_class": null, "retry_after": null,
+    })
+}
