@@ -145,15 +145,14 @@ mod tests {
     #[test]
     fn dev_secrets_are_generated_once_and_private() {
         use std::os::unix::fs::PermissionsExt;
-        let dir = std::env::temp_dir().join(format!("recado-state-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let first = dev_secrets(&dir).unwrap();
-        assert_eq!(dev_secrets(&dir).unwrap(), first);
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let first = dev_secrets(dir).unwrap();
+        assert_eq!(dev_secrets(dir).unwrap(), first);
         assert_eq!(
             fs::metadata(dir.join("dev.env")).unwrap().permissions().mode() & 0o777,
             0o600
         );
         assert!(first.get("DEMO_API_KEY").unwrap().starts_with("svc_live_sk_"));
-        fs::remove_dir_all(&dir).unwrap();
     }
 }

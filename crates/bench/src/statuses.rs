@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use hmac::{Hmac, KeyInit, Mac};
 use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
-use recado_testkit::secrets::hex;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::signals;
 use serde_json::{Value, json};
@@ -135,7 +134,7 @@ fn send_callbacks(server: &Server, callbacks: &[String], progress: &Progress) ->
             bail!("interrupted");
         }
         let mac = Hmac::<Sha256>::new_from_slice(APP_SECRET.as_bytes()).context("the HMAC key is not valid")?;
-        let signature = hex(&mac.chain_update(body).finalize().into_bytes());
+        let signature = hex::encode(mac.chain_update(body).finalize().into_bytes());
         let began = Instant::now();
         let response = agent
             .post(format!("{}/api/whatsapp/webhook", server.base))

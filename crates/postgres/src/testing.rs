@@ -1,12 +1,9 @@
-//! A separate database for every test, a connection pooler, and pipelined reads of any SQL text.
+//! A separate database for every test, and pipelined reads of any SQL text.
 #![allow(
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stderr,
     reason = "a test without its database can only fail"
 )]
-
-mod pgbouncer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,8 +19,6 @@ use tokio_postgres::{Client, Config, NoTls};
 use crate::sql::{Sql, TextRow, sql};
 use crate::tenant_role::TENANT_ROLE;
 use crate::{DatabaseTls, OwnerPool, PoolConfig, TenantPool, migrate, prepare_tenant_role};
-
-pub use pgbouncer::PgBouncer;
 
 /// Hash of the migrations: changed migrations get a new template database.
 const MIGRATIONS_HASH: &str = env!("RECADO_MIGRATIONS_HASH");

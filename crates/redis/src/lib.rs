@@ -4,7 +4,5 @@
 mod connection;
 mod log_throttle;
 mod rate_limiter;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 pub use rate_limiter::RedisRateLimiter;

@@ -7,8 +7,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::secrets::hex;
-
 /// The in-memory file system of Linux, and the free space that it must have.
 const MEMORY: &str = "/dev/shm";
 const MIN_FREE_BYTES: u64 = 4 << 30;
@@ -65,7 +63,7 @@ fn user_id() -> Result<u32> {
 
 /// A directory name that is unique to this checkout: a hash of its path.
 fn own_name() -> String {
-    let digest = hex(&Sha256::digest(root().as_os_str().as_encoded_bytes()));
+    let digest = hex::encode(Sha256::digest(root().as_os_str().as_encoded_bytes()));
     format!("recado-{}", digest.chars().take(12).collect::<String>())
 }
 

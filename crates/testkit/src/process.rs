@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn dropped_process_ends_on_sigterm() {
-        let log = std::env::temp_dir().join(format!("recado-process-{}.log", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
         let mut command = Command::new("sh");
         command.args([
             "-c",
@@ -224,12 +225,12 @@ mod tests {
             .unwrap();
         drop(process);
         assert_eq!(tail(&log), "up\nbye\n");
-        fs::remove_file(&log).unwrap();
     }
 
     #[test]
     fn process_of_a_killed_launcher_is_stopped() {
-        let log = std::env::temp_dir().join(format!("recado-left-{}.log", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
         let mut process = ChildProcess::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
         let pid = process.id().to_string();
         // Between fork and exec, a process briefly has no command line.
@@ -241,12 +242,12 @@ mod tests {
         stop_left_over(&log, Path::new("sleep"));
         assert_eq!(command_line(&pid), "");
         drop(process);
-        fs::remove_file(&log).unwrap();
     }
 
     #[test]
     fn ended_process_is_reported_with_its_log() {
-        let log = std::env::temp_dir().join(format!("recado-end-{}.log", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
         let mut command = Command::new("sh");
         command.args(["-c", "echo cannot go on; exit 3"]);
         let mut process = ChildProcess::spawn("sh", &mut command, log.clone()).unwrap();
@@ -255,6 +256,5 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(failure.contains("cannot go on"), "{failure:#}");
-        fs::remove_file(&log).unwrap();
     }
 }

@@ -110,18 +110,16 @@ mod tests {
 
     #[test]
     fn directory_is_locked_by_one_process() {
-        let dir = std::env::temp_dir().join(format!("recado-lock-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let held = lock(&dir).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path()).unwrap();
         assert!(held.is_some());
-        assert!(lock(&dir).unwrap().is_none());
+        assert!(lock(dir.path()).unwrap().is_none());
         drop(held);
         // A child that another test forks meanwhile shares the lock until it executes its program.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while lock(&dir).unwrap().is_none() {
+        while lock(dir.path()).unwrap().is_none() {
             assert!(std::time::Instant::now() < deadline);
             std::thread::yield_now();
         }
-        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -1,13 +1,13 @@
 //! Randomness, encodings, and files that only their owner may read.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use tempfile::NamedTempFile;
 
 pub fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -19,11 +19,7 @@ pub fn random<const N: usize>() -> Result<[u8; N]> {
 
 /// A password that needs no quoting in a URL, a shell or a configuration file.
 pub fn password() -> Result<String> {
-    Ok(hex(&random::<24>()?))
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(hex::encode(random::<24>()?))
 }
 
 pub fn base64(bytes: &[u8]) -> String {
@@ -36,19 +32,11 @@ pub fn base64url(bytes: &[u8]) -> String {
 
 /// Replaces a file atomically by one with mode 0600.
 pub fn write_private(path: &Path, text: &str) -> Result<()> {
-    let fresh = path.with_extension("new");
     let write = || -> std::io::Result<()> {
-        // Remove a leftover file: `mode` applies only to new files.
-        if fresh.exists() {
-            fs::remove_file(&fresh)?;
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&fresh)?;
+        let mut file = NamedTempFile::new_in(path.parent().unwrap_or(path))?;
         file.write_all(text.as_bytes())?;
-        fs::rename(&fresh, path)
+        file.persist(path)?;
+        Ok(())
     };
     write().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -6,28 +6,15 @@ use anyhow::{Context, Result};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use uuid::Builder;
 
-use crate::secrets::{base64url, hex};
+use crate::secrets::base64url;
 
 /// Derives the user's id from the hash of the address (UUID version 8): the same address is always the same user.
 pub fn user_id(email: &str) -> String {
     let digest = Sha256::digest(email.to_lowercase().as_bytes());
-    let bytes: Vec<u8> = (0_u8..)
-        .zip(digest.iter().take(16))
-        .map(|(at, byte)| match at {
-            6 => (byte & 0x0f) | 0x80,
-            8 => (byte & 0x3f) | 0x80,
-            _ => *byte,
-        })
-        .collect();
-    let mut id = String::new();
-    for (at, digit) in hex(&bytes).chars().enumerate() {
-        if [8, 12, 16, 20].contains(&at) {
-            id.push('-');
-        }
-        id.push(digit);
-    }
-    id
+    let bytes = digest.first_chunk().copied().unwrap_or_default();
+    Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
 /// An HS256 JSON Web Token.
@@ -77,7 +64,7 @@ mod tests {
         // RFC 4231, test case 2.
         let mac = hmac_sha256(b"Jefe", b"what do ya want for nothing?").unwrap();
         assert_eq!(
-            hex(&mac),
+            hex::encode(mac),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
         );
     }

@@ -188,24 +188,18 @@ mod tests {
 
     #[test]
     fn snapshot_has_the_named_commit_and_time() {
-        let dir = std::env::temp_dir().join(format!("recado-deny-{}", std::process::id()));
-        let databases = unpack(&dir_of(&dir)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let databases = unpack(dir.path()).unwrap();
         let database = databases.join(DATABASE);
         assert!(database.join("crates").join("rsa").is_dir());
         let mut id = Command::new("sh");
-        id.current_dir(&dir)
+        id.current_dir(dir.path())
             .args(["-c", "gzip -dc advisories.tar.gz | git get-tar-commit-id"]);
         assert_eq!(process::quietly(&mut id, "git").unwrap().trim(), SNAPSHOT_COMMIT);
         let mut log = Command::new("git");
         log.current_dir(&database).args(["show", "--no-patch", "--format=%ct"]);
         let seconds = process::quietly(&mut log, "git").unwrap();
         assert_eq!(seconds.trim(), SNAPSHOT_SECONDS.to_string());
-        fs::remove_dir_all(&dir).unwrap();
-    }
-
-    fn dir_of(dir: &Path) -> PathBuf {
-        fs::create_dir_all(dir).unwrap();
-        dir.to_path_buf()
     }
 
     #[test]

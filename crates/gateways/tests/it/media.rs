@@ -17,22 +17,21 @@ use recado_gateways::media::ObjectMedia;
 use recado_simulators::raw::{RawServer, Reply};
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 /// A temporary directory, deleted on drop.
-pub(crate) struct Directory(PathBuf);
+pub(crate) struct Directory(TempDir);
 
 impl Directory {
     pub(crate) fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("recado-media-{:x}", unique()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(TempDir::with_prefix("recado-media-").unwrap())
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// All files below the directory.
@@ -48,14 +47,8 @@ impl Directory {
             }
         }
         let mut files = Vec::new();
-        walk(&self.0, &mut files);
+        walk(self.path(), &mut files);
         files
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
     }
 }
 

@@ -7,8 +7,9 @@ use recado_domain::accounts::AccountStore as _;
 use recado_domain::campaigns::{CampaignStore as _, RunQueue as _, RunStartStore as _};
 use recado_domain::contacts::ContactStore as _;
 use recado_domain::shared::StoreError;
-use recado_postgres::testing::{PgBouncer, StatementCaching, read, read_both};
+use recado_postgres::testing::{StatementCaching, read, read_both};
 use recado_postgres::{OwnerPool, PgAccounts, PgCampaigns, PgContacts, PgRuns, PoolConfig, TenantPool};
+use recado_testkit::services::pgbouncer::PgBouncer;
 use secrecy::ExposeSecret as _;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use recado_domain::limits::{RateLimitDecision, RateLimiter};
 use recado_redis::RedisRateLimiter;
-use recado_redis::testing::OwnRedis;
+use recado_testkit::services::own_redis::OwnRedis;
 
 use crate::support::Proxy;
 use crate::{MINUTE, key, limiter, limiter_at, redis};

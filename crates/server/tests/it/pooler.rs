@@ -1,6 +1,7 @@
 //! The server behind a real PgBouncer in transaction mode, and the login of tenants.
 
-use recado_postgres::testing::{PgBouncer, tenant_url};
+use recado_postgres::testing::tenant_url;
+use recado_testkit::services::pgbouncer::PgBouncer;
 use serde_json::json;
 
 use crate::harness::database::Database;

@@ -88,20 +88,24 @@ pub fn wrk_or_install() -> Result<PathBuf> {
     }
 }
 
-/// The path of PgBouncer. Installs it if it is missing. None: only root could install it. The tests that need it are
-/// then skipped, but fail with `CI=true`.
-pub fn pgbouncer_or_install() -> Result<Option<PathBuf>> {
+/// The path of PgBouncer, if this machine has it.
+pub fn pgbouncer() -> Option<PathBuf> {
     if let Some(file) = std::env::var_os("PGBOUNCER_BIN") {
-        return Ok(Some(file.into()));
+        return Some(file.into());
     }
     // Debian installs it where only root's PATH leads.
     let usual = || Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|file| file.is_file());
-    let found = || on_path("pgbouncer").or_else(usual);
-    if let Some(file) = found() {
+    on_path("pgbouncer").or_else(usual)
+}
+
+/// The path of PgBouncer. Installs it if it is missing. None: only root could install it. The tests that need it are
+/// then skipped, but fail with `CI=true`.
+pub fn pgbouncer_or_install() -> Result<Option<PathBuf>> {
+    if let Some(file) = pgbouncer() {
         return Ok(Some(file));
     }
     match install::apt(&["pgbouncer"]) {
-        Ok(()) => Ok(found()),
+        Ok(()) => Ok(pgbouncer()),
         Err(failure) if paths::is_root()? => Err(failure),
         Err(failure) => {
             println!("PgBouncer is missing, so its tests are skipped: {failure:#}");

@@ -4,7 +4,9 @@
 
 pub mod find;
 mod install;
+pub mod own_redis;
 pub mod owner;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
 pub mod versions;

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use recado_redis::testing::OwnRedis;
+use recado_testkit::services::own_redis::OwnRedis;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::harness::client::Request;
@@ -32,27 +33,24 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
 "#;
 
 /// The compiled `CLOCK_SHIM`; removed when dropped.
-struct Library(PathBuf);
+struct Library(TempDir);
 
 impl Library {
+    fn path(&self) -> PathBuf {
+        self.0.path().join("clock.so")
+    }
+
     /// Compiles with `cc`, which Rust already needs as its linker.
     fn build() -> Self {
-        let source = std::env::temp_dir().join(format!("recado-it-{}.c", Uuid::new_v4().simple()));
-        let library = source.with_extension("so");
+        let library = Self(TempDir::with_prefix("recado-it-clock-").unwrap());
+        let source = library.path().with_extension("c");
         std::fs::write(&source, CLOCK_SHIM).unwrap();
         let compiled = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
-            .args([&library, &source])
+            .args([&library.path(), &source])
             .status();
-        std::fs::remove_file(&source).unwrap();
         assert!(compiled.as_ref().is_ok_and(|status| status.success()), "{compiled:?}");
-        Self(library)
-    }
-}
-
-impl Drop for Library {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
+        library
     }
 }
 
@@ -71,7 +69,7 @@ impl Pair {
             .with("REDIS_URL", redis.url())
             .with("TRUSTED_PROXIES", "127.0.0.0/8")
             .with("CAMPAIGN_MESSAGE_DELAY_MS", "30")
-            .with("LD_PRELOAD", library.0.display().to_string())
+            .with("LD_PRELOAD", library.path().display().to_string())
             .with("CLOCK_SHIFT_S", "3600");
         let ahead = Server::start(options);
         let behind = free_port();

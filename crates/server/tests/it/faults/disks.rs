@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::harness::cluster::Cluster;
 use crate::harness::database::Database;
@@ -13,29 +14,26 @@ use crate::harness::users::{User, phone};
 use crate::harness::{Server, until};
 
 /// A small tmpfs that holds only the tablespace; unmounted and removed when dropped.
-struct Disk(PathBuf);
+struct Disk(TempDir);
 
 impl Disk {
     /// Returns `None` without the permission to mount.
     fn mount(megabytes: u32) -> Option<Self> {
-        let path = std::env::temp_dir().join(format!("recado-it-disk-{}", uuid::Uuid::new_v4().simple()));
-        std::fs::create_dir_all(&path).unwrap();
+        let directory = TempDir::with_prefix("recado-it-disk-").unwrap();
         let options = format!("size={megabytes}m,mode=0777");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
-            .arg(&path)
+            .arg(directory.path())
             .output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(Self(path));
-        }
-        std::fs::remove_dir(&path).unwrap();
-        None
+        mounted
+            .is_ok_and(|mounted| mounted.status.success())
+            .then_some(Self(directory))
     }
 
     /// Fills all free space and returns the path of the file that occupies it.
     fn fill(&self) -> PathBuf {
         use std::io::Write as _;
-        let path = self.0.join("filler");
+        let path = self.0.path().join("filler");
         let mut filler = std::fs::File::create(&path).unwrap();
         for size in [1_000_000, 10_000, 1] {
             while filler.write_all(&vec![0; size]).is_ok() {}
@@ -46,8 +44,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(&self.0).status().ok();
-        std::fs::remove_dir(&self.0).ok();
+        Command::new("umount").arg("-l").arg(self.0.path()).status().ok();
     }
 }
 
@@ -110,7 +107,7 @@ fn full_disk_rejects_writes_until_space_returns() {
     };
     let cluster = Cluster::start();
     let server = Server::start_on(
-        cluster.database_on(&disk.0),
+        cluster.database_on(disk.0.path()),
         &without_statuses()
             .with("CAMPAIGN_MESSAGE_DELAY_MS", "20")
             .with("SEND_UNKNOWN_TTL", "2s"),

@@ -3,12 +3,14 @@
 use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use recado_simulators::certificates::Identity;
+use recado_testkit::services::find;
+use recado_testkit::services::owner::Owner;
+use tempfile::TempDir;
 
 use super::database::Database;
 use super::process::{command, environment, free_port};
@@ -17,20 +19,22 @@ use super::until;
 /// A running PostgreSQL cluster; stopped and removed when dropped.
 pub struct Cluster {
     programs: PathBuf,
-    home: PathBuf,
+    owner: Owner,
+    home: TempDir,
     port: u16,
 }
 
 impl Cluster {
     /// A new cluster. It runs without fsync: commits survive a crash of PostgreSQL, but not of the machine.
     pub fn start() -> Self {
-        let home = std::env::temp_dir().join(format!("recado-it-pg-{}", uuid::Uuid::new_v4().simple()));
-        std::fs::create_dir_all(&home).unwrap();
-        if let Some((user, group)) = owner() {
-            chown(&home, Some(user), Some(group)).unwrap();
-        }
+        let (owner, home) = (Owner::detect().unwrap(), TempDir::with_prefix("recado-it-pg-").unwrap());
+        owner.give(home.path()).unwrap();
+        let Some(programs) = find::postgres().unwrap() else {
+            panic!("initdb and pg_ctl are neither in PG_BIN nor on the PATH: run cargo xtask test")
+        };
         let cluster = Self {
-            programs: programs(),
+            programs,
+            owner,
             home,
             port: free_port(),
         };
@@ -53,9 +57,7 @@ impl Cluster {
 
     /// Creates a migrated database with its tablespace in this directory.
     pub fn database_on(&self, directory: &Path) -> Database {
-        if let Some((user, group)) = owner() {
-            chown(directory, Some(user), Some(group)).unwrap();
-        }
+        self.owner.give(directory).unwrap();
         let admin = Database::at(&self.url("postgres"));
         admin.run(&format!(
             "CREATE TABLESPACE elsewhere LOCATION '{}'",
@@ -100,9 +102,7 @@ impl Cluster {
             let file = self.data().join(name);
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-            if let Some((user, group)) = owner() {
-                chown(&file, Some(user), Some(group)).unwrap();
-            }
+            self.owner.give(&file).unwrap();
         }
     }
 
@@ -141,7 +141,11 @@ impl Cluster {
 
     fn control(&self, arguments: &[&str]) {
         let mut control = self.command("pg_ctl");
-        control.arg("-D").arg(self.data()).arg("-l").arg(self.home.join("log"));
+        control
+            .arg("-D")
+            .arg(self.data())
+            .arg("-l")
+            .arg(self.home.path().join("log"));
         control.args(["-s", "-w"]).args(arguments).succeed();
     }
 
@@ -150,19 +154,12 @@ impl Cluster {
     }
 
     fn data(&self) -> PathBuf {
-        self.home.join("data")
+        self.home.path().join("data")
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        command
-            .env_clear()
-            .env("LC_ALL", "C")
-            .current_dir("/")
-            .stdin(Stdio::null());
-        if let Some((user, group)) = owner() {
-            command.uid(user).gid(group);
-        }
+        let mut command = self.owner.command(self.programs.join(program));
+        command.stdin(Stdio::null());
         command
     }
 }
@@ -173,7 +170,6 @@ impl Drop for Cluster {
         stop.arg("-D").arg(self.data()).args(["-s", "-m", "immediate", "stop"]);
         // The cluster may be stopped already.
         stop.stderr(Stdio::null()).status().ok();
-        std::fs::remove_dir_all(&self.home).ok();
     }
 }
 
@@ -190,36 +186,4 @@ impl Succeed for Command {
             "{self:?}: {status:?}"
         );
     }
-}
-
-/// PostgreSQL refuses to run as root. As root, this returns the user and group to run it as.
-fn owner() -> Option<(u32, u32)> {
-    use std::os::unix::fs::MetadataExt as _;
-    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-        return None;
-    }
-    let users = std::fs::read_to_string("/etc/passwd").unwrap();
-    let ids = |name: &str| {
-        let fields: Vec<Vec<&str>> = users.lines().map(|line| line.split(':').collect()).collect();
-        let user = fields.into_iter().find(|fields| fields[0] == name)?;
-        Some((user[2].parse().unwrap(), user[3].parse().unwrap()))
-    };
-    Some(ids("postgres").or_else(|| ids("nobody")).unwrap())
-}
-
-/// The directory of `initdb` and `pg_ctl`: `PG_BIN`, else the newest below `/usr/lib/postgresql`, else one of the PATH.
-fn programs() -> PathBuf {
-    if let Some(directory) = std::env::var_os("PG_BIN") {
-        return directory.into();
-    }
-    let has_all = |directory: &Path| ["initdb", "pg_ctl"].iter().all(|name| directory.join(name).is_file());
-    let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut installed: Vec<PathBuf> = installed.map(|entry| entry.path().join("bin")).collect();
-    installed.sort();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut candidates = installed.into_iter().rev().chain(std::env::split_paths(&path));
-    let Some(found) = candidates.find(|directory| has_all(directory)) else {
-        panic!("initdb and pg_ctl are neither in PG_BIN nor on the PATH: run cargo xtask test")
-    };
-    found
 }

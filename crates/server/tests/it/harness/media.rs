@@ -1,9 +1,9 @@
 //! Template files: upload forms, and the directory of the media store.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
-use uuid::Uuid;
+use tempfile::TempDir;
 
 use super::client::Reply;
 use super::text;
@@ -21,38 +21,32 @@ pub const BOUNDARY: &str = "----recado";
 pub const FORM: &str = "multipart/form-data; boundary=----recado";
 
 /// A temporary directory; removed when dropped.
-pub struct MediaDirectory(PathBuf);
+pub struct MediaDirectory(TempDir);
 
 impl MediaDirectory {
     pub fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("recado-it-media-{}", Uuid::new_v4().simple())))
+        Self(TempDir::with_prefix("recado-it-media-").unwrap())
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// The relative paths of all files below the directory.
     pub fn files(&self) -> Vec<String> {
-        let (mut files, mut open) = (Vec::new(), vec![self.0.clone()]);
+        let (mut files, mut open) = (Vec::new(), vec![self.path().to_owned()]);
         while let Some(directory) = open.pop() {
             for entry in std::fs::read_dir(directory).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     open.push(path);
                 } else {
-                    files.push(path.strip_prefix(&self.0).unwrap().display().to_string());
+                    files.push(path.strip_prefix(self.path()).unwrap().display().to_string());
                 }
             }
         }
         files.sort();
         files
-    }
-}
-
-impl Drop for MediaDirectory {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
     }
 }
 

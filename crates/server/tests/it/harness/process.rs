@@ -1,15 +1,12 @@
 //! The real binary as a child process.
 
-use std::fs::File;
-use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use recado_postgres::testing::tenant_url;
-use recado_redis::testing::OwnRedis;
+use recado_testkit::services::own_redis::OwnRedis;
+use tempfile::NamedTempFile;
 
 use super::{VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually};
 
@@ -22,19 +19,15 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_recado");
 /// A running process; killed when dropped.
 pub struct Process {
     child: Child,
-    log: PathBuf,
+    log: NamedTempFile,
 }
 
 impl Process {
     /// Starts the binary with this environment and no other.
     pub fn start(arguments: &[&str], env: &[(&str, String)]) -> Self {
-        let log = std::env::temp_dir().join(format!("recado-it-{}.log", uuid::Uuid::new_v4().simple()));
-        let out = File::create(&log).unwrap();
-        let child = command(arguments, env)
-            .stdout(out.try_clone().unwrap())
-            .stderr(out)
-            .spawn()
-            .unwrap();
+        let log = NamedTempFile::with_prefix("recado-it-").unwrap();
+        let out = || log.as_file().try_clone().unwrap();
+        let child = command(arguments, env).stdout(out()).stderr(out()).spawn().unwrap();
         Self { child, log }
     }
 
@@ -89,7 +82,7 @@ impl Process {
 
     /// The output of the process, stdout and stderr.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
+        std::fs::read_to_string(self.log.path()).unwrap_or_default()
     }
 }
 
@@ -103,7 +96,6 @@ impl Drop for Process {
         }
         // A panic of the server fails every test.
         let panicked = log.contains("panicked at");
-        std::fs::remove_file(&self.log).ok();
         assert!(std::thread::panicking() || !panicked, "the server panicked:\n{log}");
     }
 }
@@ -159,15 +151,10 @@ pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str,
 
 /// A free port below the ephemeral range, so that no outgoing connection takes it before it is used.
 pub fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = u16::try_from(std::process::id() % 500).unwrap() * 20;
-    eventually("a free port", || {
-        let port = 20_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
-    })
+    recado_testkit::services::free_port().unwrap()
 }
 
 /// A Redis server for one test; killed when dropped. A restart uses the same port.
 pub fn own_redis() -> OwnRedis {
-    OwnRedis::start_at(free_port())
+    OwnRedis::start()
 }

@@ -1,34 +1,26 @@
 //! Certificates in files, and servers that record what a client sends before and after its TLS handshake.
 
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use recado_simulators::certificates::Identity;
 use recado_simulators::raw::{ANY_FREE_PORT, Acceptor};
+use tempfile::TempDir;
 
 /// A directory of files; removed when dropped.
-pub struct Files(PathBuf);
+pub struct Files(TempDir);
 
 impl Files {
     pub fn new() -> Self {
-        let directory = std::env::temp_dir().join(format!("recado-it-tls-{}", uuid::Uuid::new_v4().simple()));
-        std::fs::create_dir_all(&directory).unwrap();
-        Self(directory)
+        Self(TempDir::with_prefix("recado-it-tls-").unwrap())
     }
 
     /// Writes a file and returns its path.
     pub fn write(&self, name: &str, content: &str) -> String {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
     }
 }
 

@@ -1,14 +1,18 @@
 //! A real PgBouncer in transaction mode, for one test.
+#![expect(clippy::expect_used, reason = "a test without its PgBouncer can only fail")]
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Config;
+use postgres::Config;
+use tempfile::TempDir;
+
+use super::owner::Owner;
+use super::{find, free_port};
 
 /// How long PgBouncer may take to listen.
 const STARTUP: Duration = Duration::from_secs(10);
@@ -17,7 +21,7 @@ const STARTUP: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Child,
-    home: PathBuf,
+    home: TempDir,
     port: u16,
 }
 
@@ -25,29 +29,23 @@ impl PgBouncer {
     /// Starts PgBouncer before the servers of these URLs, with this many server connections for each user and
     /// database. None: it is not installed, and the run is not the gate's (`CI=true`), which must not leave it out.
     pub fn start(urls: &[&str], server_connections: usize) -> Option<Self> {
-        let Some(program) = program() else {
+        let Some(program) = find::pgbouncer() else {
             let is_gate = std::env::var("CI").is_ok_and(|ci| ci == "true");
             assert!(!is_gate, "pgbouncer is missing: install it, or set PGBOUNCER_BIN");
             eprintln!("skipped: pgbouncer is not installed");
             return None;
         };
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = port.expect("a port is free").port();
-        let home = std::env::temp_dir().join(format!("recado-pgbouncer-{}-{port}", std::process::id()));
-        fs::create_dir_all(&home).expect("the directory of PgBouncer can be created");
-        write_configuration(&home, urls, port, server_connections);
-        let mut command = Command::new(program);
-        command
-            .arg(home.join("pgbouncer.ini"))
-            .current_dir("/")
-            .stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        if let Some((user, group)) = unprivileged() {
-            for path in [home.clone(), home.join("pgbouncer.ini"), home.join("users.txt")] {
-                chown(path, Some(user), Some(group)).expect("root may give files away");
-            }
-            command.uid(user).gid(group);
+        let port = free_port().expect("a port is free");
+        let owner = Owner::detect().expect("the user of PgBouncer is known");
+        let home = TempDir::with_prefix("recado-pgbouncer-").expect("the directory of PgBouncer can be created");
+        write_configuration(home.path(), urls, port, server_connections);
+        let configuration = home.path().join("pgbouncer.ini");
+        for path in [home.path(), &configuration, &home.path().join("users.txt")] {
+            owner.give(path).expect("root may give files away");
         }
+        let mut command = owner.command(program);
+        command.arg(configuration);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().expect("PgBouncer starts");
         let pooler = Self { process, home, port };
         pooler.wait();
@@ -63,7 +61,7 @@ impl PgBouncer {
 
     /// What PgBouncer has logged.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.home.join("log")).unwrap_or_default()
+        fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 
     fn wait(&self) {
@@ -79,7 +77,6 @@ impl Drop for PgBouncer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.home);
     }
 }
 
@@ -110,32 +107,4 @@ fn write_configuration(home: &Path, urls: &[&str], port: u16, server_connections
     };
     write("users.txt", &users);
     write("pgbouncer.ini", &text);
-}
-
-/// `PGBOUNCER_BIN`, or the program in the PATH or where Debian installs it.
-fn program() -> Option<PathBuf> {
-    if let Some(file) = std::env::var_os("PGBOUNCER_BIN") {
-        return Some(file.into());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    directories
-        .map(|directory| directory.join("pgbouncer"))
-        .find(|file| file.is_file())
-}
-
-/// PgBouncer refuses to run as root. As root, this returns the user and group to run it as.
-fn unprivileged() -> Option<(u32, u32)> {
-    if fs::metadata("/proc/self").is_ok_and(|own| own.uid() != 0) {
-        return None;
-    }
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let ids = |name: &str| {
-        let mut fields = users
-            .lines()
-            .map(|line| line.split(':'))
-            .find(|fields| fields.clone().next() == Some(name))?;
-        Some((fields.nth(2)?.parse().ok()?, fields.next()?.parse().ok()?))
-    };
-    ids("postgres").or_else(|| ids("nobody"))
 }

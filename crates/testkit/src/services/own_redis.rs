@@ -1,14 +1,16 @@
 //! A separate Redis server for one test, which the test can stop.
-#![allow(
+#![expect(
     clippy::expect_used,
     clippy::panic,
     reason = "a test without its Redis can only fail"
 )]
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use super::free_port;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -36,12 +38,7 @@ pub struct OwnRedis {
 impl OwnRedis {
     /// Starts it on a free port.
     pub fn start() -> Self {
-        // The listener closes here and Redis binds the port again: the kernel does not reassign a port this soon.
-        let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        Self::start_at(listener.expect("no port is free").port())
-    }
-
-    pub fn start_at(port: u16) -> Self {
+        let port = free_port().expect("no port is free");
         let child = launch(port);
         Self { child, port }
     }
