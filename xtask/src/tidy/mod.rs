@@ -17,7 +17,6 @@ mod secrets;
 mod sources;
 mod sql_rules;
 mod tokens;
-pub(crate) mod versions;
 
 use std::path::Path;
 use std::process::Command;
@@ -59,7 +58,6 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(edges::check(&packages));
     findings.extend(edges::domain_reach(&tree()?));
     findings.extend(faults::check(&root));
-    findings.extend(versions::check(&root));
     let mut type_names = names::TypeNames::default();
     let mut rust_files = Vec::new();
     for file in &files {
