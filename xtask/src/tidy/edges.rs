@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::Finding;
+use super::manifests::line_of;
 
 const DOMAIN: &str = "crates/domain/Cargo.toml";
 
@@ -92,14 +93,6 @@ fn allowed(from: &str, to: &str, development: bool) -> bool {
         return development && from == to;
     };
     inward.contains(&to) || (development && (to == from || FOR_TESTS.contains(&to)))
-}
-
-/// The line of a manifest that names a dependency.
-fn line_of(manifest: &str, name: &str) -> usize {
-    manifest
-        .lines()
-        .position(|line| line.trim_start().starts_with(name))
-        .map_or(1, |at| at + 1)
 }
 
 /// Returns every forbidden crate in `cargo tree -p recado-domain`.

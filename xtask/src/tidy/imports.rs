@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::scanner::mask;
 use super::tokens::{self, Token};
 
 /// Path of a module below its crate: empty for `lib.rs`.
@@ -71,7 +70,7 @@ impl Modules {
             let Some(path) = file.strip_prefix(src).and_then(module_path) else {
                 continue;
             };
-            let (tokens, tests) = tokens::without_tests(tokens::tokens(&mask(text)));
+            let (tokens, tests) = tokens::without_tests(tokens::tokens(text));
             test_modules.extend(tests.into_iter().map(|name| child(&path, &name)));
             let module = Module {
                 file: file.clone(),

@@ -1,6 +1,9 @@
 //! Checks links between documentation pages: the file and the heading must exist.
 
+use std::ops::Range;
 use std::path::Path;
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::Finding;
 
@@ -52,84 +55,50 @@ fn is_external(target: &str) -> bool {
     })
 }
 
-/// The lines of a page outside code blocks, numbered from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fence: Option<&str> = None;
-    text.lines().enumerate().filter_map(move |(at, line)| {
-        let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
-        match (fence, mark) {
-            (None, Some(mark)) => fence = Some(mark),
-            (Some(open), Some(mark)) if open == mark => fence = None,
-            (None, None) => return Some((at + 1, line)),
-            (Some(_), _) => {}
-        }
-        None
-    })
-}
-
-/// Every link's target, with its line: `[text](target "title")` and `[name]: target`.
+/// Every link's target, with its line.
 fn links(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    for (number, line) in prose(text) {
-        let line = without_code(line);
-        let inline = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let defined = line
-            .trim_start()
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once("]: "))
-            .map(|(_, target)| target);
-        for target in inline.chain(defined) {
-            if let Some(target) = target.split_whitespace().next() {
-                found.push((number, target.trim_matches(['<', '>']).to_owned()));
-            }
+    let link = |(event, range): (Event<'_>, Range<usize>)| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+            let before = text.get(..range.start).unwrap_or_default();
+            Some((before.matches('\n').count() + 1, dest_url.into_string()))
         }
-    }
-    found
+        _ => None,
+    };
+    parse(text).into_offset_iter().filter_map(link).collect()
 }
 
-/// Removes code spans: links inside them are examples.
-fn without_code(line: &str) -> String {
-    line.split('`')
-        .enumerate()
-        .map(|(at, part)| if at % 2 == 0 { part } else { "" })
-        .collect()
+fn parse(text: &str) -> Parser<'_> {
+    Parser::new_ext(text, Options::ENABLE_TABLES)
 }
 
 /// The anchors of a page's headings.
 fn anchors(text: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut found = Vec::new();
     let mut seen: Vec<String> = Vec::new();
-    for (_, line) in prose(text) {
-        let title = line.trim_start_matches('#');
-        let level = line.len() - title.len();
-        if !(1..=6).contains(&level) || !title.starts_with([' ', '\t']) {
-            continue;
+    let mut title = String::new();
+    for event in parse(text) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => title.clear(),
+            Event::Text(part) | Event::Code(part) => title.push_str(&part),
+            Event::End(TagEnd::Heading(_)) => {
+                let anchor = anchor(&title);
+                // A repeated heading gets a number.
+                let before = seen.iter().filter(|earlier| **earlier == anchor).count();
+                found.push(match before {
+                    0 => anchor.clone(),
+                    _ => format!("{anchor}-{before}"),
+                });
+                seen.push(anchor);
+            }
+            _ => {}
         }
-        let anchor = anchor(title.trim());
-        // A repeated heading gets a number.
-        let before = seen.iter().filter(|earlier| **earlier == anchor).count();
-        found.push(if before == 0 {
-            anchor.clone()
-        } else {
-            format!("{anchor}-{before}")
-        });
-        seen.push(anchor);
     }
     found
 }
 
 /// A heading as an anchor: lower case, without punctuation, with a hyphen for every space.
 fn anchor(title: &str) -> String {
-    let mut text = String::new();
-    let mut rest = title;
-    // Of a link, only the text counts.
-    while let Some((head, tail)) = rest.split_once("](") {
-        text.push_str(head);
-        rest = tail.split_once(')').map_or("", |(_, after)| after);
-    }
-    text.push_str(rest);
-    let letters = text
+    let letters = title
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     letters
@@ -145,7 +114,7 @@ mod tests {
 
     #[test]
     fn links_are_read_outside_code() {
-        let text = "[a](b.md) and [c](d.md#e \"title\") `[no](x)`\n```text\n[no](y)\n```\n[f]: g.md\n";
+        let text = "[a](b.md) and [c](d.md#e \"title\") `[no](x)`\n```text\n[no](y)\n```\n[f] text\n\n[f]: g.md\n";
         let expected = [(1, "b.md"), (1, "d.md#e"), (5, "g.md")].map(|(line, target)| (line, target.to_owned()));
         assert_eq!(links(text), expected);
     }
@@ -158,14 +127,14 @@ mod tests {
 
     #[test]
     fn dead_links_are_found() {
-        let root = std::env::temp_dir().join(format!("recado-links-{}", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
         fs::create_dir_all(root.join("docs")).unwrap();
         fs::write(root.join("README.md"), "# Read me\n").unwrap();
         let text = "# Top\n[ok](../README.md) [ok](../README.md#read-me) [ok](#top) [ok](https://example.com/x#y)\n\
                     [dead](gone.md)\n[dead](../README.md#gone)\n[dead](#gone)\n[dead](/README.md)\n";
         fs::write(root.join("docs/page.md"), text).unwrap();
-        let found = check(&root, "docs/page.md", text);
-        fs::remove_dir_all(&root).unwrap();
+        let found = check(root, "docs/page.md", text);
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [3, 4, 5, 6]);
     }
 }

@@ -1,92 +1,49 @@
 //! Checks that a crate's manifest inherits from the workspace: lints, package data, and the version of every
 //! dependency.
 
+use toml::{Table, Value};
+
 use super::Finding;
 
 const INHERITED: &[&str] = &["version", "edition", "rust-version", "license", "publish"];
 
 pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
+    let manifest: Table = match text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return vec![Finding::new(path, 1, error.to_string())],
+    };
     let mut findings = Vec::new();
-    let mut section = String::new();
-    let mut inherited: Vec<&str> = Vec::new();
-    let mut lints = false;
-    for (number, line) in entries(text) {
-        if let Some(name) = line.strip_prefix('[') {
-            name.trim_matches(['[', ']']).clone_into(&mut section);
-            if is_dependency_table(&section) {
-                findings.push(Finding::new(
-                    path,
-                    number,
-                    "write the dependency in one line, with workspace = true",
-                ));
-            }
-            continue;
-        }
-        let (key, value) = line
-            .split_once('=')
-            .map_or((line.as_str(), ""), |(key, value)| (key.trim(), value.trim()));
-        match section.as_str() {
-            "package" => inherited.extend(INHERITED.iter().filter(|name| key == format!("{name}.workspace"))),
-            "lints" => lints |= key == "workspace" && value == "true",
-            other if is_dependencies(other) && !from_workspace(key, value) => {
-                let message = format!("{key} does not take its version from the workspace (workspace = true)");
-                findings.push(Finding::new(path, number, message));
-            }
-            _ => {}
+    for name in INHERITED {
+        if !inherits(manifest.get("package").and_then(|package| package.get(name))) {
+            findings.push(Finding::new(path, 1, format!("{name}.workspace = true is missing")));
         }
     }
-    for name in INHERITED.iter().filter(|name| !inherited.contains(name)) {
-        findings.push(Finding::new(path, 1, format!("{name}.workspace = true is missing")));
-    }
-    if !lints {
+    if !inherits(manifest.get("lints")) {
         findings.push(Finding::new(path, 1, "[lints] workspace = true is missing"));
+    }
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let tables = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    let sections = tables.chain([&manifest]).flatten();
+    for (_, section) in sections.filter(|(name, _)| name.ends_with("dependencies")) {
+        for (name, dependency) in section.as_table().into_iter().flatten() {
+            if !inherits(Some(dependency)) {
+                let message = format!("{name} does not take its version from the workspace (workspace = true)");
+                findings.push(Finding::new(path, line_of(text, name), message));
+            }
+        }
     }
     findings
 }
 
-fn from_workspace(key: &str, value: &str) -> bool {
-    let spaceless: String = value.chars().filter(|c| !c.is_whitespace()).collect();
-    (key.ends_with(".workspace") && value == "true")
-        || (spaceless.contains("workspace=true") && !spaceless.contains("version="))
+fn inherits(value: Option<&Value>) -> bool {
+    let workspace = value.and_then(|value| value.get("workspace"));
+    workspace.and_then(Value::as_bool) == Some(true)
 }
 
-/// `dependencies`, `dev-dependencies`, `build-dependencies`, also of a target.
-fn is_dependencies(section: &str) -> bool {
-    section.ends_with("dependencies")
-}
-
-/// `[dependencies.name]`.
-fn is_dependency_table(section: &str) -> bool {
-    section.contains("dependencies.")
-}
-
-/// The lines of a manifest without comments, each number with its line; an array over many lines counts as one.
-fn entries(text: &str) -> Vec<(usize, String)> {
-    let mut entries: Vec<(usize, String)> = Vec::new();
-    let mut open = false;
-    for (at, line) in text.lines().enumerate() {
-        let line = without_comment(line).trim();
-        if line.is_empty() {
-            continue;
-        }
-        match entries.last_mut() {
-            Some((_, last)) if open => last.push_str(line),
-            _ => entries.push((at + 1, line.to_owned())),
-        }
-        let last = entries.last().map_or("", |(_, last)| last);
-        open = last.matches(['[', '{']).count() > last.matches([']', '}']).count();
-    }
-    entries
-}
-
-/// A `#` inside a string is part of it.
-fn without_comment(line: &str) -> &str {
-    let mut quoted = false;
-    let end = line.find(|c| {
-        quoted ^= c == '"';
-        c == '#' && !quoted
-    });
-    end.and_then(|end| line.get(..end)).unwrap_or(line)
+/// The line of a manifest that begins with a name.
+pub(super) fn line_of(manifest: &str, name: &str) -> usize {
+    let named = |line: &str| line.trim_start().starts_with(name);
+    manifest.lines().position(named).map_or(1, |at| at + 1)
 }
 
 #[cfg(test)]
@@ -130,29 +87,12 @@ workspace = true
     fn manifest_with_own_version_is_found() {
         let found = check("x", &GOOD.replace("serde.workspace = true", "serde = \"1\""));
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [10]);
-        assert_eq!(
-            check(
-                "x",
-                &GOOD.replace("workspace = true, features", "version = \"1\", features")
-            )
-            .len(),
-            1
-        );
-        assert_eq!(
-            check(
-                "x",
-                &GOOD.replace("[lints]", "[dev-dependencies]\nx = { path = \"../x\" }\n[lints]")
-            )
-            .len(),
-            1
-        );
-        assert_eq!(
-            check(
-                "x",
-                &GOOD.replace("[lints]", "[dependencies.x]\nworkspace = true\n[lints]")
-            )
-            .len(),
-            1
-        );
+        let dev = "[dev-dependencies]\nx = { path = \"../x\" }\n[lints]";
+        assert_eq!(check("x", &GOOD.replace("[lints]", dev)).len(), 1);
+        let target = "[target.'cfg(unix)'.dependencies]\nx = \"1\"\n[lints]";
+        assert_eq!(check("x", &GOOD.replace("[lints]", target)).len(), 1);
+        let table = "[dependencies.x]\nworkspace = true\n[lints]";
+        assert_eq!(check("x", &GOOD.replace("[lints]", table)), []);
+        assert_eq!(check("x", "[package").len(), 1);
     }
 }

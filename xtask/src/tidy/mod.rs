@@ -12,7 +12,6 @@ mod links;
 mod manifests;
 mod migrations;
 mod names;
-mod scanner;
 mod secrets;
 mod sources;
 mod sql_rules;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
-use super::scanner::mask;
+use super::{Finding, tokens};
 
-/// The first words of a line that declares a public type.
-const DECLARATIONS: &[&str] = &["pub struct ", "pub enum ", "pub trait ", "pub type "];
+/// The words that declare a type.
+const KINDS: &[&str] = &["struct", "enum", "trait", "type"];
 
 /// Collects the public types of all files, then reports each name that two files declare.
 #[derive(Default)]
@@ -18,19 +17,12 @@ impl TypeNames {
         if !path.starts_with("crates/") || !path.contains("/src/") {
             return;
         }
-        for (number, line) in (1..).zip(mask(source).lines()) {
-            let declared = DECLARATIONS
-                .iter()
-                .find_map(|words| line.trim_start().strip_prefix(words));
-            let Some(declared) = declared else { continue };
-            let name = declared
-                .split(|c: char| !c.is_alphanumeric() && c != '_')
-                .next()
-                .unwrap_or_default();
+        for declaration in tokens::tokens(source).windows(3) {
+            let [public, kind, name] = declaration else { continue };
             // A macro declares `pub struct $name`.
-            if !name.is_empty() {
-                let declarations = self.0.entry(name.to_owned()).or_default();
-                declarations.push((path.to_owned(), number));
+            if public.text == "pub" && KINDS.contains(&kind.text.as_str()) && name.text != "$" {
+                let declarations = self.0.entry(name.text.clone()).or_default();
+                declarations.push((path.to_owned(), name.line));
             }
         }
     }

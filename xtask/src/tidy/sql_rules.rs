@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
-use super::scanner::strings;
+use super::tokens::{strings, tokens};
 
 /// What no migration may contain, and why.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -62,11 +62,17 @@ pub(super) fn check_statements(path: &str, text: &str) -> Vec<Finding> {
         return Vec::new();
     }
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let statements = strings(code).into_iter().filter(|(_, literal)| {
-        let mut words = literal.split(|c: char| !c.is_ascii_alphanumeric());
+    let tokens = tokens(code);
+    let statements = strings(&tokens).filter(|literal| {
+        let mut words = literal.text.split(|c: char| !c.is_ascii_alphanumeric());
         words.any(|word| VERBS.contains(&word))
     });
-    let lengths = statements.map(|(line, literal)| (line, literal.trim_matches(['"', '\n', ' ']).lines().count()));
+    let lengths = statements.map(|literal| {
+        (
+            literal.line,
+            literal.text.trim_matches(['"', '\n', ' ']).lines().count(),
+        )
+    });
     lengths
         .filter(|(_, lines)| *lines > STATEMENT)
         .map(|(line, lines)| {

@@ -1,10 +1,24 @@
-//! Words and signs of masked Rust source, and the `use` declarations and paths among them.
+//! Words, signs and literals of Rust source, and the functions, `use` declarations and paths among them.
+//!
+//! It reads tokens and no syntax tree: a tree has no paths inside macro calls.
 
-/// A word, a `::` or a single sign.
+use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
+
+/// A word, a literal, a `::` or a single sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) line: usize,
     pub(super) text: String,
+}
+
+/// A function with a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// Line of the word `fn`, from 1.
+    pub(super) line: usize,
+    /// Number of lines from `fn` to the closing brace, inclusive.
+    pub(super) lines: usize,
 }
 
 /// A path as it is written.
@@ -26,27 +40,61 @@ pub(super) struct DeclaredUse {
     pub(super) public: bool,
 }
 
-pub(super) fn tokens(masked: &str) -> Vec<Token> {
+/// The tokens of Rust source without its comments; doc comments are attributes. Empty if the source is malformed.
+pub(super) fn tokens(source: &str) -> Vec<Token> {
     let mut found = Vec::new();
-    for (line, text) in (1..).zip(masked.lines()) {
-        let mut rest = text.trim_start();
-        while let Some(first) = rest.chars().next() {
-            let length = match first {
-                c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
-                ':' if rest.starts_with("::") => 2,
-                c => c.len_utf8(),
-            };
-            let Some((token, after)) = rest.split_at_checked(length) else {
-                break;
-            };
-            found.push(Token {
-                line,
-                text: token.to_owned(),
-            });
-            rest = after.trim_start();
+    flatten(source.parse().unwrap_or_default(), &mut found);
+    found
+}
+
+fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
+    let is_colon = |tree: &TokenTree| matches!(tree, TokenTree::Punct(sign) if sign.as_char() == ':');
+    let token = |span: Span, text: &str| Token {
+        line: span.start().line,
+        text: text.to_owned(),
+    };
+    let mut trees = stream.into_iter().peekable();
+    while let Some(tree) = trees.next() {
+        match &tree {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::Brace | Delimiter::None => ("{", "}"),
+                };
+                found.push(token(group.span_open(), open));
+                flatten(group.stream(), found);
+                found.push(token(group.span_close(), close));
+            }
+            TokenTree::Punct(sign)
+                if is_colon(&tree) && sign.spacing() == Spacing::Joint && trees.next_if(is_colon).is_some() =>
+            {
+                found.push(token(sign.span(), "::"));
+            }
+            other => found.push(token(other.span(), &other.to_string())),
         }
     }
-    found
+}
+
+/// Every string literal as it is written.
+pub(super) fn strings(tokens: &[Token]) -> impl Iterator<Item = &Token> {
+    let is_string = |token: &&Token| token.text.starts_with(['"', 'r']) && token.text.ends_with(['"', '#']);
+    tokens.iter().filter(is_string)
+}
+
+/// Every function with a body.
+pub(super) fn functions(tokens: &[Token]) -> Vec<Function> {
+    let words = tokens.iter().enumerate().filter(|(_, token)| token.text == "fn");
+    let function = |(at, word): (usize, &Token)| {
+        let name = tokens.get(at + 1).filter(|token| token.text.starts_with(is_word))?;
+        let end = tokens.get(end_of_item(tokens, at) - 1)?;
+        (end.text == "}").then(|| Function {
+            name: name.text.clone(),
+            line: word.line,
+            lines: end.line - word.line + 1,
+        })
+    };
+    words.filter_map(function).collect()
 }
 
 /// Removes each item with `#[cfg(test)]` or the like. Returns the names of removed `mod name;` as well.
@@ -255,4 +303,62 @@ fn texts(tokens: &[Token], start: usize, end: usize) -> impl Iterator<Item = &st
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(source: &str) -> Vec<(String, usize, usize)> {
+        functions(&tokens(source))
+            .into_iter()
+            .map(|f| (f.name, f.line, f.lines))
+            .collect()
+    }
+
+    #[test]
+    fn strings_are_literals_and_not_comments() {
+        let tokens = tokens("// \"a\"\nf('\"', \"b\\\"\nc\", r#\"d\"#, x, r);\n");
+        let found: Vec<(usize, &str)> = strings(&tokens)
+            .map(|found| (found.line, found.text.as_str()))
+            .collect();
+        assert_eq!(found, [(2, "\"b\\\"\nc\""), (3, "r#\"d\"#")]);
+    }
+
+    #[test]
+    fn tokens_leave_out_comments_and_join_paths() {
+        let texts = |source: &str| tokens(source).into_iter().map(|token| token.text).collect::<Vec<_>>();
+        assert_eq!(
+            texts("a::b /* c /* d */ */ : ::e // f"),
+            ["a", "::", "b", ":", "::", "e"]
+        );
+        assert_eq!(texts("&'a r#fn"), ["&", "'", "a", "r#fn"]);
+        assert_eq!(texts("}"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn functions_are_found_with_their_length() {
+        let source = "fn a() {}\n\nimpl X {\n    async fn b<'a>(\n        &'a self,\n        n: [u8; 4],\n    ) {\n        x();\n    }\n}\n";
+        assert_eq!(lengths(source), [("a".to_owned(), 1, 1), ("b".to_owned(), 4, 6)]);
+    }
+
+    #[test]
+    fn braces_in_texts_do_not_count() {
+        let source = "fn a() {\n    let _ = \"}\"; // }\n    let _ = '}';\n    let _ = r#\"}\"}\"#;\n}\nfn b() {\n}\n";
+        assert_eq!(lengths(source), [("a".to_owned(), 1, 5), ("b".to_owned(), 6, 2)]);
+    }
+
+    #[test]
+    fn types_and_required_methods_have_no_length() {
+        assert_eq!(
+            lengths("type F = fn(u8) -> u8;\ntrait T {\n    fn a(&self) -> [u8; 2];\n}\n"),
+            []
+        );
+    }
+
+    #[test]
+    fn inner_functions_count_too() {
+        let source = "fn a() {\n    fn b() {\n    }\n}\n";
+        assert_eq!(lengths(source), [("a".to_owned(), 1, 4), ("b".to_owned(), 2, 2)]);
+    }
 }
