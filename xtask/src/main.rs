@@ -17,7 +17,6 @@ mod migrate;
 mod sbom;
 mod schemathesis;
 mod seed;
-mod state;
 mod stress;
 mod test;
 mod tidy;

@@ -1,10 +1,10 @@
 //! `recado migrate` on the development database, which is started if it does not run.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use recado_testkit::product::migrate;
 use recado_testkit::services::postgres::{Cluster, DATABASE, Purpose};
+use recado_testkit::state::{self, State};
 use recado_testkit::{paths, process, signals};
-
-use crate::state::{self, State};
 
 /// `cargo xtask migrate`.
 pub(crate) fn run() -> Result<()> {
@@ -23,21 +23,4 @@ pub(crate) fn run() -> Result<()> {
     cluster.ensure_database(DATABASE)?;
     let password = state::value(&secrets, "TENANT_DATABASE_PASSWORD")?;
     migrate(&cluster.url(DATABASE), Some(&cluster.tenant_url(DATABASE, password)))
-}
-
-/// Migrates a database with the server's own command, which also makes the tenant's login.
-pub(crate) fn migrate(url: &str, tenant_url: Option<&str>) -> Result<()> {
-    let binary = paths::built("recado");
-    if !binary.is_file() {
-        bail!("{} is missing: build it first", binary.display());
-    }
-    let mut command = std::process::Command::new(binary);
-    process::run(
-        command
-            .arg("migrate")
-            .env("DATABASE_URL", url)
-            .env("TENANT_DATABASE_URL", tenant_url.unwrap_or_default())
-            .current_dir(paths::root()),
-        "recado migrate",
-    )
 }

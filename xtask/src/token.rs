@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 use recado_testkit::paths;
+use recado_testkit::state;
 use recado_testkit::token::{sign, user_id};
-
-use crate::state;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -6,13 +6,16 @@
     reason = "it reports downloads and slow steps to the terminal of the tool or test that uses it"
 )]
 
+pub mod demo_account;
 pub mod http;
 pub mod large_account;
 pub mod memory;
 pub mod paths;
 pub mod process;
+pub mod product;
 pub mod scratch;
 pub mod secrets;
 pub mod services;
 pub mod signals;
+pub mod state;
 pub mod token;

@@ -10,19 +10,19 @@ mod page;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use recado_testkit::demo_account;
 use recado_testkit::http::Client;
+use recado_testkit::product::Product;
 use recado_testkit::scratch::Scratch;
 use recado_testkit::services::postgres::Purpose;
 use recado_testkit::services::{find, free_port};
+use recado_testkit::state::{Env, value};
+use recado_testkit::token;
 use recado_testkit::{paths, signals};
 use serde_json::Value;
 
-use crate::dev::product::Product;
-use crate::seed;
-use crate::state::{Env, value};
 use devtools::Browser;
 use page::Page;
-use recado_testkit::token;
 
 /// `cargo xtask browser`.
 pub(crate) fn run() -> Result<()> {
@@ -77,7 +77,13 @@ fn count(document: &Value) -> usize {
 
 fn session(env: &Env) -> Result<String> {
     let secret = value(env, "SESSION_JWT_SECRET")?;
-    token::sign(secret, &seed::user(), seed::EMAIL, Some(seed::NAME), 1)
+    token::sign(
+        secret,
+        &demo_account::user(),
+        demo_account::EMAIL,
+        Some(demo_account::NAME),
+        1,
+    )
 }
 
 /// The file for a screenshot of the page.

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use recado_testkit::demo_account;
+use recado_testkit::product::{Addresses, variables};
+use recado_testkit::state::{Env, value};
 
-use super::environment::Addresses;
 use crate::guides::page;
-use crate::seed;
-use crate::state::{Env, value};
-use recado_testkit::token;
 
 const README: &str = include_str!("../../../README.md");
 
@@ -20,8 +19,12 @@ pub(crate) fn print(env: &Env, at: &Addresses, server_env: &Path, logs: &[&Path]
         took.as_secs_f64()
     );
     println!("server      {base}");
-    println!("account     Loja Exemplo ({}), owner {}", seed::ACCOUNT, seed::EMAIL);
-    println!("admin       {}", seed::ADMIN);
+    println!(
+        "account     Loja Exemplo ({}), owner {}",
+        demo_account::ACCOUNT,
+        demo_account::EMAIL
+    );
+    println!("admin       {}", demo_account::ADMIN);
     println!(
         "simulators  WhatsApp http://{}, payment http://{}, AI http://{}, mail smtp://{} (printed to the simulators' log)",
         at.whatsapp, at.payment, at.ai, at.smtp
@@ -54,27 +57,6 @@ fn main_job() -> String {
     let section = sections.find_map(|section| section.strip_prefix("The main job\n"));
     let blocks = page::blocks(section.unwrap_or_default());
     blocks.into_iter().map(|(_, block)| block + "\n").collect()
-}
-
-/// Shell variables for the commands to paste and for the guides.
-pub(super) fn variables(env: &Env, at: &Addresses, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
-    let secret = value(env, "SESSION_JWT_SECRET")?;
-    let cookie = |email: &str, user: &str, name| {
-        let token = token::sign(secret, user, email, name, 720)?;
-        anyhow::Ok(format!("Cookie: svc-session={token}"))
-    };
-    let owner = cookie(seed::EMAIL, &seed::user(), Some(seed::NAME))?;
-    let admin = cookie(seed::ADMIN, &token::user_id(seed::ADMIN), None)?;
-    Ok(vec![
-        ("BASE", at.base_url()),
-        ("RECEIVER", format!("http://{}", at.receiver)),
-        ("WHATSAPP", format!("http://{}", at.whatsapp)),
-        ("PAYMENT", format!("http://{}", at.payment)),
-        ("KEY", value(env, "DEMO_API_KEY")?.to_owned()),
-        ("SESSION", owner),
-        ("ADMIN", admin),
-        ("SERVER_ENV", server_env.display().to_string()),
-    ])
 }
 
 #[cfg(test)]

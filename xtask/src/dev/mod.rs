@@ -1,8 +1,6 @@
 //! `cargo xtask dev`: runs the whole product on this machine with demo data until Ctrl-C, without any setup.
 
-mod environment;
 mod guide;
-pub(crate) mod product;
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,14 +8,13 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use recado_testkit::process;
+use recado_testkit::product::Product;
 use recado_testkit::scratch::{SERVER_LOG, SIMULATORS_LOG};
 use recado_testkit::services::postgres::DATABASE;
 use recado_testkit::services::postgres::{self, Cluster, Purpose};
 use recado_testkit::services::{self, redis};
+use recado_testkit::state::{self, State};
 use recado_testkit::{paths, signals};
-
-use crate::state::{self, State};
-use product::Product;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

@@ -14,14 +14,13 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use recado_testkit::product::Product;
 use recado_testkit::scratch::Scratch;
 use recado_testkit::services::find::on_path;
 use recado_testkit::services::postgres::Purpose;
 use recado_testkit::services::{find_postgres, free_port};
+use recado_testkit::state;
 use recado_testkit::{paths, signals};
-
-use crate::dev::product::Product;
-use crate::state;
 
 /// Directory of the guides.
 const PAGES: &str = "docs/guides";

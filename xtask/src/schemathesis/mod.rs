@@ -14,20 +14,20 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use recado_testkit::demo_account;
 use recado_testkit::http::Client;
 use recado_testkit::memory;
+use recado_testkit::product::Product;
 use recado_testkit::scratch::Scratch;
 use recado_testkit::services::free_port;
 use recado_testkit::services::postgres::Purpose;
 use recado_testkit::services::redis::Redis;
+use recado_testkit::state::{Env, value};
+use recado_testkit::token;
 use recado_testkit::{paths, process, signals};
 use serde_json::Value;
 
-use crate::dev::product::Product;
-use crate::seed;
-use crate::state::{Env, value};
 pub(crate) use options::Options;
-use recado_testkit::token;
 
 /// The pinned version: other versions generate other requests.
 const PACKAGE: &str = "schemathesis==4.32.5";
@@ -127,10 +127,10 @@ impl Job {
             .map(|operation| operation.path)
             .collect();
         let owner = [
-            session(env, &seed::user(), seed::EMAIL)?,
-            format!("X-Account-Id: {}", seed::ACCOUNT),
+            session(env, &demo_account::user(), demo_account::EMAIL)?,
+            format!("X-Account-Id: {}", demo_account::ACCOUNT),
         ];
-        let admin = [session(env, &token::user_id(seed::ADMIN), seed::ADMIN)?];
+        let admin = [session(env, &token::user_id(demo_account::ADMIN), demo_account::ADMIN)?];
         let part = Part::new;
         let run = |part: &Part<'_>| self.schemathesis(examples, &endless, part);
         match self.options.only.as_deref() {

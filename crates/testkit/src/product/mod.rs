@@ -1,36 +1,36 @@
 //! The running product: services, simulators of the external systems, server and demo data, in one directory.
 
+mod environment;
+
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use recado_testkit::http::Client;
-use recado_testkit::paths;
-use recado_testkit::process::{self, ChildProcess};
-use recado_testkit::scratch::{SERVER_LOG, SIMULATORS_LOG};
-use recado_testkit::services::free_port;
-use recado_testkit::services::postgres::DATABASE;
-use recado_testkit::services::postgres::{Cluster, Purpose};
-use recado_testkit::services::redis::Redis;
 
-use super::environment::{self, Addresses};
-use super::guide;
-use crate::migrate;
-use crate::seed;
+use crate::http::Client;
+use crate::paths;
+use crate::process::{self, ChildProcess};
+use crate::scratch::{SERVER_LOG, SIMULATORS_LOG};
+use crate::services::free_port;
+use crate::services::postgres::{Cluster, DATABASE, Purpose};
+use crate::services::redis::Redis;
 use crate::state::{self, Env, value};
+use crate::{demo_account, token};
+pub use environment::Addresses;
+use environment::DatabaseUrls;
 
 const READY: Duration = Duration::from_secs(30);
 
 /// All processes, stopped in the order of the fields.
-pub(crate) struct Product {
-    pub(crate) server: ChildProcess,
+pub struct Product {
+    pub server: ChildProcess,
     simulators: ChildProcess,
     foundation: Foundation,
     /// The environment of the server and the development secrets.
-    pub(crate) env: Env,
-    pub(crate) addresses: Addresses,
+    pub env: Env,
+    pub addresses: Addresses,
 }
 
 /// PostgreSQL and Redis, stopped in the order of the fields.
@@ -41,26 +41,19 @@ struct Foundation {
     database: DatabaseUrls,
 }
 
-/// The owner's URL, and the one with which tenants log in.
-pub(super) struct DatabaseUrls {
-    pub(super) owner: String,
-    /// None for a database of the developer without `TENANT_DATABASE_URL`.
-    pub(super) tenant: Option<String>,
-}
-
 impl Product {
     /// Builds and starts everything, and inserts the demo data.
-    pub(crate) fn start(dir: &Path, purpose: Purpose, bind: String) -> Result<Self> {
+    pub fn start(dir: &Path, purpose: Purpose, bind: String) -> Result<Self> {
         let secrets = state::dev_secrets(dir)?;
         let foundation = foundation(dir, purpose, value(&secrets, "TENANT_DATABASE_PASSWORD")?)?;
-        migrate::migrate(&foundation.database.owner, foundation.database.tenant.as_deref())?;
+        migrate(&foundation.database.owner, foundation.database.tenant.as_deref())?;
         let addresses = addresses(bind)?;
         let redis = foundation.redis_url.as_deref();
         let mut env = environment::server(&addresses, &foundation.database, redis, &secrets, dir)?;
         let simulators = start_simulators(&environment::simulators(&addresses, &secrets)?, dir)?;
         let server = start_server(&env, &addresses, dir)?;
         env.extend(secrets);
-        if let Err(failure) = seed::plant(&env) {
+        if let Err(failure) = demo_account::plant(&env) {
             bail!("{failure:#}\nend of the server's log:\n{}", server.tail());
         }
         Ok(Self {
@@ -73,7 +66,7 @@ impl Product {
     }
 
     /// Fails if a process has ended.
-    pub(crate) fn alive(&mut self) -> Result<()> {
+    pub fn alive(&mut self) -> Result<()> {
         self.server.alive()?;
         self.simulators.alive()?;
         if let Some(redis) = &mut self.foundation.redis {
@@ -86,16 +79,16 @@ impl Product {
     }
 
     /// Shell variables of the product. `server_env` is the file with the server's environment.
-    pub(crate) fn variables(&self, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
-        guide::variables(&self.env, &self.addresses, server_env)
+    pub fn variables(&self, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
+        variables(&self.env, &self.addresses, server_env)
     }
 
-    pub(crate) fn logs(&self) -> [&Path; 2] {
+    pub fn logs(&self) -> [&Path; 2] {
         [&self.server.log, &self.simulators.log]
     }
 
     /// The private Redis, if one was started.
-    pub(crate) fn redis(&self) -> Option<&Redis> {
+    pub fn redis(&self) -> Option<&Redis> {
         self.foundation.redis.as_ref()
     }
 }
@@ -197,4 +190,42 @@ fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<ChildPro
     let client = Client::new(&addresses.base_url(), Vec::new());
     server.wait_until(READY, || client.get("/readyz").is_ok_and(|reply| reply.status == 200))?;
     Ok(server)
+}
+
+/// Shell variables for the commands to paste and for the guides.
+pub fn variables(env: &Env, at: &Addresses, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
+    let secret = value(env, "SESSION_JWT_SECRET")?;
+    let cookie = |email: &str, user: &str, name| {
+        let token = token::sign(secret, user, email, name, 720)?;
+        anyhow::Ok(format!("Cookie: svc-session={token}"))
+    };
+    let owner = cookie(demo_account::EMAIL, &demo_account::user(), Some(demo_account::NAME))?;
+    let admin = cookie(demo_account::ADMIN, &token::user_id(demo_account::ADMIN), None)?;
+    Ok(vec![
+        ("BASE", at.base_url()),
+        ("RECEIVER", format!("http://{}", at.receiver)),
+        ("WHATSAPP", format!("http://{}", at.whatsapp)),
+        ("PAYMENT", format!("http://{}", at.payment)),
+        ("KEY", value(env, "DEMO_API_KEY")?.to_owned()),
+        ("SESSION", owner),
+        ("ADMIN", admin),
+        ("SERVER_ENV", server_env.display().to_string()),
+    ])
+}
+
+/// Migrates a database with the server's own command, which also makes the tenant's login.
+pub fn migrate(url: &str, tenant_url: Option<&str>) -> Result<()> {
+    let binary = paths::built("recado");
+    if !binary.is_file() {
+        bail!("{} is missing: build it first", binary.display());
+    }
+    let mut command = std::process::Command::new(binary);
+    process::run(
+        command
+            .arg("migrate")
+            .env("DATABASE_URL", url)
+            .env("TENANT_DATABASE_URL", tenant_url.unwrap_or_default())
+            .current_dir(paths::root()),
+        "recado migrate",
+    )
 }

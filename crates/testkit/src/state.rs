@@ -9,29 +9,30 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use recado_testkit::scratch::lock;
-use recado_testkit::{paths, secrets};
+
+use crate::scratch::lock;
+use crate::{paths, secrets};
 
 /// The name of the file with the environment of the running server.
-pub(crate) const RUNNING: &str = "run.env";
+pub const RUNNING: &str = "run.env";
 
-pub(crate) type Env = BTreeMap<String, String>;
+pub type Env = BTreeMap<String, String>;
 
 /// The state directory, locked by this process.
-pub(crate) struct State {
-    pub(crate) dir: PathBuf,
+pub struct State {
+    pub dir: PathBuf,
     _lock: File,
 }
 
 impl State {
     /// Locks the state. `None`: another launcher has locked it.
-    pub(crate) fn take() -> Result<Option<Self>> {
+    pub fn take() -> Result<Option<Self>> {
         let dir = paths::state()?;
         Ok(lock(&dir)?.map(|lock| Self { dir, _lock: lock }))
     }
 
     /// Deletes everything but the lock and downloaded binaries.
-    pub(crate) fn clear(&self) -> Result<()> {
+    pub fn clear(&self) -> Result<()> {
         let entries = fs::read_dir(&self.dir).with_context(|| format!("cannot list {}", self.dir.display()))?;
         for entry in entries.flatten() {
             let path = entry.path();
@@ -51,19 +52,19 @@ impl State {
     }
 
     /// Publishes the running instance to the other commands until the returned value is dropped.
-    pub(crate) fn publish(&self, env: &Env) -> Result<RunningInstance> {
+    pub fn publish(&self, env: &Env) -> Result<RunningInstance> {
         Ok(RunningInstance(write_running(&self.dir, env)?))
     }
 }
 
 /// Writes the environment of a running server into a directory, for commands and shells.
-pub(crate) fn write_running(dir: &Path, env: &Env) -> Result<PathBuf> {
+pub fn write_running(dir: &Path, env: &Env) -> Result<PathBuf> {
     let path = dir.join(RUNNING);
     secrets::write_private(&path, &render(env))?;
     Ok(path)
 }
 
-pub(crate) struct RunningInstance(PathBuf);
+pub struct RunningInstance(PathBuf);
 
 impl Drop for RunningInstance {
     fn drop(&mut self) {
@@ -72,7 +73,7 @@ impl Drop for RunningInstance {
 }
 
 /// The environment of the running development server.
-pub(crate) fn running() -> Result<Env> {
+pub fn running() -> Result<Env> {
     let dir = paths::state()?;
     if lock(&dir)?.is_none()
         && let Ok(text) = fs::read_to_string(dir.join(RUNNING))
@@ -83,7 +84,7 @@ pub(crate) fn running() -> Result<Env> {
 }
 
 /// Reads the development secrets; generates and stores the missing ones.
-pub(crate) fn dev_secrets(dir: &Path) -> Result<Env> {
+pub fn dev_secrets(dir: &Path) -> Result<Env> {
     let path = dir.join("dev.env");
     let mut env = fs::read_to_string(&path).map(|text| parse(&text)).unwrap_or_default();
     let before = env.len();
@@ -114,7 +115,7 @@ pub(crate) fn dev_secrets(dir: &Path) -> Result<Env> {
 }
 
 /// Returns a required value. The error names the missing variable.
-pub(crate) fn value<'e>(env: &'e Env, name: &str) -> Result<&'e str> {
+pub fn value<'e>(env: &'e Env, name: &str) -> Result<&'e str> {
     match env.get(name) {
         Some(value) => Ok(value),
         None => bail!("{name} is missing from the development environment: run cargo xtask dev --reset"),

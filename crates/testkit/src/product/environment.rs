@@ -4,29 +4,35 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::product::DatabaseUrls;
-use crate::seed;
+use crate::demo_account;
 use crate::state::{Env, value};
 
+/// The owner's URL, and the one with which tenants log in.
+pub(super) struct DatabaseUrls {
+    pub(super) owner: String,
+    /// None for a database of the developer without `TENANT_DATABASE_URL`.
+    pub(super) tenant: Option<String>,
+}
+
 /// The address of every process, as `host:port`.
-pub(crate) struct Addresses {
-    pub(crate) server: String,
-    pub(crate) metrics: String,
-    pub(crate) whatsapp: String,
-    pub(crate) payment: String,
-    pub(crate) ai: String,
-    pub(crate) smtp: String,
-    pub(crate) receiver: String,
+pub struct Addresses {
+    pub server: String,
+    pub metrics: String,
+    pub whatsapp: String,
+    pub payment: String,
+    pub ai: String,
+    pub smtp: String,
+    pub receiver: String,
 }
 
 impl Addresses {
-    pub(crate) fn base_url(&self) -> String {
+    pub fn base_url(&self) -> String {
         format!("http://{}", self.server)
     }
 }
 
 /// The environment of the server, with a simulator for every external system.
-pub(crate) fn server(
+pub(super) fn server(
     at: &Addresses,
     database: &DatabaseUrls,
     redis_url: Option<&str>,
@@ -42,7 +48,7 @@ pub(crate) fn server(
         ("METRICS_BIND", &at.metrics),
         ("PUBLIC_URL", &base),
         ("COOKIE_SECURE", "false"),
-        ("PLATFORM_ADMIN_EMAILS", seed::ADMIN),
+        ("PLATFORM_ADMIN_EMAILS", demo_account::ADMIN),
         ("PAYMENT_GATEWAY_URL", &format!("http://{}/v3", at.payment)),
         ("WHATSAPP_API_URL", &format!("http://{}/v25.0", at.whatsapp)),
         ("WHATSAPP_APP_ID", "1029384756"),
@@ -77,7 +83,7 @@ pub(crate) fn server(
 }
 
 /// The environment of the simulators, with the same secrets and addresses.
-pub(crate) fn simulators(at: &Addresses, secrets: &Env) -> Result<Env> {
+pub(super) fn simulators(at: &Addresses, secrets: &Env) -> Result<Env> {
     let base = at.base_url();
     Ok(named(&[
         ("SIM_WHATSAPP_BIND", &at.whatsapp),

@@ -5,20 +5,20 @@
 
 use anyhow::{Context, Result, bail};
 use postgres::types::ToSql;
-use recado_testkit::http::{Client, JsonResponse};
-use recado_testkit::large_account::{LargeAccount, MESSAGES};
-use recado_testkit::services::postgres::connect;
-use recado_testkit::token;
-use recado_testkit::{paths, process};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::state::{self, Env, value};
+use crate::http::{Client, JsonResponse};
+use crate::large_account::LargeAccount;
+use crate::services::postgres::connect;
+use crate::state::{Env, value};
+use crate::token;
+use crate::{paths, process};
 
-pub(crate) const EMAIL: &str = "demo@recado.example";
-pub(crate) const NAME: &str = "Demonstração";
-pub(crate) const ADMIN: &str = "admin@recado.example";
-pub(crate) const ACCOUNT: &str = "0193a6e0-0000-7000-8000-000000000001";
+pub const EMAIL: &str = "demo@recado.example";
+pub const NAME: &str = "Demonstração";
+pub const ADMIN: &str = "admin@recado.example";
+pub const ACCOUNT: &str = "0193a6e0-0000-7000-8000-000000000001";
 const LARGE_ACCOUNT: &str = "0193a6e0-0000-7000-8000-000000000003";
 const KEY_ID: &str = "0193a6e0-0000-7000-8000-000000000002";
 
@@ -29,33 +29,12 @@ const CONTACTS: &[(&str, &str, &str)] = &[
 ];
 
 /// The demo account's owner, also the default user of `cargo xtask token`.
-pub(crate) fn user() -> String {
+pub fn user() -> String {
     token::user_id(EMAIL)
 }
 
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Add an account with many messages and a year of data for analytics instead.
-    #[arg(long)]
-    large: bool,
-    /// The messages of the large account.
-    #[arg(long, requires = "large", default_value_t = MESSAGES, value_parser = clap::value_parser!(u64).range(10_000..))]
-    messages: u64,
-}
-
-/// `cargo xtask seed`.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    if !options.large {
-        return plant(&state::running()?);
-    }
-    match std::env::var("DATABASE_URL") {
-        Ok(url) => plant_large(&url, options.messages),
-        Err(_) => plant_large(value(&state::running()?, "DATABASE_URL")?, options.messages),
-    }
-}
-
 /// Creates the large account for the owner of the demo account.
-fn plant_large(database: &str, messages: u64) -> Result<()> {
+pub fn plant_large(database: &str, messages: u64) -> Result<()> {
     process::run(paths::cargo().args(["build", "--bin", "recado"]), "cargo build")?;
     let user = user();
     rows(
@@ -96,7 +75,7 @@ fn plant_large(database: &str, messages: u64) -> Result<()> {
 }
 
 /// Seeds the server that this environment describes.
-pub(crate) fn plant(env: &Env) -> Result<()> {
+pub fn plant(env: &Env) -> Result<()> {
     println!("seed: account Loja Exemplo");
     account(value(env, "DATABASE_URL")?)?;
     println!("seed: API key");
