@@ -33,7 +33,7 @@ use recado_domain::whatsapp::{MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
-use recado_gateways::whatsapp::{CloudApi, ERROR_CODES};
+use recado_gateways::whatsapp::{CloudApi, CloudCallbackReader, ERROR_CODES};
 use recado_postgres::{
     OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgFileIds, PgFolders,
     PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgProfiles, PgRuns,
@@ -241,7 +241,8 @@ impl Stores {
         let report = Arc::new(shared.reports.clone());
         let held = self.held_messages(shared);
         let news = self.number_news(shared);
-        Callbacks::new(stores, held, report, shared.clock.clone(), shared.ids.clone()).with_news(news)
+        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+        Callbacks::new(stores, held, Arc::new(CloudCallbackReader), report, clock, ids).with_news(news)
     }
 
     pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {

@@ -1,22 +1,19 @@
-//! Callbacks of WhatsApp: how they are stored, parsed and applied.
+//! Callbacks of WhatsApp: how they are stored and applied.
 //!
-//! Owns the queue of callbacks, their parsing, and the events that are held for numbers without verification. Does not
+//! Owns the queue of callbacks, the changes that they report, and the events that are held for numbers without verification. Does not
 //! own the effect of a status update on a campaign's send (`campaigns`), of a template update (`templates`), of an
 //! inbound event (`conversations`) or of a change of a number (`whatsapp`): it passes the changes on. It uses those
 //! contexts, and none of them uses it.
 
-mod fields;
 mod held;
-mod inbound;
 mod payload;
 mod ports;
-mod pricing;
 mod service;
 
 pub use held::{HELD_FOR, HeldMessages, HeldStores};
 pub use payload::{
     CallbackChange, CallbackPayload, ReceivedInbound, ReceivedStatus, StatusUpdate, TemplateChange, TemplateUpdate,
-    Unread,
+    Unread, Unreadable,
 };
 pub use ports::*;
 pub use service::{CallbackStores, Callbacks, MAX_CLAIMS, PROCESSING_LEASE};

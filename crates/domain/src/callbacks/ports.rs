@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::Duration;
 
-use super::{StatusUpdate, Unread};
+use super::{CallbackPayload, StatusUpdate, Unread, Unreadable};
 use crate::shared::{AccountId, CallbackId, StoreError, redacted_debug};
 
 /// Callbacks, stored until they are processed, and the directory from WhatsApp's ids to accounts.
@@ -48,6 +48,13 @@ pub struct StoredCallback {
 }
 
 redacted_debug!(StoredCallback { id, attempts, claims });
+
+/// Parses the bodies of callbacks.
+pub trait CallbackReader: Send + Sync {
+    /// Returns the changes in the order of the callback. MUST skip unsupported and malformed items, so that the rest of
+    /// their batch is not lost.
+    fn read(&self, body: &[u8]) -> Result<CallbackPayload, Unreadable>;
+}
 
 /// Counts and logs the parts of callbacks that are not applied. An implementation MUST NOT block, and MUST NOT log
 /// bodies.

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use time::Duration;
 
 use self::progress::Progress;
-use super::payload::Unreadable;
 use super::{
-    CallbackChange, CallbackPayload, CallbackReport, CallbackStore, HeldMessages, ReceivedInbound, ReceivedStatus,
-    StatusUpdate, StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate,
+    CallbackChange, CallbackReader, CallbackReport, CallbackStore, HeldMessages, ReceivedInbound, ReceivedStatus,
+    StatusUpdate, StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate, Unreadable,
 };
 use crate::campaigns::RunStore;
 use crate::conversations::{InboundEvent, InboxStore};
@@ -56,6 +55,7 @@ pub struct CallbackStores {
 pub struct Callbacks {
     stores: CallbackStores,
     held: HeldMessages,
+    reader: Arc<dyn CallbackReader>,
     report: Arc<dyn CallbackReport>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -68,6 +68,7 @@ impl Callbacks {
     pub fn new(
         stores: CallbackStores,
         held: HeldMessages,
+        reader: Arc<dyn CallbackReader>,
         report: Arc<dyn CallbackReport>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
@@ -75,6 +76,7 @@ impl Callbacks {
         Self {
             stores,
             held,
+            reader,
             report,
             clock,
             ids,
@@ -143,7 +145,7 @@ impl Callbacks {
 
     /// Parses the callback, and reports its unsupported parts on the first attempt.
     fn read(&self, callback: &StoredCallback) -> Vec<CallbackChange> {
-        let body = CallbackPayload::read(&callback.body);
+        let body = self.reader.read(&callback.body);
         if callback.attempts == 0 && callback.claims == 0 {
             match &body {
                 Ok(body) => body.unread.iter().for_each(|unread| self.report.unread(unread)),

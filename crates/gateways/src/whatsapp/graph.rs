@@ -1,4 +1,4 @@
-//! Reads responses of the Graph API: errors, ids, and texts that are safe to store and show.
+//! Reads values of the Graph API: errors, ids, limits, and texts that are safe to store and show.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -41,6 +41,27 @@ pub(super) fn id(value: Option<&Value>) -> Option<String> {
         Value::Number(id) => Some(id.to_string()),
         _ => None,
     }
+}
+
+/// The messaging limit that WhatsApp names by a number or by a word like `TIER_2K`; -1 is unlimited. None for a word
+/// that is not known.
+pub(super) fn messaging_limit(value: &Value) -> Option<i64> {
+    let word = match value {
+        Value::Number(limit) => return limit.as_i64().filter(|limit| *limit >= -1),
+        Value::String(word) => word.trim().to_ascii_uppercase(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    let word = word.strip_prefix("TIER_").unwrap_or(&word);
+    let (digits, factor) = match (word, word.strip_suffix('K')) {
+        ("UNLIMITED", _) => return Some(-1),
+        (_, Some(thousands)) => (thousands, 1000),
+        (digits, None) => (digits, 1),
+    };
+    digits
+        .parse::<i64>()
+        .ok()?
+        .checked_mul(factor)
+        .filter(|limit| *limit >= -1)
 }
 
 /// Reduces a text of the Graph API to one line of bounded length. Meta quotes a malformed token in its error, so the
@@ -99,6 +120,24 @@ mod tests {
         );
         for invalid in [json!(""), json!("a\u{0}"), json!(null), json!({})] {
             assert_eq!(id(Some(&invalid)), None);
+        }
+    }
+
+    #[test]
+    fn messaging_limit_is_a_number_or_a_tier() {
+        for (value, expected) in [
+            (json!("TIER_250"), Some(250)),
+            (json!("TIER_2K"), Some(2000)),
+            (json!("TIER_100K"), Some(100_000)),
+            (json!("TIER_UNLIMITED"), Some(-1)),
+            (json!(2000), Some(2000)),
+            (json!("2000"), Some(2000)),
+            (json!(-1), Some(-1)),
+            (json!(-2), None),
+            (json!("TIER_NOT_SET"), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(messaging_limit(&value), expected, "{value}");
         }
     }
 }

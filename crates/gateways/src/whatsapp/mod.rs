@@ -1,6 +1,7 @@
 //! `WhatsappGateway` on Meta's Cloud API (`developers.facebook.com/documentation/business-messaging/whatsapp`): sends
 //! messages, submits and lists templates, and uploads the files of both.
 
+mod callback;
 mod codes;
 mod files;
 mod graph;
@@ -24,6 +25,7 @@ use recado_domain::shared::GatewayError;
 use secrecy::SecretString;
 use serde_json::Value;
 
+pub use self::callback::CloudCallbackReader;
 pub use self::codes::ERROR_CODES;
 use self::codes::TOKEN_INVALID;
 use self::send_metrics::SendMetrics;

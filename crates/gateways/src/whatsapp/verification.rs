@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use recado_domain::messaging::WhatsappCredentials;
 use recado_domain::whatsapp::verification::{
     CanSend, GraphError, HealthEntity, HealthError, HealthReport, NumberFacts, NumberPage, ReadNumber,
-    VerificationGateway, messaging_limit,
+    VerificationGateway,
 };
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -192,7 +192,7 @@ fn number_facts(body: &Value, token: &SecretString) -> NumberFacts {
         max_messages_per_second: None,
         messaging_limit: body
             .get("whatsapp_business_manager_messaging_limit")
-            .and_then(messaging_limit),
+            .and_then(graph::messaging_limit),
         on_business_app: body.get("is_on_biz_app").and_then(Value::as_bool),
         portfolio_id: None,
     };

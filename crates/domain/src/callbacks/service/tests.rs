@@ -1,40 +1,82 @@
 //! Processing of callbacks, with mocked ports.
 
-use serde_json::json;
+use std::sync::Mutex;
+
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::{HeldStores, MockCallbackReport, MockCallbackStore, MockStatusUpdateStore};
+use super::super::{CallbackPayload, HeldStores, MockCallbackReport, MockCallbackStore, MockStatusUpdateStore, Unread};
 use super::*;
 use crate::campaigns::MockRunStore;
 use crate::conversations::{MockInboxStore, ReceiveOutcome};
+use crate::messaging::{Category, SendStatus};
 use crate::shared::{Event, MockCipher, MockClock, MockIds, NotificationKind, Sealed};
-use crate::templates::MockTemplateStore;
 use crate::templates::tests::approved_template;
+use crate::templates::{CategoryUpdate, MockTemplateStore};
 use crate::whatsapp::MockProfileStore;
 use crate::whatsapp::verification::{MockHeldMessageStore, MockVerificationStore, NumberHolder, VerificationState};
 
 const A: AccountId = AccountId(Uuid::from_u128(1));
 const B: AccountId = AccountId(Uuid::from_u128(2));
 
-fn callback(attempts: u32, field: &str, value: &serde_json::Value) -> StoredCallback {
-    let body = json!({ "entry": [{ "id": "102", "changes": [{ "field": field, "value": value }] }] });
+/// The payloads of all callbacks of the tests. A callback's body is the position of its payload.
+static PAYLOADS: Mutex<Vec<CallbackPayload>> = Mutex::new(Vec::new());
+
+struct PayloadReader;
+
+impl CallbackReader for PayloadReader {
+    fn read(&self, body: &[u8]) -> Result<CallbackPayload, Unreadable> {
+        let position: usize = std::str::from_utf8(body).unwrap().parse().map_err(|_| Unreadable)?;
+        Ok(PAYLOADS.lock().unwrap()[position].clone())
+    }
+}
+
+fn callback_with(attempts: u32, payload: CallbackPayload) -> StoredCallback {
+    let mut payloads = PAYLOADS.lock().unwrap();
+    payloads.push(payload);
     StoredCallback {
         id: CallbackId(Uuid::nil()),
-        body: body.to_string().into_bytes(),
+        body: (payloads.len() - 1).to_string().into_bytes(),
         attempts,
         claims: 0,
     }
 }
 
+fn callback(attempts: u32, changes: Vec<CallbackChange>) -> StoredCallback {
+    let unread = vec![];
+    callback_with(attempts, CallbackPayload { changes, unread })
+}
+
+fn template_callback(attempts: u32, change: TemplateChange) -> StoredCallback {
+    let update = TemplateUpdate {
+        waba_id: "102".into(),
+        meta_template_id: "77".into(),
+        change,
+    };
+    callback(attempts, vec![CallbackChange::Template(update)])
+}
+
+fn review(status: MetaStatus) -> TemplateChange {
+    let reason = (status == MetaStatus::Rejected).then(|| "SCAM".to_owned());
+    TemplateChange::Review { status, reason }
+}
+
 fn statuses(attempts: u32) -> StoredCallback {
-    let status = |id: &str| json!({ "id": id, "status": "read", "timestamp": "1" });
-    callback(
-        attempts,
-        "messages",
-        &json!({ "metadata": { "phone_number_id": "1065" },
-        "statuses": [status("a"), status("b")] }),
-    )
+    let status = |id: &str| {
+        CallbackChange::Status(ReceivedStatus {
+            phone_number_id: "1065".into(),
+            update: StatusUpdate {
+                send_id: None,
+                message_id: id.into(),
+                status: SendStatus::Read,
+                at: datetime!(2026-03-01 11:00 UTC),
+                error_code: None,
+                error_message: None,
+                pricing: None,
+            },
+        })
+    };
+    callback(attempts, vec![status("a"), status("b")])
 }
 
 fn callbacks(
@@ -124,7 +166,14 @@ fn build(stores: CallbackStores, held: MockHeldMessageStore, report: MockCallbac
         profiles: Arc::new(MockProfileStore::new()),
     };
     let held = HeldMessages::new(held_stores, Arc::new(cipher), ids.clone());
-    Callbacks::new(stores, held, Arc::new(report), Arc::new(clock), ids)
+    Callbacks::new(
+        stores,
+        held,
+        Arc::new(PayloadReader),
+        Arc::new(report),
+        Arc::new(clock),
+        ids,
+    )
 }
 
 #[tokio::test]
@@ -267,6 +316,13 @@ async fn callback_that_always_fails_is_set_aside() {
 
 #[tokio::test]
 async fn unsupported_fields_are_reported_once() {
+    let flows = CallbackPayload {
+        unread: vec![Unread {
+            field: "flows".into(),
+            kind: None,
+        }],
+        ..CallbackPayload::default()
+    };
     for (attempts, claims, counted) in [(0, 0, 1), (1, 0, 0), (0, 1, 0)] {
         let mut store = MockCallbackStore::new();
         store.expect_delete().times(2).returning(|_| Ok(()));
@@ -287,7 +343,7 @@ async fn unsupported_fields_are_reported_once() {
         );
         let unsupported = StoredCallback {
             claims,
-            ..callback(attempts, "flows", &json!({}))
+            ..callback_with(attempts, flows.clone())
         };
         callbacks.process(&unsupported).await.unwrap();
         let broken = StoredCallback {
@@ -324,8 +380,7 @@ async fn review_is_applied_again_after_concurrent_change() {
                 && expected.meta_status == MetaStatus::Pending
         })
         .returning(|_, _, _| Ok(WriteOutcome::Done));
-    let update = json!({ "event": "REJECTED", "message_template_id": 9, "reason": "SCAM" });
-    let callback = callback(0, "message_template_status_update", &update);
+    let callback = template_callback(0, review(MetaStatus::Rejected));
     callbacks(store, MockStatusUpdateStore::new(), templates)
         .process(&callback)
         .await
@@ -334,17 +389,14 @@ async fn review_is_applied_again_after_concurrent_change() {
 
 /// The template as written after an update of an approved template, the emitted events, and the reason of the
 /// campaigns' pause.
-async fn apply_template_update(
-    field: &str,
-    value: &serde_json::Value,
-) -> (Option<Template>, Vec<Event>, Option<String>) {
+async fn apply_template_update(change: TemplateChange) -> (Option<Template>, Vec<Event>, Option<String>) {
     let mut store = MockCallbackStore::new();
     store.expect_delete().times(1).returning(|_| Ok(()));
     let mut templates = MockTemplateStore::new();
     templates
         .expect_find_by_meta_id()
         .returning(|_, _| Ok(Some(approved_template("Oi", &[]))));
-    let written = Arc::new(std::sync::Mutex::new((None, vec![], None)));
+    let written = Arc::new(Mutex::new((None, vec![], None)));
     let recorder = written.clone();
     templates.expect_update().returning(move |template, _, events| {
         let mut recorded = recorder.lock().unwrap();
@@ -364,7 +416,7 @@ async fn apply_template_update(
         templates,
         runs,
     )
-    .process(&callback(0, field, value))
+    .process(&template_callback(0, change))
     .await
     .unwrap();
     written.lock().unwrap().clone()
@@ -372,47 +424,34 @@ async fn apply_template_update(
 
 #[tokio::test]
 async fn stopped_template_pauses_campaigns_and_notifies() {
-    let status = "message_template_status_update";
-    for (event, status_after) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
-        let update = json!({ "event": event, "message_template_id": 77 });
-        let (template, events, paused) = apply_template_update(status, &update).await;
-        assert_eq!(template.unwrap().meta_status, status_after);
+    for status in [MetaStatus::Paused, MetaStatus::Disabled] {
+        let (template, events, paused) = apply_template_update(review(status)).await;
+        assert_eq!(template.unwrap().meta_status, status);
         assert!(matches!(&events[..], [Event::Notification(n)] if n.kind == NotificationKind::Warning));
-        assert_eq!(
-            paused.unwrap(),
-            format!("WhatsApp has {} the template", event.to_lowercase())
-        );
+        assert_eq!(paused.unwrap(), format!("WhatsApp has {status} the template"));
     }
-    let rejected = json!({ "event": "REJECTED", "message_template_id": 77, "reason": "SCAM" });
-    let (_, events, paused) = apply_template_update(status, &rejected).await;
+    let (_, events, paused) = apply_template_update(review(MetaStatus::Rejected)).await;
     assert!(
         matches!(&events[..], [Event::Notification(n)] if n.message.contains("SCAM")),
         "{events:?}"
     );
     assert_eq!(paused, None);
-    for same in ["APPROVED", "REINSTATED", "FLAGGED"] {
-        let update = json!({ "event": same, "message_template_id": 77 });
-        assert_eq!(
-            apply_template_update(status, &update).await,
-            (None, vec![], None),
-            "{same}"
-        );
-    }
+    let same = apply_template_update(review(MetaStatus::Approved)).await;
+    assert_eq!(same, (None, vec![], None));
 }
 
 #[tokio::test]
 async fn quality_and_category_updates_are_stored() {
-    let quality = json!({ "message_template_id": 77, "new_quality_score": "YELLOW" });
-    let (template, events, paused) = apply_template_update("message_template_quality_update", &quality).await;
+    let (template, events, paused) = apply_template_update(TemplateChange::Quality("YELLOW".into())).await;
     let template = template.unwrap();
     assert_eq!(template.quality_score.as_deref(), Some("YELLOW"));
     assert_eq!(
         (template.meta_status, events, paused),
         (MetaStatus::Approved, vec![], None)
     );
-    let category = json!({ "message_template_id": 77, "new_category": "UTILITY" });
-    let (template, ..) = apply_template_update("template_category_update", &category).await;
-    assert_eq!(template.unwrap().category, crate::messaging::Category::Utility);
+    let utility = TemplateChange::Category(CategoryUpdate::Changed(Category::Utility));
+    let (template, ..) = apply_template_update(utility).await;
+    assert_eq!(template.unwrap().category, Category::Utility);
 }
 
 #[tokio::test]
@@ -428,8 +467,7 @@ async fn review_of_draft_is_deferred_then_ignored() {
                 ..approved_template("Oi", &[])
             }))
         });
-        let update = json!({ "event": "APPROVED", "message_template_id": 77 });
-        let callback = callback(attempts, "message_template_status_update", &update);
+        let callback = template_callback(attempts, review(MetaStatus::Approved));
         let callbacks = callbacks(store, MockStatusUpdateStore::new(), templates);
         callbacks.process(&callback).await.unwrap();
     }

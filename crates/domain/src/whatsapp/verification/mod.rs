@@ -23,7 +23,7 @@ pub use checks::{
 pub use health::{NumberHealth, ServiceMessages};
 pub use model::*;
 pub use news::{AccountNews, AffectedNumbers, NumberNews};
-pub use number::{NumberFacts, max_messages_per_second, messaging_limit};
+pub use number::{NumberFacts, max_messages_per_second};
 pub use ports::*;
 pub use record::{CONFIRM_AFTER, FAILED_FOR, SuspectedFailure, VerificationHistory, VerificationRecord};
 pub use service::{VerificationPorts, Verifications};

@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// The rate of a number that is also used in the WhatsApp Business app, of a standard number, and of a fast one.
 const BUSINESS_APP_RATE: i32 = 20;
@@ -88,50 +87,9 @@ pub fn max_messages_per_second(on_business_app: Option<bool>, throughput: Option
     }
 }
 
-/// The messaging limit that WhatsApp names by a number or by a word like `TIER_2K`; -1 is unlimited. None for a word
-/// that is not known.
-pub fn messaging_limit(value: &Value) -> Option<i64> {
-    let word = match value {
-        Value::Number(limit) => return limit.as_i64().filter(|limit| *limit >= -1),
-        Value::String(word) => word.trim().to_ascii_uppercase(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
-    };
-    let word = word.strip_prefix("TIER_").unwrap_or(&word);
-    let (digits, factor) = match (word, word.strip_suffix('K')) {
-        ("UNLIMITED", _) => return Some(-1),
-        (_, Some(thousands)) => (thousands, 1000),
-        (digits, None) => (digits, 1),
-    };
-    digits
-        .parse::<i64>()
-        .ok()?
-        .checked_mul(factor)
-        .filter(|limit| *limit >= -1)
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn messaging_limit_is_a_number_or_a_tier() {
-        for (value, expected) in [
-            (json!("TIER_250"), Some(250)),
-            (json!("TIER_2K"), Some(2000)),
-            (json!("TIER_100K"), Some(100_000)),
-            (json!("TIER_UNLIMITED"), Some(-1)),
-            (json!(2000), Some(2000)),
-            (json!("2000"), Some(2000)),
-            (json!(-1), Some(-1)),
-            (json!(-2), None),
-            (json!("TIER_NOT_SET"), None),
-            (json!(null), None),
-        ] {
-            assert_eq!(messaging_limit(&value), expected, "{value}");
-        }
-    }
 
     #[test]
     fn max_rate_follows_business_app_then_throughput() {

@@ -1,9 +1,11 @@
 //! Inbound events: which profiles receive them, when they are held, and the order of both.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+
+use serde_json::json;
 
 use super::*;
+use crate::conversations::{InboundMessage, Sender};
 
 use VerificationState::{Failed, Pending, Verified};
 
@@ -11,14 +13,24 @@ const PAIR: [&str; 2] = ["a", "b"];
 
 fn messages() -> StoredCallback {
     let message = |id: &str| {
-        json!({ "from": "5511961234567", "id": id, "timestamp": "1",
-        "type": "text", "text": { "body": "Oi" } })
+        CallbackChange::Inbound(ReceivedInbound {
+            phone_number_id: "1065".into(),
+            event: InboundEvent::Message(InboundMessage {
+                wa_message_id: id.into(),
+                sender: Sender {
+                    wa_id: Some("5511961234567".into()),
+                    ..Sender::default()
+                },
+                at: datetime!(2026-03-01 11:00 UTC),
+                kind: "text".into(),
+                text: Some("Oi".into()),
+                can_opt_out: true,
+                referral: None,
+                payload: json!({}),
+            }),
+        })
     };
-    callback(
-        0,
-        "messages",
-        &json!({ "metadata": { "phone_number_id": "1065" }, "messages": PAIR.map(message) }),
-    )
+    callback(0, PAIR.map(message).into())
 }
 
 /// What happens to a callback of two messages, and what was done in which order.
@@ -206,8 +218,7 @@ async fn template_updates_reach_only_accounts_with_a_verified_number() {
         templates: Arc::new(templates),
         runs: Arc::new(MockRunStore::new()),
     };
-    let update = json!({ "event": "APPROVED", "message_template_id": 77 });
-    let last = callback(RETRIES, "message_template_status_update", &update);
+    let last = template_callback(RETRIES, review(MetaStatus::Approved));
     build(stores, MockHeldMessageStore::new(), MockCallbackReport::new())
         .process(&last)
         .await

@@ -1,10 +1,9 @@
 //! Parses the price in a status update.
 
+use recado_domain::messaging::{Pricing, PricingSource};
+use recado_domain::shared::Amount;
 use serde_json::Value;
 use time::OffsetDateTime;
-
-use crate::messaging::{Pricing, PricingSource};
-use crate::shared::Amount;
 
 /// The longest stored value of a price field.
 const WORD_CHARS: usize = 64;

@@ -1,12 +1,12 @@
 //! Parses inbound events: messages, number changes and consent changes of contacts.
 
+use recado_domain::contacts::Referral;
+use recado_domain::conversations::{InboundEvent, InboundMessage, Sender};
+use recado_domain::shared::text;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use super::fields::{id, unix_time};
-use crate::contacts::Referral;
-use crate::conversations::{InboundEvent, InboundMessage, Sender};
-use crate::shared::text;
 
 /// The longest stored text of a message, in characters, and the largest stored payload, in bytes.
 const TEXT_CHARS: usize = 10_000;
