@@ -8,6 +8,7 @@ mod accounts;
 mod deletion;
 mod model;
 mod platform_audit;
+mod platform_entry;
 mod ports;
 mod stats;
 mod support;
@@ -18,7 +19,8 @@ mod tests;
 pub use accounts::{AccountInput, AccountPatch, ActionInput, Administration};
 pub use deletion::{CANCELLATION_PAUSE, CANCELLATION_WATCH_TIME, DELETION_LEASE, Deletions};
 pub use model::*;
-pub use platform_audit::{PlatformAudit, PlatformAuditFilter, PlatformAuditLog, PlatformEntity, PlatformEntry};
+pub use platform_audit::PlatformAudit;
+pub use platform_entry::{PlatformAuditFilter, PlatformAuditLog, PlatformEntity, PlatformEntry};
 pub use ports::*;
 pub use stats::{
     AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, PlatformRevenueDay, PlatformRevenueOverview, Revenue,

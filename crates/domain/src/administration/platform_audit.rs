@@ -3,104 +3,11 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use uuid::Uuid;
 
-use super::{AccountChange, Admin, AdministrationError, PlatformAuditStore};
+use super::{AccountChange, AdministrationError, PlatformAuditFilter, PlatformAuditLog, PlatformAuditStore};
 use crate::accounts::Account;
-use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, AuditAction, AuditLogId, Page, PageQuery, UserId, redacted_debug, timestamp};
-
-/// What an administrator changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlatformEntity {
-    Account,
-    AccountAction,
-    SupportMode,
-    UserSessions,
-}
-
-impl PlatformEntity {
-    /// The stored and published value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Account => "account",
-            Self::AccountAction => "account_action",
-            Self::SupportMode => "support_mode",
-            Self::UserSessions => "user_sessions",
-        }
-    }
-}
-
-/// An entry of the platform audit log without its time. The store inserts it in the transaction of the change.
-#[derive(Clone, PartialEq)]
-pub struct PlatformEntry {
-    pub id: AuditLogId,
-    pub user_id: UserId,
-    pub email: String,
-    pub action: AuditAction,
-    pub entity: PlatformEntity,
-    pub entity_id: Uuid,
-    /// The account that the change concerns; `None` if it concerns none.
-    pub account_id: Option<AccountId>,
-    /// Details of the change, as an object.
-    pub changes: Option<Value>,
-    pub ip_address: Option<String>,
-    pub request_id: Option<String>,
-}
-
-redacted_debug!(PlatformEntry { action, entity });
-
-impl PlatformEntry {
-    /// Adds fields to `changes`. `fields` is an object.
-    #[must_use]
-    pub fn with_changes(mut self, fields: Value) -> Self {
-        match (&mut self.changes, fields) {
-            (Some(Value::Object(changes)), Value::Object(fields)) => changes.extend(fields),
-            (changes, fields) => *changes = Some(fields),
-        }
-        self
-    }
-}
-
-impl Admin {
-    /// Builds an entry for the platform audit log about an account.
-    pub(super) fn platform_entry(
-        &self,
-        action: AuditAction,
-        entity: PlatformEntity,
-        account: AccountId,
-    ) -> PlatformEntry {
-        PlatformEntry {
-            account_id: Some(account),
-            ..self.entry_without_account(action, entity, account.0)
-        }
-    }
-
-    /// Builds an entry for the platform audit log about something that belongs to no account.
-    pub(super) fn entry_without_account(
-        &self,
-        action: AuditAction,
-        entity: PlatformEntity,
-        entity_id: Uuid,
-    ) -> PlatformEntry {
-        PlatformEntry {
-            id: self.entry_id,
-            user_id: self.user_id,
-            email: self.email.clone(),
-            action,
-            entity,
-            entity_id,
-            account_id: None,
-            changes: None,
-            ip_address: self.ip_address.clone(),
-            request_id: self.request_id.clone(),
-        }
-    }
-}
+use crate::shared::{Page, PageQuery};
 
 impl AccountChange {
     /// The fields that differ between the stored account and this change, each with its old and new value.
@@ -123,61 +30,6 @@ impl AccountChange {
         });
         Value::Object(differences.collect())
     }
-}
-
-/// An entry of the platform audit log.
-#[derive(Clone, PartialEq, Serialize, JsonSchema)]
-pub struct PlatformAuditLog {
-    /// Id of the entry.
-    pub id: AuditLogId,
-    /// The administrator who acted.
-    pub user_id: UserId,
-    /// E-mail address of the administrator at that time.
-    #[schemars(example = &"root@example.com")]
-    pub email: String,
-    /// The action: `create`, `update`, `delete`, `restore`, `login` or `export`.
-    #[schemars(example = &"update")]
-    pub action: String,
-    /// Type of the changed thing, for example `account`, `account_action`, `support_mode` or `user_sessions`.
-    #[schemars(example = &"account_action")]
-    pub entity_type: String,
-    /// Id of the changed thing: of an account, or of a user for `user_sessions`.
-    pub entity_id: Option<Uuid>,
-    /// Id of the account that the change concerns, also after its deletion; null if it concerns none.
-    pub account_id: Option<AccountId>,
-    /// Details of the change, as an object whose fields depend on the action; null if there are none.
-    #[schemars(with = "Option<serde_json::Map<String, Value>>", example = json!({ "action": "suspend" }))]
-    pub changes: Option<Value>,
-    /// IP address of the client; null if it is unknown.
-    #[schemars(example = &"203.0.113.7")]
-    pub ip_address: Option<String>,
-    /// `X-Request-Id` of the request; null if it is unknown.
-    #[schemars(example = &"0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b")]
-    pub request_id: Option<String>,
-    /// When the change was made.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
-    pub created_at: OffsetDateTime,
-}
-
-redacted_debug!(PlatformAuditLog {
-    id,
-    action,
-    entity_type
-});
-
-/// Filter of the platform audit log. `None` matches every entry; an unknown value matches none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlatformAuditFilter {
-    pub action: Option<String>,
-    pub entity_type: Option<String>,
-    pub account_id: Option<AccountId>,
-    /// The administrator who acted.
-    pub user_id: Option<UserId>,
-    /// Only entries of this time or later.
-    pub since: Option<OffsetDateTime>,
-    /// Only entries of this time or earlier.
-    pub until: Option<OffsetDateTime>,
 }
 
 /// Use case of the platform audit log.

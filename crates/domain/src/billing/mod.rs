@@ -10,6 +10,7 @@ mod card;
 mod change;
 mod effects;
 mod entitlement;
+mod errors;
 mod events;
 mod gateway;
 mod gateway_event;
@@ -36,6 +37,7 @@ pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
 pub use change::{PlanChange, PlanChangeInput};
 pub use effects::{EventReceipt, SubscriptionFacts, effect};
 pub use entitlement::{PlanEntitlement, SubscriptionState, remaining_plan};
+pub use errors::{BillingError, ReconcileError};
 pub use events::{EVENT_LEASE, GatewayEvents};
 pub use gateway::{
     Description, GatewayCustomerInput, GatewayPayment, GatewaySubscription, GatewaySubscriptionInput, PaymentData,
@@ -46,15 +48,15 @@ pub use gateway_event::{
 };
 pub use input::{SubscribeInput, Subscribed};
 pub use model::{
-    BillingType, Cancelled, Cycle, INTENT_CHECK_PAUSE, Initiator, Intent, Overview, Payment, PendingIntent,
-    Subscription,
+    BillingType, Cancelled, Change, ChangeOutcome, INTENT_CHECK_PAUSE, Initiator, Intent, Overview, Payment,
+    PendingIntent, ReserveOutcome, Subscription,
 };
 pub use money::Cents;
 pub use payment_status::PaymentStatus;
-pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, better_plan, plan, plan_limits};
-pub use ports::{Change, ChangeOutcome, GatewayEventStore, ReserveOutcome, SubscriptionStore, SubscriptionWorkStore};
-pub use reconciler::{ReconcileError, SubscriptionReconciler};
-pub use service::{Billing, BillingError};
+pub use plans::{Cycle, FREE_PLAN, PLANS, Plan, PlanLimits, better_plan, plan, plan_limits};
+pub use ports::{GatewayEventStore, SubscriptionStore, SubscriptionWorkStore};
+pub use reconciler::SubscriptionReconciler;
+pub use service::Billing;
 pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
 pub use tax_number::TaxNumber;
 pub use usage::{Usage, exceeded};

@@ -3,20 +3,11 @@
 use serde::{Deserialize, Serialize};
 use time::{Date, Duration, OffsetDateTime};
 
-use super::{Cents, PaymentStatus, SubscriptionStatus, Usage, better_plan};
+use super::{Cents, Cycle, PaymentStatus, PlanLimits, SubscriptionStatus, Usage, better_plan};
 use crate::shared::{
-    AccountId, Audit, AuditAction, GatewayEventId, PaymentId, SubscriptionId, Tenant, UserId, string_enum,
+    AccountId, Audit, AuditAction, Event, FieldErrors, GatewayEventId, PaymentId, SubscriptionId, Tenant, UserId,
+    string_enum,
 };
-
-string_enum! {
-    /// Billing cycle: how often a subscription is charged.
-    Cycle {
-        /// Charged every month.
-        Monthly = "MONTHLY",
-        /// Charged every year.
-        Yearly = "YEARLY",
-    }
-}
 
 string_enum! {
     /// Payment method of a subscription.
@@ -239,4 +230,62 @@ impl Overview {
 pub struct Cancelled {
     /// When the plan ends; `None` if no payment was made, because then it ended at once.
     pub effective_until: Option<OffsetDateTime>,
+}
+
+/// A change of a subscription with everything that commits in the same transaction. Every write of a subscription is a
+/// `Change`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The new state. Its `version` is the one on which the change was decided (optimistic locking).
+    pub subscription: Subscription,
+    /// The new plan that the account's subscriptions entitle it to; `None` if it does not change. The store MUST write
+    /// the better of this plan and the granted plan.
+    pub account_plan: Option<String>,
+    /// Removes the plan that an administrator granted, because the subscription now has the plan that they chose.
+    pub withdraws_grant: bool,
+    /// The gateway event that this change applies.
+    pub applies: Option<GatewayEventId>,
+    /// Row of the payment history to insert or update. There is one row for each payment of the gateway.
+    pub payment: Option<Payment>,
+    /// The store MUST reject the change if the usage, counted in the same transaction, exceeds these limits.
+    pub limits: Option<PlanLimits>,
+    /// Outbox events that commit with the change.
+    pub events: Vec<Event>,
+}
+
+impl Change {
+    /// A change that writes only the subscription.
+    pub fn of(subscription: Subscription) -> Self {
+        Self {
+            subscription,
+            account_plan: None,
+            withdraws_grant: false,
+            applies: None,
+            payment: None,
+            limits: None,
+            events: vec![],
+        }
+    }
+}
+
+/// Outcome of writing a [`Change`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeOutcome {
+    Done,
+    /// Not written: this subscription or another one of the account changed after it was read.
+    Stale,
+    /// The subscription does not exist.
+    Missing,
+    /// Not written: the usage exceeds the limits.
+    Exceeds(FieldErrors),
+    /// Not written: the gateway event was already applied.
+    Repeated,
+}
+
+/// Outcome of inserting a subscription attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReserveOutcome {
+    Done,
+    /// The account already has this live subscription or attempt.
+    Taken(Box<Subscription>),
 }

@@ -3,10 +3,21 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Cents, Cycle};
+use super::Cents;
+use crate::shared::string_enum;
 
 /// Id of the plan without a price.
 pub const FREE_PLAN: &str = "free";
+
+string_enum! {
+    /// Billing cycle: how often a subscription is charged.
+    Cycle {
+        /// Charged every month.
+        Monthly = "MONTHLY",
+        /// Charged every year.
+        Yearly = "YEARLY",
+    }
+}
 
 /// The limits of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -4,68 +4,10 @@ use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
 
 use super::{
-    GatewayEvent, GatewayPayment, Overview, Payment, PlanLimits, RecordOutcome, StoredEvent, Subscription,
-    SubscriptionFacts,
+    Change, ChangeOutcome, GatewayEvent, GatewayPayment, Overview, Payment, RecordOutcome, ReserveOutcome, StoredEvent,
+    Subscription, SubscriptionFacts,
 };
-use crate::shared::{AccountId, Event, FieldErrors, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
-
-/// A change of a subscription with everything that commits in the same transaction. Every write of a subscription is a
-/// `Change`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// The new state. Its `version` is the one on which the change was decided (optimistic locking).
-    pub subscription: Subscription,
-    /// The new plan that the account's subscriptions entitle it to; `None` if it does not change. The store MUST write
-    /// the better of this plan and the granted plan.
-    pub account_plan: Option<String>,
-    /// Removes the plan that an administrator granted, because the subscription now has the plan that they chose.
-    pub withdraws_grant: bool,
-    /// The gateway event that this change applies.
-    pub applies: Option<GatewayEventId>,
-    /// Row of the payment history to insert or update. There is one row for each payment of the gateway.
-    pub payment: Option<Payment>,
-    /// The store MUST reject the change if the usage, counted in the same transaction, exceeds these limits.
-    pub limits: Option<PlanLimits>,
-    /// Outbox events that commit with the change.
-    pub events: Vec<Event>,
-}
-
-impl Change {
-    /// A change that writes only the subscription.
-    pub fn of(subscription: Subscription) -> Self {
-        Self {
-            subscription,
-            account_plan: None,
-            withdraws_grant: false,
-            applies: None,
-            payment: None,
-            limits: None,
-            events: vec![],
-        }
-    }
-}
-
-/// Outcome of writing a [`Change`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangeOutcome {
-    Done,
-    /// Not written: this subscription or another one of the account changed after it was read.
-    Stale,
-    /// The subscription does not exist.
-    Missing,
-    /// Not written: the usage exceeds the limits.
-    Exceeds(FieldErrors),
-    /// Not written: the gateway event was already applied.
-    Repeated,
-}
-
-/// Outcome of inserting a subscription attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReserveOutcome {
-    Done,
-    /// The account already has this live subscription or attempt.
-    Taken(Box<Subscription>),
-}
+use crate::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 
 /// Subscriptions and payments. Every method sees the rows of one account only.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]

@@ -3,36 +3,16 @@
 
 use std::sync::Arc;
 
-use thiserror::Error;
 use time::Duration;
 
 use super::effects::{RECONCILE_AFTER, effect, lapse};
 use super::workflow::SubscriptionWorkflow;
 use super::{
     Cents, Change, ChangeOutcome, Cycle, GatewayEventData, GatewayEventKind, GatewayPayment, INTENT_CHECK_PAUSE,
-    Intent, PaymentGateway, PaymentGatewayError, PaymentSnapshot, PaymentStatus, Subscription, SubscriptionStore,
-    SubscriptionWorkStore,
+    Intent, PaymentGateway, PaymentGatewayError, PaymentSnapshot, PaymentStatus, ReconcileError, Subscription,
+    SubscriptionStore, SubscriptionWorkStore,
 };
 use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId};
-
-/// Why a subscription could not be reconciled.
-#[derive(Debug, Error)]
-pub enum ReconcileError {
-    #[error(transparent)]
-    Gateway(#[from] PaymentGatewayError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl ReconcileError {
-    /// Ignores a missing gateway configuration: reporting it in every iteration would only fill the log.
-    fn ignore_not_configured(self) -> Result<(), Self> {
-        match self {
-            Self::Gateway(PaymentGatewayError::NotConfigured) => Ok(()),
-            error => Err(error),
-        }
-    }
-}
 
 /// Retry delay of a check after the gateway or the store failed.
 const CHECK_PAUSE: Duration = Duration::hours(1);

@@ -7,7 +7,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use url::Url;
 
-use super::{ExtractError, PageRefusal};
+use crate::egress;
 use crate::shared::schema::Timestamp;
 use crate::shared::{FieldErrors, StoreError, timestamp};
 
@@ -151,6 +151,76 @@ pub struct Scrape {
     /// The source of the extraction, as published.
     pub raw_scrape_data: Value,
     pub scraped_at: OffsetDateTime,
+}
+
+/// The text of a web page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageText {
+    /// The URL after all redirects.
+    pub url: String,
+    /// The page's title.
+    pub title: Option<String>,
+    /// The visible text, preceded by the page's title and description. Not empty.
+    pub text: String,
+}
+
+/// Why a page could not be fetched. The text is for the caller, after the field's name `url`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PageRefusal {
+    /// The URL may not be called.
+    #[error("{0}")]
+    Url(#[from] egress::TargetRefusal),
+    /// A redirect leads to a URL that may not be called.
+    #[error("redirects to an address that {0}")]
+    Redirect(egress::TargetRefusal),
+    /// The page redirects more often than allowed.
+    #[error("redirects too often")]
+    TooManyRedirects,
+    #[error("has a host that does not resolve")]
+    Resolution,
+    /// No connection, or no valid TLS.
+    #[error("could not be reached")]
+    Connection,
+    /// It took too long.
+    #[error("did not respond in time")]
+    TimedOut,
+    /// The response is invalid or truncated.
+    #[error("returned a response that cannot be read")]
+    Broken,
+    /// The site responded with an error status.
+    #[error("responded with status {0}")]
+    Status(u16),
+    #[error("is neither HTML nor plain text")]
+    MediaType,
+    /// The page is too large, compressed or decompressed.
+    #[error("is larger than 1 MB")]
+    TooLarge,
+    /// The compression or character encoding is not supported.
+    #[error("has an encoding that cannot be read")]
+    Encoding,
+    #[error("has no text")]
+    Empty,
+}
+
+/// The facts that a model extracted from a page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extraction {
+    /// The facts, cut to the maximum length of their fields.
+    pub facts: BrandFacts,
+    /// The model that extracted them.
+    pub model: String,
+    /// The usage in the model's own units.
+    pub usage: Value,
+}
+
+/// Why no facts were extracted. The text is for the log.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ExtractError {
+    #[error("the AI service is not configured")]
+    NotConfigured,
+    /// The service cannot be reached, rejects the call, or returns an invalid response.
+    #[error("the AI service failed: {0}")]
+    Failed(String),
 }
 
 #[derive(Debug, Error)]

@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{SealContext, string_enum};
+use super::{SealContext, Sealed, string_enum};
 
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Clock: Send + Sync {
@@ -47,10 +47,6 @@ pub trait ErrorReport: Send + Sync {
     /// Reports the failure of a secondary step.
     fn swallowed(&self, step: SideStep, error: &dyn std::error::Error);
 }
-
-/// A secret as it is stored: encrypted and authenticated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed(pub Vec<u8>);
 
 /// Encrypts stored secrets, such as WhatsApp access tokens.
 ///

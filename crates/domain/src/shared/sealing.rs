@@ -3,7 +3,11 @@
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{AccountId, ProfileId, Sealed, WebhookId, string_enum};
+use super::{AccountId, ProfileId, WebhookId, string_enum};
+
+/// A secret as it is stored: encrypted and authenticated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed(pub Vec<u8>);
 
 string_enum! {
     /// What a sealed value is. Every purpose has its own key, and its word is part of the key derivation: it MUST NOT

@@ -6,15 +6,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, check_headers, verify};
+use super::{
+    InboundLogEntry, InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, check_headers, verify,
+};
 use crate::contacts::{ContactError, Contacts};
 use crate::ingestion::{EventInput, Ingestion, IngestionError, OrderInput};
-use crate::shared::{
-    AccountId, Cipher, Clock, FieldErrors, Ids, SealContext, Strict, WebhookId, WebhookLogId, redacted_debug, text,
-};
+use crate::shared::{AccountId, Cipher, Clock, FieldErrors, Ids, SealContext, Strict, WebhookId, redacted_debug, text};
 
 /// The longest event type.
 const KIND_CHARS: usize = 100;
@@ -43,31 +42,6 @@ pub struct InboundEndpoint {
     account: AccountId,
     stored: StoredWebhook,
 }
-
-/// A log of a call that received its response.
-#[derive(Clone, PartialEq)]
-pub struct InboundLogEntry {
-    pub id: WebhookLogId,
-    pub endpoint_id: WebhookId,
-    /// The call's `webhook-id`.
-    pub message_id: String,
-    pub event_type: String,
-    /// The body, or only its size if it exceeds `LOGGED_BYTES`.
-    pub payload: Value,
-    pub response_status: i32,
-    /// Why the call was rejected.
-    pub error: Option<String>,
-    pub at: OffsetDateTime,
-}
-
-redacted_debug!(InboundLogEntry {
-    id,
-    endpoint_id,
-    event_type,
-    response_status,
-    error,
-    at
-});
 
 /// Why a call is rejected.
 #[derive(Debug, Error)]

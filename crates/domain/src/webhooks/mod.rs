@@ -4,6 +4,7 @@
 //! the store's relay moves them here. Inbound calls are applied by the contexts that own the data (`ingestion`,
 //! `contacts`).
 
+mod attempt;
 mod deliverer;
 mod endpoint;
 mod endpoint_queues;
@@ -21,8 +22,9 @@ mod signature;
 mod tests;
 mod verification;
 
+pub use attempt::*;
 pub use deliverer::Deliverer;
-pub use inbound::{InboundCall, InboundCallError, InboundEndpoint, InboundLogEntry, InboundWebhooks};
+pub use inbound::{InboundCall, InboundCallError, InboundEndpoint, InboundWebhooks};
 pub use model::*;
 pub use ports::*;
 pub use retry_policy::{DeliveryDecision, Health, HealthChange, Schedule, decide, health};

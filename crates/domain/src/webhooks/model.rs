@@ -256,3 +256,28 @@ pub enum WebhookError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// A log of a call that received its response.
+#[derive(Clone, PartialEq)]
+pub struct InboundLogEntry {
+    pub id: WebhookLogId,
+    pub endpoint_id: WebhookId,
+    /// The call's `webhook-id`.
+    pub message_id: String,
+    pub event_type: String,
+    /// The body, or only its size if it is too large to be logged.
+    pub payload: Value,
+    pub response_status: i32,
+    /// Why the call was rejected.
+    pub error: Option<String>,
+    pub at: OffsetDateTime,
+}
+
+redacted_debug!(InboundLogEntry {
+    id,
+    endpoint_id,
+    event_type,
+    response_status,
+    error,
+    at
+});
