@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(failed_preconditions(&facts(), Command::Start), []);
         let unsendable = facts().template.map(|template| Template {
             meta_status: MetaStatus::Pending,
-            buttons: vec![json!({ "type": "FLOW", "text": "Agendar" })],
+            buttons: vec![json!({ "type": "FLOW", "text": "Agendar" }).into()],
             ..template
         });
         let facts = RunFacts {

@@ -2,9 +2,8 @@
 
 use async_trait::async_trait;
 use secrecy::SecretString;
-use serde_json::Value;
 
-use super::{OutboundTemplate, OutboundText, SendOutcome, TemplateSubmission};
+use super::{Component, OutboundTemplate, OutboundText, SendOutcome, TemplateSubmission};
 use crate::media::MediaFile;
 use crate::shared::{AccountId, GatewayError, ProfileId};
 
@@ -88,8 +87,7 @@ pub struct RemoteTemplate {
     pub quality_score: Option<String>,
     /// `NAMED` or `POSITIONAL`. None if WhatsApp does not return it.
     pub parameter_format: Option<String>,
-    /// The content in WhatsApp's format.
-    pub components: Vec<Value>,
+    pub components: Vec<Component>,
 }
 
 /// WhatsApp's response to a submission.

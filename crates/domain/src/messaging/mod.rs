@@ -4,18 +4,22 @@
 //! that calls to WhatsApp contain. Imports no other context than `media`: `campaigns`, `conversations`, `templates`,
 //! `whatsapp` and `callbacks` use it.
 
+mod component;
 mod error_class;
 mod gateway;
 mod outbound;
 mod outcome;
 mod pricing;
 mod status;
+mod submission;
 mod template;
 
+pub use component::{Button, ButtonType, CarouselCard, Component, ComponentType};
 pub use error_class::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 pub use gateway::*;
 pub use outbound::*;
 pub use outcome::SendOutcome;
 pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use status::SendStatus;
+pub use submission::{HeaderSubmission, TemplateSubmission};
 pub use template::*;

@@ -1,6 +1,4 @@
-//! The parts of a template that WhatsApp's API names too, the values of its placeholders, and its submission.
-
-use serde_json::Value;
+//! The parts of a template that calls to WhatsApp contain, and the values of its placeholders and buttons.
 
 use crate::media::MediaType;
 use crate::shared::{redacted_debug, string_enum};
@@ -95,34 +93,3 @@ pub struct ButtonValue {
 }
 
 redacted_debug!(ButtonValue {});
-
-/// A template that passed every rule for which WhatsApp would reject it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TemplateSubmission {
-    pub name: String,
-    /// `pt_BR` or `pt`.
-    pub language: String,
-    pub category: Category,
-    pub parameter_format: ParameterFormat,
-    pub header: Option<HeaderSubmission>,
-    /// The body and its examples, in order. None if WhatsApp provides the text (one-time codes).
-    pub body: Option<(String, Vec<TextParameter>)>,
-    pub footer: Option<String>,
-    /// The buttons in WhatsApp's format.
-    pub buttons: Vec<Value>,
-    /// The cards of a carousel in WhatsApp's format.
-    pub cards: Vec<Value>,
-}
-
-/// The header of a submission.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeaderSubmission {
-    /// A text and its examples, in order.
-    Text(String, Vec<TextParameter>),
-    /// A file.
-    File {
-        format: HeaderType,
-        /// WhatsApp's handle of the uploaded file. Before the upload: its URL.
-        handle: String,
-    },
-}

@@ -1,10 +1,10 @@
 //! The components of a template that a message fills: texts with placeholders, files, buttons and cards.
 
-use serde_json::Value;
-
 use super::placeholders::{count, names};
 use super::{Template, TemplateType};
-use crate::messaging::{ButtonKind, ButtonValue, HeaderType, ParameterFormat, TextParameter};
+use crate::messaging::{
+    Button, ButtonKind, ButtonType, ButtonValue, CarouselCard, Component, HeaderType, ParameterFormat, TextParameter,
+};
 use crate::shared::text::single_spaced;
 
 /// The values of one carousel card. They are the template's examples, because a campaign maps only the placeholders of
@@ -33,7 +33,7 @@ impl Template {
             TemplateType::Standard => vec![],
             TemplateType::Carousel => {
                 let cards = self.carousel_cards.iter();
-                cards.map(|content| card(content, self.parameter_format)).collect()
+                cards.map(|card| card_components(card, self.parameter_format)).collect()
             }
         }
     }
@@ -43,35 +43,28 @@ impl Template {
     }
 }
 
-fn card(card: &Value, parameters: ParameterFormat) -> CardComponents {
-    let header = component(card, "HEADER").map(|(_, header)| header);
-    let format = match header.map(|header| uppercase_text(header, "format")).as_deref() {
-        Some("VIDEO") => HeaderType::Video,
+fn card_components(card: &CarouselCard, format: ParameterFormat) -> CardComponents {
+    let header = card.header();
+    let header_type = match header.and_then(Component::header_type) {
+        Some(HeaderType::Video) => HeaderType::Video,
         _ => HeaderType::Image,
     };
-    let url = header.and_then(header_file).unwrap_or_default();
-    let body = component(card, "BODY")
-        .map(|(_, body)| card_parameters(body, parameters))
-        .unwrap_or_default();
-    let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
+    let url = header.and_then(|header| header.file.clone()).unwrap_or_default();
     CardComponents {
-        header: (format, url.to_owned()),
-        body,
-        buttons: button_values(buttons.unwrap_or_default(), None),
+        header: (header_type, url),
+        body: card.body().map_or_else(Vec::new, |body| card_parameters(body, format)),
+        buttons: button_values(card.buttons(), None),
     }
 }
 
-pub(super) fn card_parameters(body: &Value, format: ParameterFormat) -> Vec<TextParameter> {
-    let mut parameters = match format {
-        ParameterFormat::Positional => {
-            let examples = body_examples(body).into_iter();
-            examples.map(TextParameter::numbered).collect()
-        }
+fn card_parameters(body: &Component, format: ParameterFormat) -> Vec<TextParameter> {
+    let mut parameters: Vec<TextParameter> = match format {
+        ParameterFormat::Positional => body.examples.iter().map(TextParameter::numbered).collect(),
         ParameterFormat::Named => {
-            let used = names(text(body, "text"));
-            let mut examples = named_examples(body, "body_text_named_params");
-            examples.retain(|example| example.name.as_deref().is_some_and(|name| used.contains(&name)));
-            examples
+            let used = names(&body.text);
+            let is_used = |name: &Option<String>| name.as_deref().is_some_and(|name| used.contains(&name));
+            let examples = body.named_examples.iter();
+            examples.filter(|example| is_used(&example.name)).cloned().collect()
         }
     };
     for parameter in &mut parameters {
@@ -81,11 +74,11 @@ pub(super) fn card_parameters(body: &Value, format: ParameterFormat) -> Vec<Text
 }
 
 /// Whether each placeholder of a card's body has an example.
-pub(super) fn has_card_examples(body: &Value, format: ParameterFormat) -> bool {
-    card_parameters(body, format).len() == count(text(body, "text"), format)
+pub(super) fn has_card_examples(body: &Component, format: ParameterFormat) -> bool {
+    card_parameters(body, format).len() == count(&body.text, format)
 }
 
-fn button_values(buttons: &[Value], code: Option<&str>) -> Vec<ButtonValue> {
+fn button_values(buttons: &[Button], code: Option<&str>) -> Vec<ButtonValue> {
     let buttons = buttons.iter().enumerate();
     let values = buttons.filter_map(|(index, button)| {
         let (kind, value) = button_value(button, code)?;
@@ -95,66 +88,11 @@ fn button_values(buttons: &[Value], code: Option<&str>) -> Vec<ButtonValue> {
     values.collect()
 }
 
-fn button_value<'a>(button: &'a Value, code: Option<&'a str>) -> Option<(ButtonKind, &'a str)> {
-    match uppercase_text(button, "type").as_str() {
-        "COPY_CODE" => Some((ButtonKind::CopyCode, example(button)?)),
-        "OTP" => Some((ButtonKind::Url, code?)),
-        _ if text(button, "url").contains("{{") => Some((ButtonKind::Url, example(button)?)),
+fn button_value<'a>(button: &'a Button, code: Option<&'a str>) -> Option<(ButtonKind, &'a str)> {
+    match button.kind {
+        ButtonType::CopyCode => Some((ButtonKind::CopyCode, button.example.as_deref()?)),
+        ButtonType::Otp => Some((ButtonKind::Url, code?)),
+        _ if button.has_placeholder() => Some((ButtonKind::Url, button.example.as_deref()?)),
         _ => None,
     }
-}
-
-/// The first component of a type, with its position.
-pub(super) fn component<'a>(part: &'a Value, kind: &str) -> Option<(usize, &'a Value)> {
-    let mut components = items(part, "components").iter().enumerate();
-    components.find(|(_, component)| uppercase_text(component, "type") == kind)
-}
-
-/// The example of a button: a string, or an array with one string.
-pub(super) fn example(button: &Value) -> Option<&str> {
-    let example = button.get("example")?;
-    example.get(0).unwrap_or(example).as_str()
-}
-
-/// The examples of a body in WhatsApp's format.
-pub(super) fn body_examples(body: &Value) -> Vec<String> {
-    let examples = body.pointer("/example/body_text/0").and_then(Value::as_array);
-    let examples = examples.into_iter().flatten().filter_map(Value::as_str);
-    examples.map(str::to_owned).collect()
-}
-
-/// The examples of named placeholders in WhatsApp's format.
-pub(super) fn named_examples(component: &Value, field: &str) -> Vec<TextParameter> {
-    let examples = component
-        .get("example")
-        .map_or(&[][..], |example| items(example, field));
-    let mut named: Vec<TextParameter> = Vec::new();
-    for example in examples {
-        let name = text(example, "param_name");
-        if !named.iter().any(|existing| existing.name.as_deref() == Some(name)) {
-            named.push(TextParameter {
-                name: Some(name.to_owned()),
-                text: text(example, "example").to_owned(),
-            });
-        }
-    }
-    named
-}
-
-/// The URL of a header's file. It is in the field in which WhatsApp expects a handle.
-pub(super) fn header_file(header: &Value) -> Option<&str> {
-    header.pointer("/example/header_handle/0")?.as_str()
-}
-
-pub(super) fn items<'a>(object: &'a Value, field: &str) -> &'a [Value] {
-    object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object.get(field).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// A text in upper case, because the case of WhatsApp's constants does not matter.
-pub(super) fn uppercase_text(object: &Value, field: &str) -> String {
-    text(object, field).to_ascii_uppercase()
 }

@@ -1,10 +1,9 @@
 //! The part of a template that its messages depend on.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{Template, TemplateType};
-use crate::messaging::{Category, HeaderType, ParameterFormat};
+use crate::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
 
 /// The content of a template's messages, without the template's identity, review and unsupported parts. Stored as
 /// JSON, so a field that is added later needs `#[serde(default)]`.
@@ -21,9 +20,9 @@ pub struct TemplateContent {
     pub header_media_url: Option<String>,
     pub body_text: Option<String>,
     pub footer_text: Option<String>,
-    pub buttons: Vec<Value>,
+    pub buttons: Vec<Button>,
     pub variables: Vec<String>,
-    pub carousel_cards: Vec<Value>,
+    pub carousel_cards: Vec<CarouselCard>,
 }
 
 impl Template {
@@ -81,7 +80,7 @@ mod tests {
             header_type: HeaderType::Image,
             header_media_url: Some("https://cdn.example/a.png".into()),
             footer_text: Some("Loja".into()),
-            buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sim" })],
+            buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sim" }).into()],
             ..approved_template("Oi {{1}}", &["Ana"])
         };
         let stored = serde_json::to_value(template.content()).unwrap();

@@ -9,7 +9,9 @@ use super::remote::with_components;
 use super::tests::approved_template;
 use super::validate::check_alone;
 use super::*;
-use crate::messaging::{ButtonValue, Category, HeaderType, RemoteTemplate, TemplateSubmission, TextParameter};
+use crate::messaging::{
+    ButtonValue, Category, Component, HeaderType, RemoteTemplate, TemplateSubmission, TextParameter,
+};
 use crate::shared::FieldErrors;
 
 const INPUTS: &str = include_str!("corpus/inputs.jsonl");
@@ -110,7 +112,7 @@ fn synchronized(input: &Value) -> Value {
         rejected_reason: None,
         quality_score: None,
         parameter_format: None,
-        components,
+        components: components.iter().map(Component::from).collect(),
     };
     let draft = Template {
         header_type: HeaderType::None,

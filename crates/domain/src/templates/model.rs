@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::MetaStatus;
 use crate::media::MediaStoreError;
-use crate::messaging::{Category, HeaderType, ParameterFormat};
+use crate::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
 use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, string_enum, timestamp,
@@ -75,14 +75,16 @@ pub struct Template {
     pub footer_text: Option<String>,
     /// At most 10 buttons, in WhatsApp's format.
     #[schemars(example = serde_json::json!([{ "type": "URL", "text": "Comprar", "url": "https://loja.example/{{1}}", "example": ["bolo"] }]))]
-    pub buttons: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    pub buttons: Vec<Button>,
     /// One example per placeholder (`example_values` of the input): in the order of their numbers, or of the first
     /// appearance of their names. The header comes first.
     #[schemars(example = ["Ana", "VOLTA10"])]
     pub variables: Vec<String>,
     /// The 2 to 10 cards of a carousel, in WhatsApp's format. Empty for a standard template.
     #[schemars(example = serde_json::json!([]))]
-    pub carousel_cards: Vec<Value>,
+    #[schemars(with = "Vec<Value>")]
+    pub carousel_cards: Vec<CarouselCard>,
     /// The folder of the template. Null if it is in no folder.
     pub folder_id: Option<FolderId>,
     /// The WhatsApp number to whose business account the template was submitted. Null before the first submission.
@@ -129,9 +131,9 @@ pub struct TemplateInput {
     pub header_media_url: Option<Option<String>>,
     pub body_text: Option<Option<String>>,
     pub footer_text: Option<Option<String>>,
-    pub buttons: Option<Option<Vec<Value>>>,
+    pub buttons: Option<Option<Vec<Button>>>,
     pub example_values: Option<Option<Vec<String>>>,
-    pub carousel_cards: Option<Option<Vec<Value>>>,
+    pub carousel_cards: Option<Option<Vec<CarouselCard>>>,
     pub folder_id: Option<Option<FolderId>>,
 }
 

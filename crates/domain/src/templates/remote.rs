@@ -2,12 +2,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-
-use super::components::{body_examples, header_file, items, named_examples, text, uppercase_text};
-use super::sendable::{header_type, unsupported_parts};
+use super::sendable::unsupported_parts;
 use super::{Template, TemplateType, placeholders};
-use crate::messaging::{HeaderType, ParameterFormat, RemoteTemplate, TextParameter};
+use crate::messaging::{Component, ComponentType, HeaderType, ParameterFormat, RemoteTemplate};
 
 /// The draft with the content of WhatsApp's template.
 pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> Template {
@@ -21,9 +18,11 @@ pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> T
         read_component(&mut template, component);
     }
     if template.parameter_format == ParameterFormat::Named {
-        let examples = remote.components.iter().flat_map(all_named_examples);
-        let examples: HashMap<Option<String>, String> = examples.map(|example| (example.name, example.text)).collect();
-        let example_of = |name: &str| examples.get(&Some(name.to_owned())).cloned().unwrap_or_default();
+        let examples = remote.components.iter().flat_map(|component| &component.named_examples);
+        let examples: HashMap<_, _> = examples
+            .map(|example| (example.name.as_deref(), &example.text))
+            .collect();
+        let example_of = |name: &str| examples.get(&Some(name)).copied().cloned().unwrap_or_default();
         template.variables = template.names().into_iter().map(example_of).collect();
     }
     template
@@ -35,70 +34,47 @@ fn parameter_format(remote: &RemoteTemplate) -> Option<ParameterFormat> {
         Some(format) if format.eq_ignore_ascii_case("NAMED") => Some(ParameterFormat::Named),
         Some(format) if format.eq_ignore_ascii_case("POSITIONAL") => Some(ParameterFormat::Positional),
         Some(_) => None,
-        None if remote
-            .components
-            .iter()
-            .any(|part| !all_named_examples(part).is_empty()) =>
-        {
-            Some(ParameterFormat::Named)
-        }
+        None if remote.components.iter().any(|part| !part.named_examples.is_empty()) => Some(ParameterFormat::Named),
         None => Some(ParameterFormat::Positional),
     }
 }
 
-fn all_named_examples(component: &Value) -> Vec<TextParameter> {
-    let mut examples = named_examples(component, "header_text_named_params");
-    examples.extend(named_examples(component, "body_text_named_params"));
-    examples
-}
-
-fn read_component(template: &mut Template, component: &Value) {
-    let content = || Some(text(component, "text").to_owned()).filter(|text| !text.is_empty());
-    match uppercase_text(component, "type").as_str() {
-        "HEADER" => read_header(template, component),
-        "BODY" => {
+fn read_component(template: &mut Template, component: &Component) {
+    let content = || Some(component.text.clone()).filter(|text| !text.is_empty());
+    match component.kind {
+        ComponentType::Header => read_header(template, component),
+        ComponentType::Body => {
             // WhatsApp numbers the placeholders of each component from 1; here header and body share one numbering.
             let header_placeholders = template.variables.len();
-            let body = text(component, "text");
-            let placeholder_count = placeholders(body).len();
-            template
-                .variables
-                .extend(resize_examples(body_examples(component), placeholder_count));
+            template.variables.extend(resized_examples(component));
             template.body_text = content().map(|body| renumbered(&body, header_placeholders));
         }
-        "FOOTER" => template.footer_text = content(),
-        "BUTTONS" => template.buttons = items(component, "buttons").to_vec(),
-        "CAROUSEL" => {
+        ComponentType::Footer => template.footer_text = content(),
+        ComponentType::Buttons => template.buttons.clone_from(&component.buttons),
+        ComponentType::Carousel => {
             template.template_type = TemplateType::Carousel;
-            template.carousel_cards = items(component, "cards").to_vec();
+            template.carousel_cards.clone_from(&component.cards);
         }
-        _ => {}
+        ComponentType::Other(_) => {}
     }
 }
 
 /// WhatsApp lists the header first.
-fn read_header(template: &mut Template, component: &Value) {
-    template.header_type = header_type(&uppercase_text(component, "format")).unwrap_or(HeaderType::None);
+fn read_header(template: &mut Template, component: &Component) {
+    template.header_type = component.header_type().unwrap_or(HeaderType::None);
     if template.header_type == HeaderType::Text {
-        let header = text(component, "text");
-        let examples = component.pointer("/example/header_text").and_then(Value::as_array);
-        let examples = examples
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned);
-        template.variables = resize_examples(examples.collect(), placeholders(header).len());
-        template.header_text = Some(header.to_owned());
+        template.variables = resized_examples(component);
+        template.header_text = Some(component.text.clone());
     }
-    template.header_media_url = header_file(component)
-        .filter(|url| template.header_type.is_file() && url.starts_with("https://"))
-        .map(str::to_owned);
+    let file = component.file.clone();
+    template.header_media_url = file.filter(|url| template.header_type.is_file() && url.starts_with("https://"));
 }
 
 /// Returns exactly one example per placeholder: drops surplus examples and adds empty ones for missing examples. A
 /// campaign sends the example of a placeholder that it does not map, so it must map one without an example.
-fn resize_examples(mut examples: Vec<String>, placeholder_count: usize) -> Vec<String> {
-    examples.resize(placeholder_count, String::new());
+fn resized_examples(component: &Component) -> Vec<String> {
+    let mut examples = component.examples.clone();
+    examples.resize(placeholders(&component.text).len(), String::new());
     examples
 }
 

@@ -4,10 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::components::{component, items, text};
 use super::placeholders::fill;
 use super::{Template, TemplateType};
-use crate::messaging::{ButtonKind, ButtonValue, HeaderType, TextParameter};
+use crate::messaging::{Button, ButtonKind, ButtonValue, HeaderType, TextParameter};
 
 /// A message as the recipient reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -72,13 +71,12 @@ impl Template {
         }
         let cards = self.carousel_cards.iter().zip(self.cards());
         let cards = cards.map(|(card, components)| {
-            let body = component(card, "BODY").map(|(_, body)| card_text(text(body, "text"), &components.body));
-            let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
+            let body = card.body().map(|body| card_text(&body.text, &components.body));
             RenderedCard {
                 header_type: components.header.0,
                 header_media_url: components.header.1,
                 body: body.unwrap_or_default(),
-                buttons: filled(buttons.unwrap_or_default(), &components.buttons),
+                buttons: filled(card.buttons(), &components.buttons),
             }
         });
         cards.collect()
@@ -106,7 +104,7 @@ fn card_text(text: &str, parameters: &[TextParameter]) -> String {
     })
 }
 
-fn filled(buttons: &[Value], values: &[ButtonValue]) -> Vec<Value> {
+fn filled(buttons: &[Button], values: &[ButtonValue]) -> Vec<Value> {
     let buttons = buttons.iter().enumerate().map(|(index, button)| {
         let value = values.iter().find(|value| value.index == index);
         filled_button(button, value)
@@ -115,13 +113,13 @@ fn filled(buttons: &[Value], values: &[ButtonValue]) -> Vec<Value> {
 }
 
 /// Completes the URL of a button, or adds its code as `code`.
-fn filled_button(button: &Value, value: Option<&ButtonValue>) -> Value {
-    let mut filled = button.clone();
+fn filled_button(button: &Button, value: Option<&ButtonValue>) -> Value {
+    let mut filled = button.json().clone();
     if let Some(fields) = filled.as_object_mut() {
         fields.remove("example");
         match value {
             Some(value) if value.kind == ButtonKind::Url && fields.contains_key("url") => {
-                let url = fill(text(button, "url"), |key| (key == "1").then_some(value.value.as_str()));
+                let url = fill(&button.url, |key| (key == "1").then_some(value.value.as_str()));
                 fields.insert("url".to_owned(), json!(url));
             }
             Some(value) => {
@@ -183,11 +181,11 @@ mod tests {
     fn buttons_show_their_values_and_no_examples() {
         let template = Template {
             buttons: vec![
-                json!({ "type": "QUICK_REPLY", "text": "Sim" }),
-                json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": ["abc"] }),
-                json!({ "type": "COPY_CODE", "example": "PROMO" }),
-                json!({ "type": "OTP", "otp_type": "COPY_CODE" }),
-                json!("no object"),
+                json!({ "type": "QUICK_REPLY", "text": "Sim" }).into(),
+                json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": ["abc"] }).into(),
+                json!({ "type": "COPY_CODE", "example": "PROMO" }).into(),
+                json!({ "type": "OTP", "otp_type": "COPY_CODE" }).into(),
+                json!("no object").into(),
             ],
             ..approved_template("Oi {{1}}", &["Ana"])
         };
@@ -211,7 +209,7 @@ mod tests {
         ] });
         let template = Template {
             template_type: TemplateType::Carousel,
-            carousel_cards: vec![card],
+            carousel_cards: vec![card.into()],
             ..approved_template("Oi {{1}}", &["Ana"])
         };
         let expected = RenderedCard {

@@ -1,16 +1,11 @@
 //! Whether this server can build messages of a template. WhatsApp's review is not considered.
 
-use serde_json::Value;
-
-use super::components::{component, example, has_card_examples, header_file, items, text, uppercase_text};
+use super::components::has_card_examples;
 use super::{Template, TemplateType};
-use crate::messaging::{HeaderType, ParameterFormat};
+use crate::messaging::{Button, ButtonType, CarouselCard, Component, ComponentType, HeaderType, ParameterFormat};
 
-/// Buttons that need no value, or whose value the template has.
-const BUTTONS: [&str; 6] = ["QUICK_REPLY", "URL", "PHONE_NUMBER", "VOICE_CALL", "COPY_CODE", "OTP"];
-
-/// The components that a message can have.
-const COMPONENTS: [&str; 5] = ["HEADER", "BODY", "FOOTER", "BUTTONS", "CAROUSEL"];
+/// The types of a card's header.
+pub(super) const CARD_HEADERS: [HeaderType; 2] = [HeaderType::Image, HeaderType::Video];
 
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
@@ -35,77 +30,62 @@ impl Template {
         reasons
     }
 
-    fn check_button(&self, button: &Value, reasons: &mut Vec<String>) {
-        let kind = uppercase_text(button, "type");
-        let has_value = match kind.as_str() {
-            "URL" if text(button, "url").contains("{{") => example(button).is_some(),
-            "COPY_CODE" => example(button).is_some(),
+    fn check_button(&self, button: &Button, reasons: &mut Vec<String>) {
+        let has_value = match button.kind {
+            ButtonType::Url => !button.has_placeholder() || button.example.is_some(),
+            ButtonType::CopyCode => button.example.is_some(),
             // The one-time code is the first value of the body.
-            "OTP" => !self.variables.is_empty(),
-            kind => BUTTONS.contains(&kind),
+            ButtonType::Otp => !self.variables.is_empty(),
+            ButtonType::QuickReply | ButtonType::PhoneNumber | ButtonType::VoiceCall => true,
+            ButtonType::Other(_) => false,
         };
         if !has_value {
-            add(reasons, &format!("unsupported_button:{}", kind.to_ascii_lowercase()));
+            let kind = button.kind.as_str().to_ascii_lowercase();
+            add(reasons, &format!("unsupported_button:{kind}"));
         }
     }
 
-    fn check_card(&self, card: &Value, reasons: &mut Vec<String>) {
-        let header = component(card, "HEADER").map(|(_, header)| header);
-        let format = header
-            .map(|header| uppercase_text(header, "format"))
-            .unwrap_or_default();
-        let body = component(card, "BODY").map(|(_, body)| body);
-        let filled = body.is_none_or(|body| has_card_examples(body, self.parameter_format));
-        let kinds = items(card, "components")
-            .iter()
-            .map(|component| uppercase_text(component, "type"));
-        let has_known_components = kinds
-            .into_iter()
-            .all(|kind| ["HEADER", "BODY", "BUTTONS"].contains(&kind.as_str()));
-        if !has_known_components || !filled || !["IMAGE", "VIDEO"].contains(&format.as_str()) {
+    fn check_card(&self, card: &CarouselCard, reasons: &mut Vec<String>) {
+        const COMPONENTS: [ComponentType; 3] = [ComponentType::Header, ComponentType::Body, ComponentType::Buttons];
+        let header = card.header();
+        let has_file_header = header
+            .and_then(Component::header_type)
+            .is_some_and(|kind| CARD_HEADERS.contains(&kind));
+        let filled = card
+            .body()
+            .is_none_or(|body| has_card_examples(body, self.parameter_format));
+        let has_known_components = card.components.iter().all(|part| COMPONENTS.contains(&part.kind));
+        if !has_known_components || !filled || !has_file_header {
             add(reasons, "carousel_shape");
-        } else if header.and_then(header_file).is_none_or(str::is_empty) {
+        } else if header
+            .and_then(|header| header.file.as_deref())
+            .is_none_or(str::is_empty)
+        {
             add(reasons, "missing_media");
         }
-        let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
-        for button in buttons.unwrap_or_default() {
+        for button in card.buttons() {
             self.check_button(button, reasons);
         }
     }
 }
 
 /// The parts of WhatsApp's template that no field here can hold, as reasons.
-pub(super) fn unsupported_parts(components: &[Value], parameter_format: Option<ParameterFormat>) -> Vec<String> {
+pub(super) fn unsupported_parts(components: &[Component], parameter_format: Option<ParameterFormat>) -> Vec<String> {
     let mut reasons = Vec::new();
     if parameter_format.is_none() {
         add(&mut reasons, "unsupported_parameter_format");
     }
     for component in components {
-        let (kind, format) = (uppercase_text(component, "type"), uppercase_text(component, "format"));
-        if !COMPONENTS.contains(&kind.as_str()) {
-            add(
-                &mut reasons,
-                &format!("unsupported_component:{}", kind.to_ascii_lowercase()),
-            );
-        } else if kind == "HEADER" && header_type(&format).is_none() {
-            add(
-                &mut reasons,
-                &format!("unsupported_header:{}", format.to_ascii_lowercase()),
-            );
-        }
+        let reason = match &component.kind {
+            ComponentType::Other(kind) => format!("unsupported_component:{}", kind.to_ascii_lowercase()),
+            ComponentType::Header if component.header_type().is_none() => {
+                format!("unsupported_header:{}", component.format.to_ascii_lowercase())
+            }
+            _ => continue,
+        };
+        add(&mut reasons, &reason);
     }
     reasons
-}
-
-/// The header type for WhatsApp's format.
-pub(super) fn header_type(format: &str) -> Option<HeaderType> {
-    match format {
-        "TEXT" => Some(HeaderType::Text),
-        "IMAGE" => Some(HeaderType::Image),
-        "VIDEO" => Some(HeaderType::Video),
-        "DOCUMENT" => Some(HeaderType::Document),
-        _ => None,
-    }
 }
 
 fn add(reasons: &mut Vec<String>, reason: &str) {
@@ -121,9 +101,9 @@ mod tests {
     use super::*;
     use crate::templates::tests::approved_template;
 
-    fn with_button(button: Value) -> Vec<String> {
+    fn with_button(button: serde_json::Value) -> Vec<String> {
         let template = Template {
-            buttons: vec![button],
+            buttons: vec![button.into()],
             ..approved_template("Oi {{1}}", &["Ana"])
         };
         template.unsendable_reasons()
@@ -154,7 +134,7 @@ mod tests {
             assert_eq!(with_button(button), [reason]);
         }
         let otp = Template {
-            buttons: vec![json!({ "type": "OTP" })],
+            buttons: vec![json!({ "type": "OTP" }).into()],
             ..approved_template("", &[])
         };
         assert_eq!(otp.unsendable_reasons(), ["unsupported_button:otp"]);
@@ -182,11 +162,11 @@ mod tests {
         let body = json!({ "type": "BODY", "text": "Por {{1}}" });
         let filled = json!({ "type": "BODY", "text": "Por {{1}}", "example": { "body_text": [["R$ 10"]] } });
         let flow = json!({ "type": "BUTTONS", "buttons": [{ "type": "FLOW" }] });
-        let reasons = |components: Value| {
+        let reasons = |components: serde_json::Value| {
             let card = json!({ "components": components });
             let carousel = Template {
                 template_type: TemplateType::Carousel,
-                carousel_cards: vec![card.clone(), card],
+                carousel_cards: vec![card.clone().into(), card.into()],
                 ..approved_template("Oi", &[])
             };
             carousel.unsendable_reasons()
@@ -205,7 +185,8 @@ mod tests {
     fn unsupported_components_are_reasons() {
         let components = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" },
             { "type": "limited_time_offer" }]);
-        let reasons = unsupported_parts(components.as_array().unwrap(), Some(ParameterFormat::Named));
+        let components: Vec<Component> = components.as_array().unwrap().iter().map(Component::from).collect();
+        let reasons = unsupported_parts(&components, Some(ParameterFormat::Named));
         assert_eq!(
             reasons,
             [

@@ -1,11 +1,12 @@
 //! WhatsApp's rules for a submission, checked here first so that an error names the field. A draft may violate them.
 
-use serde_json::Value;
-
-use super::components::{component, example, has_card_examples, header_file, items, text, uppercase_text};
+use super::components::has_card_examples;
 use super::placeholders::{count as placeholder_count, invalid_name};
+use super::sendable::CARD_HEADERS;
 use super::{Template, TemplateType, placeholders};
-use crate::messaging::{Category, HeaderType, ParameterFormat};
+use crate::messaging::{
+    Button, ButtonType, CarouselCard, Category, Component, ComponentType, HeaderType, ParameterFormat,
+};
 use crate::shared::FieldErrors;
 
 const LABEL_CHARS: usize = 25;
@@ -16,7 +17,11 @@ const CARD_BODY_CHARS: usize = 160;
 const CARD_BUTTONS: usize = 2;
 
 /// The most buttons of one type.
-const MAX_BUTTONS_BY_TYPE: [(&str, usize); 3] = [("URL", 2), ("PHONE_NUMBER", 1), ("COPY_CODE", 1)];
+const MAX_BUTTONS_BY_TYPE: [(ButtonType, usize); 3] = [
+    (ButtonType::Url, 2),
+    (ButtonType::PhoneNumber, 1),
+    (ButtonType::CopyCode, 1),
+];
 
 /// Every reason why WhatsApp would reject the template, by field.
 pub(super) fn check(template: &Template) -> Result<(), FieldErrors> {
@@ -25,7 +30,7 @@ pub(super) fn check(template: &Template) -> Result<(), FieldErrors> {
         check_authentication(template, &mut errors);
     } else {
         check_body(template, &mut errors);
-        if count(&template.buttons, "OTP") > 0 {
+        if count(&template.buttons, &ButtonType::Otp) > 0 {
             errors.add("buttons", "may have an OTP button only in category AUTHENTICATION");
         }
     }
@@ -46,7 +51,7 @@ fn check_authentication(template: &Template, errors: &mut FieldErrors) {
     if template.footer_text.is_some() {
         errors.add("footer_text", "must be absent in category AUTHENTICATION");
     }
-    if template.buttons.len() != 1 || count(&template.buttons, "OTP") != 1 {
+    if template.buttons.len() != 1 || count(&template.buttons, &ButtonType::Otp) != 1 {
         errors.add("buttons", "must be exactly one OTP button in category AUTHENTICATION");
     }
     if template.template_type == TemplateType::Carousel {
@@ -71,22 +76,17 @@ fn has_edge_placeholder(body: &str, format: ParameterFormat) -> bool {
     first.is_some_and(|part| alone(&part)) || last.is_some_and(|part| alone(&part))
 }
 
-fn count(buttons: &[Value], kind: &str) -> usize {
-    buttons
-        .iter()
-        .filter(|button| uppercase_text(button, "type") == kind)
-        .count()
+fn count(buttons: &[Button], kind: &ButtonType) -> usize {
+    buttons.iter().filter(|button| button.kind == *kind).count()
 }
 
-fn check_buttons(at: &str, buttons: &[Value], errors: &mut FieldErrors) {
+fn check_buttons(at: &str, buttons: &[Button], errors: &mut FieldErrors) {
     for (kind, most) in MAX_BUTTONS_BY_TYPE {
-        if count(buttons, kind) > most {
-            errors.add(at, format!("may have at most {most} of type {kind}"));
+        if count(buttons, &kind) > most {
+            errors.add(at, format!("may have at most {most} of type {}", kind.as_str()));
         }
     }
-    let quick = buttons
-        .iter()
-        .map(|button| uppercase_text(button, "type") == "QUICK_REPLY");
+    let quick = buttons.iter().map(|button| button.kind == ButtonType::QuickReply);
     let mut groups: Vec<bool> = quick.collect();
     groups.dedup();
     if groups.iter().filter(|quick| **quick).count() > 1 {
@@ -97,24 +97,26 @@ fn check_buttons(at: &str, buttons: &[Value], errors: &mut FieldErrors) {
     }
 }
 
-fn check_button(at: &str, button: &Value, errors: &mut FieldErrors) {
-    let kind = uppercase_text(button, "type");
-    let label = text(button, "text");
-    let labelled = matches!(kind.as_str(), "QUICK_REPLY" | "URL" | "PHONE_NUMBER");
+fn check_button(at: &str, button: &Button, errors: &mut FieldErrors) {
+    let label = &button.label;
+    let labelled = matches!(
+        button.kind,
+        ButtonType::QuickReply | ButtonType::Url | ButtonType::PhoneNumber
+    );
     if (labelled && label.trim().is_empty()) || label.chars().count() > LABEL_CHARS {
         errors.add(format!("{at}.text"), format!("must have 1 to {LABEL_CHARS} characters"));
     }
-    match kind.as_str() {
-        "URL" => check_address(at, button, errors),
-        "PHONE_NUMBER" => {
-            let phone = text(button, "phone_number");
+    match button.kind {
+        ButtonType::Url => check_address(at, button, errors),
+        ButtonType::PhoneNumber => {
+            let phone = &button.phone_number;
             if phone.is_empty() || phone.chars().count() > PHONE_CHARS {
                 let message = format!("must have 1 to {PHONE_CHARS} characters");
                 errors.add(format!("{at}.phone_number"), message);
             }
         }
-        "COPY_CODE" => {
-            let code = example(button).unwrap_or_default();
+        ButtonType::CopyCode => {
+            let code = button.example.as_deref().unwrap_or_default();
             if code.is_empty() || code.chars().count() > CODE_CHARS {
                 errors.add(
                     format!("{at}.example"),
@@ -122,25 +124,29 @@ fn check_button(at: &str, button: &Value, errors: &mut FieldErrors) {
                 );
             }
         }
-        _ => {}
+        ButtonType::QuickReply | ButtonType::VoiceCall | ButtonType::Otp | ButtonType::Other(_) => {}
     }
 }
 
-fn check_address(at: &str, button: &Value, errors: &mut FieldErrors) {
-    let url = text(button, "url");
+fn check_address(at: &str, button: &Button, errors: &mut FieldErrors) {
+    let url = &button.url;
     let address = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     if address.is_none_or(str::is_empty) || url.chars().count() > URL_CHARS {
         let message = format!("must be an http or https URL of at most {URL_CHARS} characters");
         errors.add(format!("{at}.url"), message);
     }
-    if !url.contains("{{") {
+    if !button.has_placeholder() {
         return;
     }
     let ends_with_placeholder = url.strip_suffix("{{1}}").is_some_and(|rest| !rest.contains("{{"));
     if !ends_with_placeholder {
         errors.add(format!("{at}.url"), "may have one placeholder: {{1}} at its end");
     }
-    if example(button).is_none_or(|example| example.trim().is_empty()) {
+    if button
+        .example
+        .as_deref()
+        .is_none_or(|example| example.trim().is_empty())
+    {
         errors.add(format!("{at}.example"), "is required for a URL with a placeholder");
     }
 }
@@ -166,27 +172,18 @@ fn check_carousel(template: &Template, errors: &mut FieldErrors) {
 }
 
 /// The types of a card's components and buttons, in order.
-fn shape(card: &Value) -> Vec<String> {
-    let mut shape = Vec::new();
-    for component in items(card, "components") {
-        shape.push(format!(
-            "{} {}",
-            uppercase_text(component, "type"),
-            uppercase_text(component, "format")
-        ));
-        shape.extend(
-            items(component, "buttons")
-                .iter()
-                .map(|button| uppercase_text(button, "type")),
-        );
-    }
-    shape
+fn shape(card: &CarouselCard) -> Vec<(&ComponentType, &str, Vec<&ButtonType>)> {
+    let components = card.components.iter().map(|component| {
+        let buttons = component.buttons.iter().map(|button| &button.kind);
+        (&component.kind, component.format.as_str(), buttons.collect())
+    });
+    components.collect()
 }
 
-fn check_card(at: &str, card: &Value, format: ParameterFormat, errors: &mut FieldErrors) {
-    match component(card, "HEADER") {
-        Some((position, header)) if matches!(uppercase_text(header, "format").as_str(), "IMAGE" | "VIDEO") => {
-            if header_file(header).is_none_or(str::is_empty) {
+fn check_card(at: &str, card: &CarouselCard, format: ParameterFormat, errors: &mut FieldErrors) {
+    match card.component(&ComponentType::Header) {
+        Some((position, header)) if header.header_type().is_some_and(|kind| CARD_HEADERS.contains(&kind)) => {
+            if header.file.as_deref().is_none_or(str::is_empty) {
                 let field = format!("{at}[{position}].example.header_handle");
                 errors.add(field, "must be the URL of an uploaded file");
             }
@@ -194,12 +191,12 @@ fn check_card(at: &str, card: &Value, format: ParameterFormat, errors: &mut Fiel
         Some((position, _)) => errors.add(format!("{at}[{position}].format"), "must be IMAGE or VIDEO"),
         None => errors.add(at, "must have a HEADER of format IMAGE or VIDEO"),
     }
-    if let Some((position, body)) = component(card, "BODY") {
+    if let Some((position, body)) = card.component(&ComponentType::Body) {
         check_card_body(&format!("{at}[{position}]"), body, format, errors);
     }
-    if let Some((position, component)) = component(card, "BUTTONS") {
+    if let Some((position, component)) = card.component(&ComponentType::Buttons) {
         let at = format!("{at}[{position}].buttons");
-        let buttons = items(component, "buttons");
+        let buttons = &component.buttons;
         if buttons.len() > CARD_BUTTONS {
             errors.add(&at, format!("may have at most {CARD_BUTTONS} items"));
         }
@@ -207,8 +204,8 @@ fn check_card(at: &str, card: &Value, format: ParameterFormat, errors: &mut Fiel
     }
 }
 
-fn check_card_body(at: &str, body: &Value, format: ParameterFormat, errors: &mut FieldErrors) {
-    let content = text(body, "text");
+fn check_card_body(at: &str, body: &Component, format: ParameterFormat, errors: &mut FieldErrors) {
+    let content = &body.text;
     if content.trim().is_empty() || content.chars().count() > CARD_BODY_CHARS {
         errors.add(
             format!("{at}.text"),

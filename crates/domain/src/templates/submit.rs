@@ -2,11 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::components::uppercase_text;
+use super::sendable::CARD_HEADERS;
 use super::{Template, TemplateType, submission_rules};
-use crate::messaging::{Category, HeaderSubmission, HeaderType, TemplateSubmission};
+use crate::messaging::{Category, ComponentType, HeaderSubmission, HeaderType, TemplateSubmission};
 use crate::shared::FieldErrors;
 
 /// A header file in a submission.
@@ -74,17 +73,10 @@ impl TemplateSubmission {
             });
         }
         for (card, content) in self.cards.iter_mut().enumerate() {
-            let components = content.get_mut("components").and_then(Value::as_array_mut);
-            for (position, component) in components.into_iter().flatten().enumerate() {
-                let format = match (
-                    uppercase_text(component, "type").as_str(),
-                    uppercase_text(component, "format").as_str(),
-                ) {
-                    ("HEADER", "IMAGE") => HeaderType::Image,
-                    ("HEADER", "VIDEO") => HeaderType::Video,
-                    _ => continue,
-                };
-                if let Some(Value::String(handle)) = component.pointer_mut("/example/header_handle/0") {
+            for (position, component) in content.components.iter_mut().enumerate() {
+                let format = component.header_type().filter(|format| CARD_HEADERS.contains(format));
+                let is_header = component.kind == ComponentType::Header;
+                if let (true, Some(format), Some(handle)) = (is_header, format, &mut component.file) {
                     let field = format!("carousel_cards[{card}].components[{position}].example.header_handle");
                     files.push(FileField { field, format, handle });
                 }

@@ -10,8 +10,8 @@ use super::*;
 use crate::media::tests::{ACCOUNT, FakeMediaStore};
 use crate::media::{MediaPath, MediaType};
 use crate::messaging::{
-    Category, HeaderSubmission, HeaderType, MockWhatsappGateway, RemotePage, RemoteTemplate, SubmittedTemplate,
-    TemplateSubmission,
+    CarouselCard, Category, Component, HeaderSubmission, HeaderType, MockWhatsappGateway, RemotePage, RemoteTemplate,
+    SubmittedTemplate, TemplateSubmission,
 };
 use crate::shared::{AccountId, GatewayError, TemplateId, WriteOutcome};
 use crate::whatsapp::MockProfileStore;
@@ -31,7 +31,7 @@ fn with(change: impl FnOnce(&mut Template)) -> Template {
 }
 
 fn with_buttons(buttons: Value) -> Template {
-    with(|t| t.buttons = buttons.as_array().unwrap().clone())
+    with(|t| t.buttons = serde_json::from_value(buttons).unwrap())
 }
 
 fn card(format: &str, handle: &str) -> Value {
@@ -45,7 +45,7 @@ fn card(format: &str, handle: &str) -> Value {
 fn carousel(cards: Vec<Value>) -> Template {
     with(|t| {
         t.template_type = TemplateType::Carousel;
-        t.carousel_cards = cards;
+        t.carousel_cards = cards.into_iter().map(CarouselCard::from).collect();
     })
 }
 
@@ -53,7 +53,7 @@ fn code() -> Template {
     with(|t| {
         t.category = Category::Authentication;
         t.body_text = Some("{{1}} é seu código.".into());
-        t.buttons = vec![json!({ "type": "OTP", "otp_type": "COPY_CODE" })];
+        t.buttons = vec![json!({ "type": "OTP", "otp_type": "COPY_CODE" }).into()];
     })
 }
 
@@ -158,7 +158,7 @@ fn submission_rules_for_one_time_codes() {
         ("", code()),
         ("", changed(|t| t.body_text = None)),
         ("buttons", changed(|t| t.buttons.clear())),
-        ("buttons", changed(|t| t.buttons.push(json!({ "type": "OTP" })))),
+        ("buttons", changed(|t| t.buttons.push(json!({ "type": "OTP" }).into()))),
         ("header_type", changed(|t| t.header_type = HeaderType::Text)),
         ("footer_text", changed(|t| t.footer_text = Some("x".into()))),
     ]);
@@ -303,7 +303,7 @@ async fn submitted_files_become_handles() {
     let (submission, files) = submitted(template, &media_store).await.unwrap();
     assert_eq!(files.len(), 2);
     for card in submission.cards {
-        assert_eq!(card["components"][0]["example"]["header_handle"], json!(["4::png"]));
+        assert_eq!(card.header().unwrap().file.as_deref(), Some("4::png"));
     }
 }
 
@@ -348,7 +348,7 @@ fn remote(number: usize) -> RemoteTemplate {
         status: "APPROVED".into(),
         rejected_reason: None,
         quality_score: Some("GREEN".into()),
-        components: vec![json!({ "type": "BODY", "text": "Oi" })],
+        components: vec![Component::from(&json!({ "type": "BODY", "text": "Oi" }))],
     }
 }
 

@@ -163,7 +163,7 @@ mod tests {
     use super::super::TemplateType;
     use super::super::tests::approved_template;
     use super::*;
-    use crate::messaging::{Category, HeaderType, ParameterFormat};
+    use crate::messaging::{Category, Component, HeaderType, ParameterFormat};
 
     const PROFILE: ProfileId = ProfileId(Uuid::from_u128(4));
     const LATER: time::OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
@@ -220,7 +220,7 @@ mod tests {
             rejected_reason: Some("SCAM".into()),
             category: "UTILITY".into(),
             quality_score: Some("RED".into()),
-            components: vec![json!({ "type": "BODY", "text": "Outro" })],
+            components: components(&json!([{ "type": "BODY", "text": "Outro" }])),
             ..remote()
         };
         let synced = changed(&local, &rejected).unwrap();
@@ -287,9 +287,13 @@ mod tests {
         );
     }
 
-    fn new(components: serde_json::Value) -> Template {
+    fn components(json: &serde_json::Value) -> Vec<Component> {
+        json.as_array().unwrap().iter().map(Component::from).collect()
+    }
+
+    fn new(json: &serde_json::Value) -> Template {
         let remote = RemoteTemplate {
-            components: components.as_array().unwrap().clone(),
+            components: components(json),
             ..remote()
         };
         match reconcile(None, &remote, PROFILE, new_draft()) {
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn sync_reads_components_into_fields() {
-        let template = new(json!([
+        let template = new(&json!([
             { "type": "HEADER", "format": "TEXT", "text": "Cupom {{1}}", "example": { "header_text": ["X5"] } },
             { "type": "BODY", "text": "Oi {{1}}, {{2}} e {{1}}.", "example": { "body_text": [["Ana", "hoje"]] } },
             { "type": "FOOTER", "text": "SAIR" },
@@ -325,14 +329,11 @@ mod tests {
     fn sync_reads_named_placeholders_with_examples() {
         let named = |format: Option<&str>| RemoteTemplate {
             parameter_format: format.map(str::to_owned),
-            components: json!([
+            components: components(&json!([
                 { "type": "HEADER", "format": "TEXT", "text": "Cupom de {{nome}}",
                   "example": { "header_text_named_params": [{ "param_name": "nome", "example": "Ana" }] } },
                 { "type": "BODY", "text": "Use {{cupom}}, {{nome}}, até {{dia}}.",
-                  "example": { "body_text_named_params": [{ "param_name": "cupom", "example": "X5" }] } } ])
-            .as_array()
-            .unwrap()
-            .clone(),
+                  "example": { "body_text_named_params": [{ "param_name": "cupom", "example": "X5" }] } } ])),
             ..remote()
         };
         for format in [Some("NAMED"), None] {
@@ -367,13 +368,10 @@ mod tests {
 
     #[test]
     fn sync_records_unsupported_parts() {
-        let components = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" }]);
-        assert_eq!(
-            new(components.clone()).unsendable_reasons(),
-            ["unsupported_header:location"]
-        );
+        let json = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" }]);
+        assert_eq!(new(&json).unsendable_reasons(), ["unsupported_header:location"]);
         let remote = RemoteTemplate {
-            components: components.as_array().unwrap().clone(),
+            components: components(&json),
             ..remote()
         };
         let synced = changed(&approved_template("Oi", &[]), &remote).unwrap();
@@ -390,7 +388,7 @@ mod tests {
     fn sync_reads_files_cards_and_missing_examples() {
         let header = json!({ "type": "HEADER", "format": "image", "example": { "header_handle": ["https://cdn/x"] } });
         let card = json!({ "components": [header] });
-        let template = new(json!([header, { "type": "BODY", "text": "Oi {{1}}!" },
+        let template = new(&json!([header, { "type": "BODY", "text": "Oi {{1}}!" },
             { "type": "CAROUSEL", "cards": [card, card] }]));
         assert_eq!(template.header_type, HeaderType::Image);
         assert_eq!(template.header_media_url.as_deref(), Some("https://cdn/x"));

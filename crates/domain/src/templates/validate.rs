@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde::Serialize;
 
 use super::placeholders::{count, invalid_name, names};
 use super::{Template, TemplateInput, TemplateType, placeholders};
-use crate::messaging::{HeaderType, ParameterFormat};
+use crate::messaging::{Button, CarouselCard, HeaderType, ParameterFormat};
 use crate::shared::{FieldErrors, text};
 
 const NAME_CHARS: usize = 512;
@@ -170,17 +170,17 @@ fn check_examples(examples: &[String], errors: &mut FieldErrors) {
     }
 }
 
-fn check_each_card(cards: &[Value], errors: &mut FieldErrors) {
+fn check_each_card(cards: &[CarouselCard], errors: &mut FieldErrors) {
     for (position, card) in cards.iter().enumerate() {
-        if !card.is_object() {
+        if !card.json().is_object() {
             errors.add(format!("carousel_cards[{position}]"), "must be an object");
         }
     }
-    check_size("carousel_cards", cards, errors);
+    check_size("carousel_cards", &cards, errors);
 }
 
-fn check_size(field: &str, items: &[Value], errors: &mut FieldErrors) {
-    if text::json_bytes(&items) > MAX_JSON_BYTES {
+fn check_size(field: &str, items: &impl Serialize, errors: &mut FieldErrors) {
+    if text::json_bytes(items) > MAX_JSON_BYTES {
         errors.add(field, format!("must be at most {MAX_JSON_BYTES} bytes"));
     }
 }
@@ -264,16 +264,16 @@ fn named(template: &Template, texts: [(&str, &str); 2], errors: &mut FieldErrors
     Some(template.names().len())
 }
 
-fn check_buttons(buttons: &[Value], errors: &mut FieldErrors) {
+fn check_buttons(buttons: &[Button], errors: &mut FieldErrors) {
     if buttons.len() > BUTTONS {
         errors.add("buttons", format!("must have at most {BUTTONS} items"));
     }
     for (position, button) in buttons.iter().enumerate() {
-        if button.get("type").and_then(Value::as_str).is_none_or(str::is_empty) {
+        if button.kind.as_str().is_empty() {
             errors.add(format!("buttons[{position}].type"), "is required");
         }
     }
-    check_size("buttons", buttons, errors);
+    check_size("buttons", &buttons, errors);
 }
 
 fn check_cards(template: &Template, errors: &mut FieldErrors) {

@@ -174,23 +174,23 @@ async fn button_and_card_rules_report_their_field() {
     let button = json!({ "type": "QUICK_REPLY", "text": "Sair" });
     let carousel = |t: &mut TemplateInput| t.template_type = Some("carousel".into());
     let large = json!({ "type": "URL", "text": "x".repeat(64 * 1024) });
-    let cards = Some(Some(vec![large.clone(), json!({})]));
+    let cards = Some(Some(vec![large.clone().into(), json!({}).into()]));
     let large_cards = |t: &mut TemplateInput| {
         carousel(t);
         t.carousel_cards = cards;
     };
     assert_error_fields([
-        ("buttons", with(|t| t.buttons = Some(Some(vec![button; 11])))),
+        ("buttons", with(|t| t.buttons = Some(Some(vec![button.into(); 11])))),
         (
             "buttons[0].type",
-            with(|t| t.buttons = Some(Some(vec![json!({ "text": "x" })]))),
+            with(|t| t.buttons = Some(Some(vec![json!({ "text": "x" }).into()]))),
         ),
-        ("buttons", with(|t| t.buttons = Some(Some(vec![large])))),
+        ("buttons", with(|t| t.buttons = Some(Some(vec![large.into()])))),
         ("carousel_cards", with(large_cards)),
         ("carousel_cards", with(carousel)),
         (
             "carousel_cards",
-            with(|t| t.carousel_cards = Some(Some(vec![json!({})]))),
+            with(|t| t.carousel_cards = Some(Some(vec![json!({}).into()]))),
         ),
     ])
     .await;
@@ -227,10 +227,13 @@ async fn update_is_validated_before_the_template_is_found() {
             "example_values[0]",
             only(|t| t.example_values = Some(Some(vec![" ".into()]))),
         ),
-        ("buttons[0].type", only(|t| t.buttons = Some(Some(vec![json!({})])))),
+        (
+            "buttons[0].type",
+            only(|t| t.buttons = Some(Some(vec![json!({}).into()]))),
+        ),
         (
             "carousel_cards[0]",
-            only(|t| t.carousel_cards = Some(Some(vec![json!(1)]))),
+            only(|t| t.carousel_cards = Some(Some(vec![json!(1).into()]))),
         ),
     ] {
         assert_eq!(change(input).await, [field]);
@@ -243,7 +246,7 @@ async fn update_is_validated_before_the_template_is_found() {
         only(|t| t.example_values = Some(Some(vec!["Ana".into()]))),
         only(|t| t.header_type = text("text")),
         only(|t| t.template_type = Some("carousel".into())),
-        only(|t| t.carousel_cards = Some(Some(vec![json!({}), json!({})]))),
+        only(|t| t.carousel_cards = Some(Some(vec![json!({}).into(), json!({}).into()]))),
     ] {
         assert_eq!(change(input).await, Vec::<String>::new());
     }

@@ -1,6 +1,6 @@
 //! Reads WhatsApp's list of templates, page by page.
 
-use recado_domain::messaging::{RemotePage, RemoteTemplate, WhatsappCredentials};
+use recado_domain::messaging::{Component, RemotePage, RemoteTemplate, WhatsappCredentials};
 use recado_domain::shared::GatewayError;
 use secrecy::SecretString;
 use serde_json::Value;
@@ -63,6 +63,7 @@ fn parse_template(item: &Value) -> Option<RemoteTemplate> {
     let text = |field: &str| item.get(field).and_then(Value::as_str).map(str::to_owned);
     let quality = item.get("quality_score");
     let score = quality.and_then(|quality| quality.get("score").or(Some(quality))?.as_str());
+    let components = item.get("components").and_then(Value::as_array);
     Some(RemoteTemplate {
         meta_template_id: graph::id(item.get("id"))?,
         name: text("name")?,
@@ -72,11 +73,7 @@ fn parse_template(item: &Value) -> Option<RemoteTemplate> {
         rejected_reason: text("rejected_reason"),
         quality_score: score.map(str::to_owned),
         parameter_format: text("parameter_format"),
-        components: item
-            .get("components")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default(),
+        components: components.into_iter().flatten().map(Component::from).collect(),
     })
 }
 

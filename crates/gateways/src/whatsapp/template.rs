@@ -1,7 +1,8 @@
 //! Builds the request that submits a template for WhatsApp's review, and reads the response.
 
 use recado_domain::messaging::{
-    HeaderSubmission, ParameterFormat, SubmittedTemplate, TemplateSubmission, TextParameter,
+    Button, ButtonType, CarouselCard, HeaderSubmission, ParameterFormat, SubmittedTemplate, TemplateSubmission,
+    TextParameter,
 };
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::placeholders;
@@ -103,37 +104,33 @@ fn text_component(kind: &str, text: &str, example: Option<Value>) -> Value {
 }
 
 /// A button with its example in WhatsApp's shape: an array of one for a URL, a string for a code.
-fn button(button: &Value) -> Value {
-    let mut button = button.clone();
-    let kind = button
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_ascii_uppercase();
-    let example = button.get("example").cloned();
-    let converted = match (kind.as_str(), example) {
-        ("URL", Some(example @ Value::String(_))) => Some(json!([example])),
-        ("COPY_CODE", Some(Value::Array(mut examples))) if examples.len() == 1 => examples.pop(),
+fn button(button: &Button) -> Value {
+    let mut json = button.json().clone();
+    let converted = match (&button.kind, json.get("example").cloned()) {
+        (ButtonType::Url, Some(example @ Value::String(_))) => Some(json!([example])),
+        (ButtonType::CopyCode, Some(Value::Array(mut examples))) if examples.len() == 1 => examples.pop(),
         _ => None,
     };
     if let Some(example) = converted {
-        insert(&mut button, "example", example);
+        insert(&mut json, "example", example);
     }
-    insert(&mut button, "type", json!(kind));
-    button
+    insert(&mut json, "type", json!(button.kind.as_str()));
+    json
 }
 
-/// A card already has WhatsApp's shape, except for its buttons.
-fn card(card: &Value) -> Value {
-    let mut card = card.clone();
-    let components = card.get_mut("components").and_then(Value::as_array_mut);
-    for component in components.into_iter().flatten() {
-        let buttons = component.get("buttons").and_then(Value::as_array);
-        if let Some(buttons) = buttons.map(|buttons| buttons.iter().map(button).collect::<Vec<_>>()) {
-            insert(component, "buttons", json!(buttons));
+/// A card already has WhatsApp's shape, except for its buttons and the handles of its files.
+fn card(card: &CarouselCard) -> Value {
+    let mut json = card.json().clone();
+    let components = json.get_mut("components").and_then(Value::as_array_mut);
+    for (json, component) in components.into_iter().flatten().zip(&card.components) {
+        if let Some(buttons) = json.get_mut("buttons").filter(|buttons| buttons.is_array()) {
+            *buttons = component.buttons.iter().map(button).collect();
+        }
+        if let (Some(handle), Some(file)) = (json.pointer_mut("/example/header_handle/0"), &component.file) {
+            *handle = json!(file);
         }
     }
-    card
+    json
 }
 
 fn insert(object: &mut Value, key: &str, value: Value) {
@@ -205,7 +202,7 @@ mod tests {
             header: Some(HeaderSubmission::Text("Promo {{2}}".into(), examples(&["Junina"]))),
             body: Some(("Oi {{1}}, use {{3}} hoje, {{1}}!".into(), examples(&["Ana", "PROMO10"]))),
             footer: Some("Responda SAIR para cancelar".into()),
-            buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sair" })],
+            buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sair" }).into()],
             cards: vec![],
         }
     }
@@ -292,7 +289,10 @@ mod tests {
         let promo = TemplateSubmission {
             header: Some(header),
             body: Some(("Oi {{1}}, use {{2}} hoje.".into(), examples(&["Ana", "PROMO10"]))),
-            buttons: vec![url.clone(), json!({ "type": "QUICK_REPLY", "text": "Sair" })],
+            buttons: vec![
+                url.clone().into(),
+                json!({ "type": "QUICK_REPLY", "text": "Sair" }).into(),
+            ],
             ..submission()
         };
         let expected = json!({ "name": "seasonal_promo", "language": "pt_BR", "category": "MARKETING",
@@ -312,8 +312,8 @@ mod tests {
         let carousel = TemplateSubmission {
             header: None,
             footer: None,
-            buttons: vec![address.clone(), code],
-            cards: vec![card.clone(), card],
+            buttons: vec![address.clone().into(), code.into()],
+            cards: vec![card.clone().into(), card.into()],
             ..submission()
         };
         insert(&mut address, "type", json!("URL"));
@@ -346,6 +346,15 @@ mod tests {
     }
 
     #[test]
+    fn uploaded_file_of_a_card_is_submitted_by_its_handle() {
+        let header =
+            |file: &str| json!({ "type": "HEADER", "format": "IMAGE", "example": { "header_handle": [file] } });
+        let mut carousel: CarouselCard = json!({ "components": [header("https://media.example/a.png")] }).into();
+        carousel.components[0].file = Some("4::aW1h".into());
+        assert_eq!(card(&carousel), json!({ "components": [header("4::aW1h")] }));
+    }
+
+    #[test]
     fn authentication_template_has_a_body_without_text() {
         let otp = json!({ "type": "OTP", "otp_type": "COPY_CODE" });
         let code = TemplateSubmission {
@@ -353,7 +362,7 @@ mod tests {
             header: None,
             body: None,
             footer: None,
-            buttons: vec![otp.clone()],
+            buttons: vec![otp.clone().into()],
             ..submission()
         };
         let expected = json!([{ "type": "BODY" }, { "type": "BUTTONS", "buttons": [otp] }]);

@@ -72,8 +72,8 @@ pub(crate) fn submission() -> TemplateSubmission {
         )),
         footer: None,
         buttons: vec![
-            json!({ "type": "QUICK_REPLY", "text": "Sair" }),
-            json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": ["1"] }),
+            json!({ "type": "QUICK_REPLY", "text": "Sair" }).into(),
+            json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": ["1"] }).into(),
         ],
         cards: vec![],
     }

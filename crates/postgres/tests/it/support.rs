@@ -311,7 +311,7 @@ impl DbFixture {
             header_media_url: None,
             body_text: Some("Oi {{1}}".into()),
             footer_text: None,
-            buttons: vec![serde_json::json!({ "type": "QUICK_REPLY", "text": "Sim" })],
+            buttons: vec![serde_json::json!({ "type": "QUICK_REPLY", "text": "Sim" }).into()],
             variables: vec!["Ana".into()],
             carousel_cards: vec![],
             folder_id: None,

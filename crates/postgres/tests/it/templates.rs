@@ -46,7 +46,7 @@ async fn a_template_is_stored_as_written() {
         header_text: Some("Oi".into()),
         header_media_url: Some("https://example.com/a.png".into()),
         footer_text: Some("Loja".into()),
-        carousel_cards: vec![json!({ "body": "a" }), json!({ "body": "b" })],
+        carousel_cards: vec![json!({ "body": "a" }).into(), json!({ "body": "b" }).into()],
         folder_id: Some(folder),
         meta_template_id: Some("123".into()),
         meta_status: MetaStatus::Rejected,
@@ -397,7 +397,7 @@ async fn template_sync_writes_only_whatsapp_fields() {
     templates.update(&change, &edited, &[]).await.unwrap();
     change.version += 1;
     let new = Template {
-        carousel_cards: vec![json!({ "components": [] })],
+        carousel_cards: vec![json!({ "components": [] }).into()],
         variables: vec![],
         created_at: NOW.replace_microsecond(0).unwrap(),
         updated_at: NOW.replace_microsecond(0).unwrap(),

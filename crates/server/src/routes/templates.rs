@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::messaging::{Category, HeaderType, ParameterFormat};
+use recado_domain::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
 use recado_domain::shared::{CursorPage, FolderId, ProfileId, TemplateId};
 use recado_domain::templates::{
     MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
@@ -103,7 +103,8 @@ struct TemplateBody {
     /// `COPY_CODE`), `text` and the fields of the type. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero" }]))]
     #[serde(default, deserialize_with = "nullable")]
-    buttons: Option<Option<Vec<Value>>>,
+    #[schemars(with = "Option<Vec<Value>>")]
+    buttons: Option<Option<Vec<Button>>>,
     /// One example value for each placeholder, ordered by number, or by first appearance of the name, header first.
     /// Responses return the examples as `variables`.
     #[schemars(example = ["Ana", "VOLTA10"])]
@@ -112,7 +113,8 @@ struct TemplateBody {
     /// The 2 to 10 cards of a carousel in WhatsApp's format. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([]))]
     #[serde(default, deserialize_with = "nullable")]
-    carousel_cards: Option<Option<Vec<Value>>>,
+    #[schemars(with = "Option<Vec<Value>>")]
+    carousel_cards: Option<Option<Vec<CarouselCard>>>,
     /// The id of the template's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,

@@ -151,7 +151,7 @@ async fn run_fills_the_cards_of_a_carousel() {
         let template = &mut state.inputs.as_mut().unwrap().template;
         template.header_type = HeaderType::None;
         template.template_type = TemplateType::Carousel;
-        template.carousel_cards = vec![card.clone(), card];
+        template.carousel_cards = vec![card.clone().into(), card.into()];
     }
     assert_eq!(fixture.run().await, over(1, 1, CampaignStatus::Completed));
     let message = fixture.messages().remove(0);

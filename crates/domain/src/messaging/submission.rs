@@ -1,0 +1,33 @@
+//! The submission of a template for WhatsApp's review.
+
+use super::{Button, CarouselCard, Category, HeaderType, ParameterFormat, TextParameter};
+
+/// A template that passed every rule for which WhatsApp would reject it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplateSubmission {
+    pub name: String,
+    /// `pt_BR` or `pt`.
+    pub language: String,
+    pub category: Category,
+    pub parameter_format: ParameterFormat,
+    pub header: Option<HeaderSubmission>,
+    /// The body and its examples, in order. None if WhatsApp provides the text (one-time codes).
+    pub body: Option<(String, Vec<TextParameter>)>,
+    pub footer: Option<String>,
+    pub buttons: Vec<Button>,
+    /// The cards of a carousel.
+    pub cards: Vec<CarouselCard>,
+}
+
+/// The header of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderSubmission {
+    /// A text and its examples, in order.
+    Text(String, Vec<TextParameter>),
+    /// A file.
+    File {
+        format: HeaderType,
+        /// WhatsApp's handle of the uploaded file. Before the upload: its URL.
+        handle: String,
+    },
+}
