@@ -64,7 +64,7 @@ use results::{BenchResult, TargetResult};
 #[command(bin_name = "cargo xtask bench", after_help = ENVIRONMENT)]
 struct CommandLine {
     /// The benches to run (all).
-    #[arg(value_parser = PossibleValuesParser::new(BENCHES.iter().map(|bench| bench.name)))]
+    #[arg(value_parser = PossibleValuesParser::new(BENCHES.iter().map(|(name, _)| *name)))]
     names: Vec<String>,
     #[command(flatten)]
     options: Options,
@@ -85,121 +85,37 @@ struct Options {
     pairs: usize,
 }
 
-struct Bench {
-    name: &'static str,
-    run: fn(&Fixture, Options) -> Result<Vec<BenchResult>>,
-}
+type Run = fn(&Fixture, Options) -> Result<Vec<BenchResult>>;
 
 /// In the order of a run: the benches that fill the database come last.
-const BENCHES: &[Bench] = &[
-    Bench {
-        name: "idle",
-        run: idle::run,
-    },
-    Bench {
-        name: "cost",
-        run: cost::run,
-    },
-    Bench {
-        name: "read",
-        run: read::run,
-    },
-    Bench {
-        name: "plans",
-        run: share::plans,
-    },
-    Bench {
-        name: "list",
-        run: share::list,
-    },
-    Bench {
-        name: "overload",
-        run: overload::run,
-    },
-    Bench {
-        name: "isolation",
-        run: isolation::run,
-    },
-    Bench {
-        name: "limit",
-        run: limit::run,
-    },
-    Bench {
-        name: "auth",
-        run: auth::run,
-    },
-    Bench {
-        name: "keys",
-        run: keys::run,
-    },
-    Bench {
-        name: "dispatch",
-        run: dispatch::run,
-    },
-    Bench {
-        name: "audience",
-        run: audience::run,
-    },
-    Bench {
-        name: "cancel",
-        run: cancel::run,
-    },
-    Bench {
-        name: "rollups",
-        run: rollups::run,
-    },
-    Bench {
-        name: "send-rate",
-        run: send_rate::run,
-    },
-    Bench {
-        name: "statuses",
-        run: statuses::run,
-    },
-    Bench {
-        name: "webhooks",
-        run: webhooks::run,
-    },
-    Bench {
-        name: "import",
-        run: import::run,
-    },
-    Bench {
-        name: "upload",
-        run: upload::run,
-    },
-    Bench {
-        name: "create",
-        run: share::create,
-    },
-    Bench {
-        name: "audit",
-        run: audit::run,
-    },
-    Bench {
-        name: "admin-accounts",
-        run: admin_accounts::run,
-    },
-    Bench {
-        name: "analytics",
-        run: analytics::run,
-    },
-    Bench {
-        name: "growth",
-        run: growth::run,
-    },
-    Bench {
-        name: "snapshot-queues",
-        run: queues::run,
-    },
-    Bench {
-        name: "million",
-        run: million::run,
-    },
-    Bench {
-        name: "snapshot",
-        run: snapshot::run,
-    },
+const BENCHES: &[(&str, Run)] = &[
+    ("idle", idle::run),
+    ("cost", cost::run),
+    ("read", read::run),
+    ("plans", share::plans),
+    ("list", share::list),
+    ("overload", overload::run),
+    ("isolation", isolation::run),
+    ("limit", limit::run),
+    ("auth", auth::run),
+    ("keys", keys::run),
+    ("dispatch", dispatch::run),
+    ("audience", audience::run),
+    ("cancel", cancel::run),
+    ("rollups", rollups::run),
+    ("send-rate", send_rate::run),
+    ("statuses", statuses::run),
+    ("webhooks", webhooks::run),
+    ("import", import::run),
+    ("upload", upload::run),
+    ("create", share::create),
+    ("audit", audit::run),
+    ("admin-accounts", admin_accounts::run),
+    ("analytics", analytics::run),
+    ("growth", growth::run),
+    ("snapshot-queues", queues::run),
+    ("million", million::run),
+    ("snapshot", snapshot::run),
 ];
 
 fn main() -> ExitCode {
@@ -212,23 +128,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(CommandLine { names, options }: &CommandLine) -> Result<()> {
-    let benches: Vec<&Bench> = BENCHES
-        .iter()
-        .filter(|bench| names.is_empty() || names.iter().any(|name| name == bench.name))
-        .collect();
+fn run(CommandLine { names: chosen, options }: &CommandLine) -> Result<()> {
+    let selected = |(name, _): &&(&str, Run)| chosen.is_empty() || chosen.iter().any(|chosen| chosen == name);
     signals::install()?;
     let fixture = Fixture::start()?;
     let before = results::Ticks::now();
     let (mut results, mut names) = (Vec::new(), Vec::new());
     let mut failure = None;
-    for bench in &benches {
-        println!("\n== {}", bench.name);
-        match (bench.run)(&fixture, *options) {
+    for (name, run) in BENCHES.iter().filter(selected) {
+        println!("\n== {name}");
+        match run(&fixture, *options) {
             Ok(found) => {
                 print!("{}", results::table(&found));
                 results.extend(found);
-                names.push(bench.name);
+                names.push(*name);
             }
             // The results of the earlier benches are still written.
             Err(error) => {

@@ -39,67 +39,29 @@ struct Step {
     services: bool,
 }
 
+const fn step(name: &'static str, run: fn(&mut Run) -> Result<()>) -> Step {
+    let services = false;
+    Step { name, run, services }
+}
+
+const fn step_with_services(name: &'static str, run: fn(&mut Run) -> Result<()>) -> Step {
+    let services = true;
+    Step { name, run, services }
+}
+
 const STEPS: &[Step] = &[
-    Step {
-        name: "fmt",
-        run: fmt,
-        services: false,
-    },
-    Step {
-        name: "clippy",
-        run: clippy,
-        services: false,
-    },
-    Step {
-        name: "otel",
-        run: otel,
-        services: false,
-    },
-    Step {
-        name: "tidy",
-        run: |_| tidy::run(),
-        services: false,
-    },
-    Step {
-        name: "deny",
-        run: |_| deny::check(Advisories::Snapshot),
-        services: false,
-    },
-    Step {
-        name: "sbom",
-        run: |_| sbom::check(),
-        services: false,
-    },
-    Step {
-        name: "build",
-        run: build,
-        services: false,
-    },
-    Step {
-        name: "unit",
-        run: unit,
-        services: true,
-    },
-    Step {
-        name: "plans",
-        run: plans,
-        services: true,
-    },
-    Step {
-        name: "migrations",
-        run: |run| services(run).and_then(migrations::check),
-        services: true,
-    },
-    Step {
-        name: "doc",
-        run: doc,
-        services: false,
-    },
-    Step {
-        name: "guides",
-        run: |_| guides::check(&[]),
-        services: false,
-    },
+    step("fmt", fmt),
+    step("clippy", clippy),
+    step("otel", otel),
+    step("tidy", |_| tidy::run()),
+    step("deny", |_| deny::check(Advisories::Snapshot)),
+    step("sbom", |_| sbom::check()),
+    step("build", build),
+    step_with_services("unit", unit),
+    step_with_services("plans", plans),
+    step_with_services("migrations", |run| services(run).and_then(migrations::check)),
+    step("doc", doc),
+    step("guides", |_| guides::check(&[])),
 ];
 
 struct Outcome {
