@@ -1,8 +1,9 @@
-//! The hostile matrix: calls every route with every credential and body that must be refused. A route without a row
-//! fails the test.
+//! The hostile matrix: calls every route with every credential and body that must be refused.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use recado_server::reference::document;
 use recado_server::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -31,159 +32,73 @@ pub enum RouteInput {
 
 use RouteInput::{Csv, Form, Json, Nothing, Public, Query, RequiredQuery, Unfetched};
 
+/// The inputs that do not follow from the API reference: the status of a public route, and inputs whose documented
+/// example names ids or addresses that do not exist.
 const ROWS: &[(&str, &str, RouteInput)] = &[
     ("GET", "/healthz", Public(200)),
     ("GET", "/readyz", Public(200)),
     ("GET", "/api/openapi.json", Public(200)),
     ("GET", "/docs", Public(200)),
     ("GET", "/docs/{file}", Public(404)),
-    ("GET", "/api/accounts", Nothing),
-    ("POST", "/api/accounts", Json(r#"{"name":"Loja"}"#)),
     (
         "POST",
         "/api/accounts/switch",
         Json(r#"{"account_id":"0190a1b2-0000-7000-8000-000000000000"}"#),
     ),
-    ("POST", "/api/auth/accept-invite", Json(r#"{"token":"t"}"#)),
-    ("POST", "/api/auth/sign-out-everywhere", Nothing),
-    ("GET", "/api/team/members", Nothing),
     ("PUT", "/api/team/members/{id}", Json(r#"{"role":"viewer"}"#)),
-    ("DELETE", "/api/team/members/{id}", Nothing),
-    ("GET", "/api/team/invites", Nothing),
-    (
-        "POST",
-        "/api/team/invites",
-        Json(r#"{"email":"bia@example.com","role":"member"}"#),
-    ),
-    ("DELETE", "/api/team/invites/{id}", Nothing),
-    ("GET", "/api/api-keys", Nothing),
     ("POST", "/api/api-keys", Json(r#"{"name":"CI"}"#)),
     ("PUT", "/api/api-keys/{id}", Json(r#"{"name":"Changed"}"#)),
-    ("DELETE", "/api/api-keys/{id}", Nothing),
-    ("POST", "/api/api-keys/{id}/rotate", Json("{}")),
-    ("GET", "/api/audit-logs", Nothing),
     ("GET", "/api/billing/plans", Public(200)),
-    (
-        "POST",
-        "/api/billing/subscribe",
-        Json(r#"{"plan":"starter","billing_type":"PIX","cycle":"MONTHLY","cpf_cnpj":"529.982.247-25"}"#),
-    ),
-    ("GET", "/api/billing/subscription", Nothing),
-    ("PUT", "/api/billing/subscription", Json(r#"{"plan":"growth"}"#)),
-    ("POST", "/api/billing/cancel", Nothing),
-    ("GET", "/api/billing/history", Nothing),
     ("GET", "/api/billing/payment-status", Query("payment_id=pay_0")),
     ("POST", "/api/billing/webhook", Public(401)),
-    ("GET", "/api/brand-context", Nothing),
     ("PUT", "/api/brand-context", Json(r#"{"company_name":"Changed"}"#)),
     (
         "POST",
         "/api/brand-context/scrape",
         Unfetched(r#"{"url":"http://10.0.0.1/"}"#),
     ),
-    ("GET", "/api/contacts", Nothing),
     (
         "POST",
         "/api/contacts",
         Json(r#"{"name":"Ana","phone":"+5511961234567"}"#),
     ),
     ("POST", "/api/contacts/import", Csv),
-    ("GET", "/api/contacts/{id}", Nothing),
     ("PUT", "/api/contacts/{id}", Json(r#"{"name":"Changed"}"#)),
-    ("DELETE", "/api/contacts/{id}", Nothing),
     ("PUT", "/api/contacts/{id}/tags", Json(r#"{"tag_ids":[]}"#)),
-    ("GET", "/api/conversations", Nothing),
-    ("PUT", "/api/conversations/{id}", Json(r#"{"status":"closed"}"#)),
-    ("GET", "/api/conversations/{id}/messages", Nothing),
-    (
-        "POST",
-        "/api/conversations/{id}/messages",
-        Json(r#"{"text":"Changed"}"#),
-    ),
-    ("GET", "/api/notifications", Nothing),
-    ("GET", "/api/notifications/stream", Nothing),
-    ("POST", "/api/notifications/read-all", Nothing),
-    ("POST", "/api/notifications/{id}/read", Nothing),
-    ("GET", "/api/tags", Nothing),
-    ("POST", "/api/tags", Json(r#"{"name":"vip"}"#)),
-    ("DELETE", "/api/tags/{id}", Nothing),
-    ("GET", "/api/segments", Nothing),
     ("POST", "/api/segments", Json(r#"{"name":"VIP"}"#)),
-    ("GET", "/api/segments/{id}", Nothing),
     ("PUT", "/api/segments/{id}", Json(r#"{"name":"Changed"}"#)),
-    ("DELETE", "/api/segments/{id}", Nothing),
     ("POST", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
     ("DELETE", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
-    ("GET", "/api/folders", Nothing),
-    ("POST", "/api/folders", Json(r#"{"name":"Datas","kind":"campaign"}"#)),
-    ("DELETE", "/api/folders/{id}", Nothing),
-    ("GET", "/api/templates", Nothing),
     (
         "POST",
         "/api/templates",
         Json(r#"{"name":"t","category":"UTILITY","language":"pt","template_type":"standard"}"#),
     ),
     ("POST", "/api/templates/media/upload", Form),
-    ("POST", "/api/templates/sync", Json("{}")),
     ("GET", "/media/{account}/{file}", Public(404)),
-    ("GET", "/api/templates/{id}", Nothing),
     ("PUT", "/api/templates/{id}", Json(r#"{"footer_text":"Changed"}"#)),
-    ("DELETE", "/api/templates/{id}", Nothing),
-    ("POST", "/api/templates/{id}/submit", Json("{}")),
-    ("GET", "/api/whatsapp/profiles", Nothing),
     (
         "POST",
         "/api/whatsapp/profiles",
         Json(r#"{"name":"n","phone_number_id":"77","waba_id":"88","access_token":"t"}"#),
     ),
-    ("GET", "/api/whatsapp/profiles/{id}", Nothing),
     ("PUT", "/api/whatsapp/profiles/{id}", Json(r#"{"name":"Changed"}"#)),
-    ("DELETE", "/api/whatsapp/profiles/{id}", Nothing),
-    ("POST", "/api/whatsapp/profiles/{id}/verify", Json("{}")),
-    ("GET", "/api/whatsapp/profiles/{id}/health", Nothing),
     ("GET", "/api/whatsapp/webhook", Public(403)),
     ("POST", "/api/whatsapp/webhook", Public(401)),
     ("POST", "/api/hooks/{id}", Public(404)),
-    ("GET", "/api/webhooks", Nothing),
     (
         "POST",
         "/api/webhooks",
         Json(r#"{"name":"CI","url":"https://e.example","events":["test.ping"]}"#),
     ),
-    ("GET", "/api/webhooks/logs", Nothing),
-    ("POST", "/api/webhooks/logs/{id}/redeliver", Nothing),
-    ("GET", "/api/webhooks/events", Nothing),
-    ("GET", "/api/webhooks/{id}", Nothing),
     ("PUT", "/api/webhooks/{id}", Json(r#"{"name":"Changed"}"#)),
-    ("DELETE", "/api/webhooks/{id}", Nothing),
-    ("POST", "/api/webhooks/{id}/rotate-secret", Nothing),
-    ("POST", "/api/webhooks/{id}/test", Nothing),
     (
         "POST",
         "/api/webhooks/{id}/recover",
         Json(r#"{"since":"2026-01-01T00:00:00Z"}"#),
     ),
-    ("GET", "/api/campaigns", Nothing),
     ("POST", "/api/campaigns", Json(r#"{"name":"Oferta"}"#)),
-    ("GET", "/api/campaigns/{id}", Nothing),
     ("PUT", "/api/campaigns/{id}", Json(r#"{"name":"Changed"}"#)),
-    ("DELETE", "/api/campaigns/{id}", Nothing),
-    ("POST", "/api/campaigns/{id}/execute", Nothing),
-    ("POST", "/api/campaigns/{id}/send", Nothing),
-    ("POST", "/api/campaigns/{id}/schedule", Json("{}")),
-    ("POST", "/api/campaigns/{id}/unschedule", Nothing),
-    ("POST", "/api/campaigns/{id}/pause", Nothing),
-    ("POST", "/api/campaigns/{id}/resume", Nothing),
-    ("POST", "/api/campaigns/{id}/retry-failed", Json("{}")),
-    ("POST", "/api/campaigns/{id}/cancel", Nothing),
-    ("POST", "/api/campaigns/{id}/preview", Nothing),
-    (
-        "POST",
-        "/api/campaigns/{id}/test",
-        Json(r#"{"phone":"+5511961234567"}"#),
-    ),
-    ("GET", "/api/campaigns/{id}/stats", Nothing),
-    ("GET", "/api/campaigns/{id}/sends", Nothing),
     (
         "POST",
         "/api/events",
@@ -207,23 +122,10 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ),
     (
         "POST",
-        "/api/ad-spend",
-        Json(r#"{"entries":[{"date":"2026-03-01","source":"meta","amount":1}]}"#),
-    ),
-    ("GET", "/api/links", Nothing),
-    (
-        "POST",
         "/api/links",
         Json(r#"{"original_url":"https://loja.example/"}"#),
     ),
     ("GET", "/r/{code}", Public(404)),
-    ("GET", "/api/automations", Nothing),
-    (
-        "POST",
-        "/api/automations",
-        Json(r#"{"name":"Boas-vindas","status":"active"}"#),
-    ),
-    ("PUT", "/api/automations/{id}", Json(r#"{"name":"Changed"}"#)),
     (
         "POST",
         "/api/automations/{id}/executions",
@@ -232,154 +134,43 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
                 "finished_at":"2026-03-01T12:00:01Z"}]}"#,
         ),
     ),
-    ("GET", "/api/analytics", Nothing),
-    ("GET", "/api/analytics/messages", Nothing),
-    ("GET", "/api/analytics/campaigns", Nothing),
-    ("GET", "/api/analytics/heatmap", Nothing),
     ("GET", "/api/analytics/export", RequiredQuery("type=messages")),
-    ("GET", "/api/analytics/rfm", Nothing),
-    ("POST", "/api/analytics/rfm/recalculate", Nothing),
-    ("GET", "/api/analytics/revenue", Nothing),
-    ("GET", "/api/analytics/ecommerce", Nothing),
-    ("GET", "/api/analytics/automations", Nothing),
-    ("GET", "/api/analytics/metrics", Nothing),
     ("GET", "/api/analytics/metrics/{name}", Query("period=7d")),
     ("GET", "/api/analytics/metrics/{name}/top-contacts", Query("limit=10")),
     ("GET", "/api/analytics/metrics/{name}/activity", Query("limit=10")),
-    ("GET", "/api/admin/accounts", Nothing),
     ("POST", "/api/admin/accounts", Json(r#"{"name":"Loja"}"#)),
-    ("GET", "/api/admin/accounts/{id}", Nothing),
     ("PUT", "/api/admin/accounts/{id}", Json(r#"{"name":"Changed"}"#)),
-    ("DELETE", "/api/admin/accounts/{id}", Nothing),
     (
         "POST",
         "/api/admin/accounts/{id}/action",
         Json(r#"{"action":"reactivate"}"#),
     ),
-    ("POST", "/api/admin/accounts/{id}/support", Json("{}")),
-    ("POST", "/api/admin/stop-support", Nothing),
-    ("GET", "/api/admin/stats", Nothing),
-    ("GET", "/api/admin/revenue", Nothing),
-    ("GET", "/api/admin/revenue/daily", Nothing),
-    ("GET", "/api/admin/churn", Nothing),
-    ("POST", "/api/admin/users/{id}/sign-out", Nothing),
-    ("GET", "/api/admin/audit-logs", Nothing),
 ];
 
-/// The body fields of POST routes.
-const FIELDS: &[(&str, &[&str])] = &[
-    ("/api/accounts", &["name"]),
-    ("/api/accounts/switch", &["account_id"]),
-    ("/api/admin/accounts", &["name", "slug", "plan", "owner_email"]),
-    (
-        "/api/admin/accounts/0190a1b2-0000-7000-8000-000000000000/action",
-        &["action", "plan"],
-    ),
-    (
-        "/api/admin/accounts/0190a1b2-0000-7000-8000-000000000000/support",
-        &["reason"],
-    ),
-    ("/api/auth/accept-invite", &["token"]),
-    ("/api/team/invites", &["email", "role", "expires_in_hours"]),
-    (
-        "/api/billing/subscribe",
-        &[
-            "plan",
-            "billing_type",
-            "cycle",
-            "billing_email",
-            "cpf_cnpj",
-            "credit_card",
-            "credit_card_holder_info",
-        ],
-    ),
-    (
-        "/api/contacts",
-        &["name", "phone", "email", "attributes", "tag_ids", "wa_user_id"],
-    ),
-    ("/api/brand-context/scrape", &["url"]),
-    ("/api/segments", &["name", "description", "filters"]),
-    ("/api/folders", &["name", "kind"]),
-    ("/api/api-keys", &["name", "scopes", "expires_at", "allowed_cidrs"]),
-    (
-        "/api/api-keys/0190a1b2-0000-7000-8000-000000000000/rotate",
-        &["grace_hours"],
-    ),
-    (
-        "/api/conversations/0190a1b2-0000-7000-8000-000000000000/messages",
-        &["text"],
-    ),
-    ("/api/campaigns/0190a1b2-0000-7000-8000-000000000000/test", &["phone"]),
-    ("/api/tags", &["name", "color"]),
-    (
-        "/api/templates",
-        &[
-            "name",
-            "category",
-            "language",
-            "template_type",
-            "header_type",
-            "header_text",
-            "header_media_url",
-            "body_text",
-            "footer_text",
-            "buttons",
-            "example_values",
-            "carousel_cards",
-            "folder_id",
-        ],
-    ),
-    ("/api/templates/sync", &["profile_id"]),
-    ("/api/webhooks", &["name", "url", "events", "direction"]),
-    ("/api/webhooks/0190a1b2-0000-7000-8000-000000000000/recover", &["since"]),
-    (
-        "/api/whatsapp/profiles",
-        &[
-            "name",
-            "phone_number_id",
-            "waba_id",
-            "access_token",
-            "messages_per_second",
-            "pin",
-        ],
-    ),
-    (
-        "/api/whatsapp/profiles/0190a1b2-0000-7000-8000-000000000000/verify",
-        &["pin"],
-    ),
-    (
-        "/api/campaigns",
-        &[
-            "name",
-            "template_id",
-            "segment_id",
-            "segment_config",
-            "rfm_segments",
-            "scheduled_at",
-            "variables",
-            "folder_id",
-        ],
-    ),
-    ("/api/events", &["events"]),
-    ("/api/orders", &["orders"]),
-    ("/api/carts", &["carts"]),
-    ("/api/ad-spend", &["entries"]),
-    ("/api/links", &["original_url", "campaign_id"]),
-    ("/api/automations", &["name", "status"]),
-    (
-        "/api/automations/0190a1b2-0000-7000-8000-000000000000/executions",
-        &["executions"],
-    ),
-];
+static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
+/// The documented operation of a route.
+fn operation(spec: &RouteSpec) -> &'static Value {
+    &DOCUMENT["paths"][spec.path][spec.method.as_str().to_ascii_lowercase()]
+}
+
+/// The input of a route: its row, or else the example of its documentation. An optional body is an empty object.
 pub fn row(spec: &RouteSpec) -> &'static RouteInput {
+    static EXAMPLES: LazyLock<Vec<RouteInput>> = LazyLock::new(|| TABLE.iter().map(example).collect());
     let found = ROWS
         .iter()
         .find(|(method, path, _)| (*method, *path) == (spec.method.as_str(), spec.path));
-    let Some((_, _, input)) = found else {
-        panic!("{} {} has no row in the matrix", spec.method, spec.path)
-    };
-    input
+    let index = TABLE.iter().position(|other| std::ptr::eq(other, spec)).unwrap();
+    found.map_or_else(|| &EXAMPLES[index], |(_, _, input)| input)
+}
+
+fn example(spec: &RouteSpec) -> RouteInput {
+    let body = &operation(spec)["requestBody"];
+    match &body["content"]["application/json"]["example"] {
+        Value::Null => Nothing,
+        _ if body["required"] == false => Json("{}"),
+        example => Json(example.to_string().leak()),
+    }
 }
 
 pub fn with_body(request: Request, input: &RouteInput) -> Request {
@@ -544,7 +335,6 @@ fn every_matrix_row_is_a_route() {
             .any(|spec| (spec.method.as_str(), spec.path) == (*method, *path));
         assert!(found, "{method} {path}");
     }
-    assert_eq!(ROWS.len(), TABLE.len());
 }
 
 #[test]
@@ -556,7 +346,10 @@ fn request_without_session_reaches_only_public_routes() {
         match (spec.access, row(spec)) {
             (Access::Public, Public(status)) => assert_eq!(reply.status, *status, "{}", label(spec)),
             (Access::Public, _) | (_, Public(_)) => {
-                panic!("{} is public only in the table or only in the matrix", label(spec))
+                panic!(
+                    "{} is public: its row must have the status of a call without credentials",
+                    label(spec)
+                )
             }
             _ => drop(reply.refused(401, "AUTH_ERROR")),
         }
@@ -683,7 +476,7 @@ fn another_accounts_id_is_not_found() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 54);
+    assert!(seen >= 54, "{seen}");
     assert_eq!(dump(&bia), before);
 }
 
@@ -767,24 +560,47 @@ fn field_of_wrong_type_is_named_by_every_route() {
     // A value of the wrong type is reported for its field, never as a 500.
     let server = Server::new();
     let (ana, root) = (server.owner(), server.root());
-    for (path, names) in FIELDS {
-        let caller = if path.starts_with("/api/admin/") { &root } else { &ana };
-        for name in *names {
+    let mut tried = 0;
+    for spec in TABLE
+        .iter()
+        .filter(|spec| spec.method == "POST" && spec.access != Access::Public)
+    {
+        let caller = if spec.access == Access::Administrator {
+            &root
+        } else {
+            &ana
+        };
+        let path = spec.path.replace("{id}", "0190a1b2-0000-7000-8000-000000000000");
+        for (name, schema) in body_fields(spec) {
             for wrong in [json!(true), json!(-1.5e300)] {
-                let mut body = serde_json::Map::new();
-                body.insert((*name).to_owned(), wrong.clone());
-                let reply = caller.post(path, Value::Object(body));
+                if wrong == true && schema["type"].to_string().contains("boolean") {
+                    continue;
+                }
+                let reply = caller.post(&path, json!({ name: wrong }));
                 if reply.status == 429 {
                     continue;
                 }
                 let invalid = reply.invalid();
-                assert!(
-                    invalid.iter().any(|field| field == name),
-                    "{path} {name} {wrong}: {invalid:?}"
-                );
+                assert!(invalid.contains(name), "{path} {name} {wrong}: {invalid:?}");
+                tried += 1;
             }
         }
     }
+    assert!(tried >= 100, "{tried}");
+}
+
+/// The fields of a route's JSON body with their schemas.
+fn body_fields(spec: &RouteSpec) -> BTreeMap<&'static String, &'static Value> {
+    let schema = &operation(spec)["requestBody"]["content"]["application/json"]["schema"];
+    let parts = schema["allOf"]
+        .as_array()
+        .map_or(std::slice::from_ref(schema), Vec::as_slice);
+    let objects = parts.iter().map(|part| match part["$ref"].as_str() {
+        Some(name) => DOCUMENT.pointer(name.trim_start_matches('#')).unwrap(),
+        None => part,
+    });
+    let properties = objects.filter_map(|object| object["properties"].as_object());
+    properties.flatten().collect()
 }
 
 /// The route's path with the id of the resource of its kind.
