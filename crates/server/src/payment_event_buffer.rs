@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use actix_web::web::Data;
 use recado_domain::billing::{GatewayEvent, GatewayEvents};
-use recado_domain::shared::StoreError;
+use recado_domain::shared::{Clock, StoreError};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use crate::error_chain::chain;
-use crate::wiring::Services;
+use crate::worker_handles::WorkerSignals;
 
 /// The maximum number of events in memory. Further events are dropped; reconciliation finds their effect at the
 /// gateway.
@@ -84,14 +83,24 @@ impl PaymentEventBuffer {
     }
 }
 
-/// Stores an event and tries to apply it at once. This continues if the gateway disconnects.
-pub async fn receive(services: Data<Services>, event: GatewayEvent) {
-    let received_event = (event, services.shared.clock.now());
-    let (buffer, copy) = (services.shared.payment_event_buffer.clone(), received_event.clone());
-    run_or_enqueue(&buffer, copy, async move {
-        store_and_apply(&services, received_event).await;
-    })
-    .await;
+/// Receives gateway events.
+pub struct PaymentEventReceiver {
+    pub events: GatewayEvents,
+    pub buffer: PaymentEventBuffer,
+    pub clock: Arc<dyn Clock>,
+    pub signals: WorkerSignals,
+}
+
+impl PaymentEventReceiver {
+    /// Stores an event and tries to apply it at once. This continues if the gateway disconnects.
+    pub async fn receive(self: Arc<Self>, event: GatewayEvent) {
+        let received_event = (event, self.clock.now());
+        let (buffer, copy) = (self.buffer.clone(), received_event.clone());
+        run_or_enqueue(&buffer, copy, async move {
+            store_and_apply(&self, received_event).await;
+        })
+        .await;
+    }
 }
 
 /// Runs `work` in a separate task. If it panics, the event is queued like any other.
@@ -102,14 +111,14 @@ async fn run_or_enqueue(buffer: &PaymentEventBuffer, event: ReceivedEvent, work:
     }
 }
 
-async fn store_and_apply(services: &Services, received_event: ReceivedEvent) {
-    let buffer = &services.shared.payment_event_buffer;
+async fn store_and_apply(receiver: &PaymentEventReceiver, received_event: ReceivedEvent) {
+    let buffer = &receiver.buffer;
     // Events keep their order: none passes the queued ones.
     if !buffer.is_empty() {
         return buffer.enqueue(received_event);
     }
     let (event, at) = &received_event;
-    let events = &services.gateway_events;
+    let events = &receiver.events;
     let received = match tokio::time::timeout(STORE_TIMEOUT, events.receive(event, *at)).await {
         Ok(Ok(received)) => received,
         Ok(Err(error)) => {
@@ -137,7 +146,7 @@ async fn store_and_apply(services: &Services, received_event: ReceivedEvent) {
         }
         Err(late) => tracing::warn!(cause = %late, "a payment gateway event was not applied, a worker will retry it"),
     }
-    services.shared.relays.wake();
+    receiver.signals.wake();
 }
 
 #[cfg(test)]

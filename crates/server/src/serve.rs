@@ -1,6 +1,6 @@
 //! The lifecycle of a server process: start, serve, drain, stop.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix_web::middleware::from_fn;
@@ -122,20 +122,24 @@ async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) 
     Services::new(shared, threads)?;
     contact_search::log_mode(&shared.stores(1, 1)?.owner).await;
     let process_shared = shared.clone();
+    let failure: Arc<OnceLock<anyhow::Error>> = Arc::default();
+    let (thread_failure, stop_all) = (failure.clone(), stop.clone());
     let server = HttpServer::new(move || {
-        let services = Services::new(&process_shared, threads).map(Data::new);
+        let services = Services::new(&process_shared, threads);
         let document = document.clone();
+        let (failure, stop) = (thread_failure.clone(), stop_all.clone());
         App::new()
             .wrap(cors(&process_shared.config.cors_origins))
             .wrap(from_fn(request_context))
             .configure(move |config| match services {
                 Ok(services) => {
-                    config.app_data(services).app_data(document).configure(app::configure);
+                    services.register(config);
+                    config.app_data(document).configure(app::configure);
                 }
-                Err(error) => tracing::error!(
-                    cause = format!("{error:#}"),
-                    "the services of an HTTP thread cannot be created"
-                ),
+                Err(error) => {
+                    failure.set(error).ok();
+                    stop.cancel();
+                }
             })
     });
     let server = server
@@ -159,7 +163,12 @@ async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) 
     server.await.context("the HTTP server failed")?;
     stop.cancel();
     stopper.abort();
-    Ok(())
+    match failure.get() {
+        Some(error) => Err(anyhow::anyhow!(
+            "the services of an HTTP thread cannot be created: {error:#}"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The signals that stop the process.

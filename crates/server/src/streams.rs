@@ -63,6 +63,15 @@ impl From<ListenError> for ApiError {
     }
 }
 
+/// Lets one stream of the thread at a time check whether its caller still has access.
+pub struct StreamChecks(pub Semaphore);
+
+impl Default for StreamChecks {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
+
 impl Streams {
     pub fn new(stop: CancellationToken) -> Self {
         Self(Arc::new(Inner {

@@ -4,45 +4,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use recado_domain::accounts::{Accounts, SessionVerifier};
-use recado_domain::analytics::{Analytics, Exports, Insights, Rfm};
-use recado_domain::api_keys::ApiKeys;
-use recado_domain::audit::AuditLogs;
-use recado_domain::automations::Automations;
+use recado_domain::accounts::SessionVerifier;
 use recado_domain::billing::{Billing, GatewayEvents, SubscriptionReconciler};
-use recado_domain::brand::Brand;
 use recado_domain::callbacks::{CallbackStores, Callbacks};
 use recado_domain::campaigns::{Campaigns, TestSends};
-use recado_domain::contacts::{Contacts, Tags};
-use recado_domain::conversations::Conversations;
-use recado_domain::folders::Folders;
-use recado_domain::idempotency::Idempotency;
-use recado_domain::ingestion::Ingestion;
 use recado_domain::limits::{InProcessRateLimiter, RateLimiter};
-use recado_domain::links::{Links, PendingClicks};
+use recado_domain::links::PendingClicks;
 use recado_domain::mail::{MailSender, Mailer};
 use recado_domain::media::{Media, MediaAddress};
-use recado_domain::notifications::Notifications;
-use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Resealer as _, Secrets};
-use recado_domain::team::{Invitations, Invites, Members};
-use recado_domain::templates::Templates;
-use recado_domain::webhooks::{InboundWebhooks, Webhooks};
-use recado_domain::whatsapp::verification::Verifications;
-use recado_domain::whatsapp::{MessageFiles, Profiles};
+use recado_domain::whatsapp::MessageFiles;
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
 use recado_gateways::whatsapp::{CloudApi, CloudCallbackReader, ERROR_CODES};
 use recado_postgres::{
-    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgFileIds, PgFolders,
-    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgProfiles, PgRuns,
-    PgSegments, PgSendSlots, PgStatusUpdates, PgSubscriptions, PgTags, PgTemplates, PgTestSends, PoolConfig,
+    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgConversations, PgFileIds, PgGatewayEvents, PgIdempotency,
+    PgInbox, PgMailQueue, PgRuns, PgSendSlots, PgStatusUpdates, PgSubscriptions, PgTemplates, PgTestSends, PoolConfig,
     PoolRegistry, TenantPool,
 };
 use recado_redis::RedisRateLimiter;
 use secrecy::ExposeSecret as _;
-use tokio::sync::{Notify, Semaphore};
+
+use crate::config::Config;
+use crate::payment_event_buffer::PaymentEventBuffer;
+use crate::readiness::Readiness;
+use crate::sealing::AppCipher;
+use crate::streams::Streams;
+use crate::system::{SystemClock, SystemIds, SystemSecrets};
+use crate::telemetry::Reports;
+use crate::web::auth_cache::AuthCache;
+use crate::web::callback::CallbackMemory;
+use crate::web::key_cache::KeyCache;
+use crate::web::session_cache::SessionCache;
+use crate::web::shares::Shares;
+use crate::web::target_cache::TargetCache;
+use crate::worker_handles::{RunSubmitter, WorkerSignals};
 
 mod administration;
 mod analytics;
@@ -51,31 +48,12 @@ mod identity;
 mod numbers;
 mod pools;
 mod process_stats;
+mod services;
 mod startup;
 mod verification;
 mod webhooks;
 
-use crate::config::Config;
-use crate::origin::{Origin, OwnOrigins};
-use crate::payment_event_buffer::PaymentEventBuffer;
-use crate::readiness::Readiness;
-use crate::sealing::AppCipher;
-use crate::streams::Streams;
-use crate::system::{SystemClock, SystemIds, SystemSecrets};
-use crate::telemetry::Reports;
-use crate::web::auth::Authenticator;
-use crate::web::auth_cache::AuthCache;
-use crate::web::callback::CallbackMemory;
-use crate::web::key_cache::KeyCache;
-use crate::web::session_cache::SessionCache;
-use crate::web::shares::Shares;
-use crate::web::target_cache::TargetCache;
-use crate::worker_handles::{Relays, RunSubmitter};
-use administration::AdminServices;
-use pools::readiness;
-
-/// The minimum number of tenant connections of an HTTP thread.
-const MIN_TENANT_CONNECTIONS: usize = 2;
+pub use services::Services;
 
 /// The timeout of a call to WhatsApp. It is well below the lease of a run, so that a run does not lose its lease to one
 /// hanging call.
@@ -111,12 +89,7 @@ pub struct Shared {
     /// Executes runs, or waits for those that other processes execute.
     pub run_submitter: RunSubmitter,
     pub streams: Streams,
-    /// Wakes the mail worker.
-    pub mailed: Arc<Notify>,
-    /// Wakes the RFM worker.
-    pub customers: Arc<Notify>,
-    /// Wakes the outbox relays.
-    pub relays: Relays,
+    pub signals: WorkerSignals,
     /// Gateway events that wait until the database can store them.
     pub payment_event_buffer: PaymentEventBuffer,
     pub reports: Reports,
@@ -145,10 +118,8 @@ impl Shared {
             clicks: Arc::new(PendingClicks::new(SystemIds.next())),
             shares: Shares::default(),
             callback_memory: CallbackMemory::new(config.limits.callback_memory),
-            readiness: readiness(&config, &pool_registry)?,
-            mailed: Arc::default(),
-            customers: Arc::default(),
-            relays: Relays::default(),
+            readiness: startup::readiness(&config, &pool_registry)?,
+            signals: WorkerSignals::default(),
             payment_event_buffer: PaymentEventBuffer::default(),
             reports: Reports::default(),
             pool_registry,
@@ -318,135 +289,5 @@ impl Stores {
     /// The send slots of WhatsApp numbers.
     pub fn send_slots(&self) -> PgSendSlots {
         PgSendSlots::new(self.owner.clone())
-    }
-}
-
-/// The services that the handlers of one thread use.
-pub struct Services {
-    pub authenticator: Authenticator,
-    /// The sites whose pages may write with a session cookie.
-    pub origins: OwnOrigins,
-    pub rate_limiter: Arc<dyn RateLimiter>,
-    pub idempotency: Idempotency,
-    pub accounts: Arc<Accounts>,
-    pub api_keys: Arc<ApiKeys>,
-    pub audit: AuditLogs,
-    pub contacts: Contacts,
-    pub tags: Tags,
-    pub segments: Segments,
-    pub folders: Folders,
-    pub templates: Templates,
-    /// The files of templates.
-    pub media: Media,
-    /// Connected WhatsApp numbers.
-    pub profiles: Profiles,
-    /// Whether WhatsApp confirms the numbers.
-    pub verifications: Verifications,
-    /// WhatsApp's callbacks.
-    pub callbacks: Callbacks,
-    pub billing: Billing,
-    pub gateway_events: GatewayEvents,
-    pub brand: Brand,
-    pub campaigns: Campaigns,
-    pub test_sends: TestSends,
-    /// Orders, carts and metric events.
-    pub ingestion: Ingestion,
-    pub links: Links,
-    pub automations: Automations,
-    pub analytics: Analytics,
-    /// The dashboard and the message reports.
-    pub insights: Insights,
-    pub exports: Exports,
-    pub rfm: Rfm,
-    pub conversations: Conversations,
-    pub notifications: Notifications,
-    /// Returns the sequence number at which a new stream begins.
-    pub feed: PgNotificationFeed,
-    /// Lets one stream of the thread at a time check whether its caller still has access.
-    pub stream_checks: Semaphore,
-    pub members: Members,
-    /// Management of an account's invites.
-    pub invites: Invites,
-    /// Acceptance of invites.
-    pub invitations: Invitations,
-    /// Calls to inbound webhook endpoints.
-    pub inbound: InboundWebhooks,
-    pub webhooks: Webhooks,
-    /// The services of platform administrators.
-    pub admin: AdminServices,
-    pub shared: Shared,
-}
-
-impl Services {
-    /// Creates the services of one of `threads` HTTP threads. Opens no connection yet.
-    pub fn new(shared: &Shared, threads: usize) -> anyhow::Result<Self> {
-        let connections = shared.config.database_pool_size / threads.max(1);
-        let stores = shared.request_stores(connections.max(MIN_TENANT_CONNECTIONS))?;
-        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        let (accounts, anonymous) = (identity::accounts(shared, &stores), shared.anonymous()?);
-        let api_keys = identity::api_keys(shared, &stores, &shared.unseen_keys()?);
-        let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
-        let contacts = Arc::new(PgContacts::new(stores.tenant.clone()).with_search_index(stores.owner.clone()));
-        let templates = Arc::new(stores.templates());
-        let media = shared.media()?;
-        Ok(Self {
-            authenticator: identity::authenticator(shared, &stores, accounts.clone(), api_keys.clone())?,
-            origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
-            rate_limiter: shared.rate_limiter()?,
-            idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
-            accounts,
-            api_keys,
-            audit: shared.audit()?,
-            contacts: Contacts::new(contacts, clock.clone(), ids.clone()),
-            tags: Tags::new(Arc::new(PgTags::new(stores.tenant.clone())), ids.clone()),
-            segments: Segments::new(
-                Arc::new(PgSegments::new(stores.tenant.clone())),
-                clock.clone(),
-                ids.clone(),
-            ),
-            folders: Folders::new(Arc::new(PgFolders::new(stores.tenant.clone())), ids.clone()),
-            templates: Templates::new(
-                templates,
-                profiles.clone(),
-                Arc::new(stores.whatsapp(shared)?),
-                media.clone(),
-                shared.cipher.clone(),
-                clock.clone(),
-                ids.clone(),
-            ),
-            media,
-            verifications: stores.verifications(shared)?,
-            profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()),
-            callbacks: stores.callbacks(shared),
-            billing: stores.billing(shared)?,
-            gateway_events: stores.gateway_events(shared),
-            brand: stores.brand(shared)?,
-            conversations: Conversations::new(
-                Arc::new(stores.conversations()),
-                Arc::new(stores.whatsapp(shared)?),
-                shared.cipher.clone(),
-                Arc::new(shared.reports.clone()),
-                ids,
-            ),
-            notifications: shared.notifications(&stores.tenant)?,
-            ingestion: stores.ingestion(shared),
-            links: stores.links(shared, &anonymous),
-            automations: stores.automations(shared),
-            analytics: stores.analytics(shared),
-            insights: stores.insights(shared),
-            exports: stores.exports(shared),
-            rfm: stores.rfm(),
-            feed: PgNotificationFeed::new(stores.owner.clone()),
-            stream_checks: Semaphore::new(1),
-            campaigns: stores.campaigns(shared),
-            test_sends: stores.test_sends(shared)?,
-            members: Members::new(Arc::new(PgMembers::new(stores.owner.clone()))),
-            invites: identity::invites(shared, &stores)?,
-            invitations: Invitations::new(Arc::new(PgInvites::new(stores.owner.clone()))),
-            inbound: stores.inbound(shared, &anonymous),
-            webhooks: stores.webhooks(shared),
-            admin: AdminServices::new(shared, &stores)?,
-            shared: shared.clone(),
-        })
     }
 }

@@ -14,17 +14,21 @@ const MAX_SUBMITTED_RUNS: usize = 256;
 type ReportSender = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
 pub(crate) type SubmittedRun = (QueuedRun, Option<Uuid>, ReportSender);
 
-/// Wakes the relays after a change.
+/// Wakes workers after a change.
 #[derive(Clone, Default)]
-pub struct Relays {
+pub struct WorkerSignals {
     audit: Arc<Notify>,
     notification: Arc<Notify>,
     webhook: Arc<Notify>,
     /// Wakes the deliverer of webhooks.
     pub(crate) deliveries: Arc<Notify>,
+    /// Wakes the mail worker.
+    pub(crate) mail: Arc<Notify>,
+    /// Wakes the RFM worker.
+    pub(crate) rfm: Arc<Notify>,
 }
 
-impl Relays {
+impl WorkerSignals {
     /// Wakes all relays after a change, which may have appended outbox events of any kind.
     pub fn wake(&self) {
         for &kind in EventKind::ALL {
@@ -35,6 +39,16 @@ impl Relays {
     /// Wakes the deliverer after deliveries were queued.
     pub fn wake_deliverer(&self) {
         self.deliveries.notify_one();
+    }
+
+    /// Wakes the mail worker after mail was queued.
+    pub fn wake_mail(&self) {
+        self.mail.notify_one();
+    }
+
+    /// Wakes the RFM worker after a calculation was requested.
+    pub fn wake_rfm(&self) {
+        self.rfm.notify_one();
     }
 
     pub(crate) fn of(&self, kind: EventKind) -> &Arc<Notify> {

@@ -3,7 +3,7 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::accounts::{Account, AccountHint, Membership};
+use recado_domain::accounts::{Account, AccountHint, Accounts, Membership};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, Role, timestamp};
 use schemars::JsonSchema;
@@ -11,14 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 
+use crate::config::Config;
 use crate::error::{ApiError, ErrorCode};
+use crate::web::auth::Authenticator;
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, SessionUser};
 use crate::web::operation::{Body, OpenApiTag, Operation, ResponseDoc, created, data};
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Accounts",
@@ -78,20 +79,21 @@ struct SignOut {
 
 /// `GET /api/accounts`
 async fn list(
-    services: Data<Services>,
+    accounts: Data<Accounts>,
+    authenticator: Data<Authenticator>,
     Authenticated(session): SessionUser,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let accounts = services.accounts.list(&session).await?;
+    let own = accounts.list(&session).await?;
     let active = match cookies::active_account_of(&request) {
-        Some(AccountHint::Named(id)) if accounts.iter().any(|membership| membership.account_id == id) => Some(id),
+        Some(AccountHint::Named(id)) if own.iter().any(|membership| membership.account_id == id) => Some(id),
         _ => None,
     };
     Ok(responses::ok(OwnAccounts {
-        accounts,
+        accounts: own,
         active_account_id: active,
-        is_admin: services.accounts.is_admin(&session),
-        support_mode: services.authenticator.support_mode(&request, &session),
+        is_admin: accounts.is_admin(&session),
+        support_mode: authenticator.support_mode(&request, &session),
     }))
 }
 
@@ -105,15 +107,13 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/accounts`
 async fn create(
-    services: Data<Services>,
+    config: Data<Config>,
+    accounts: Data<Accounts>,
     Authenticated(session): SessionUser,
     Json(input): Json<NewAccount>,
 ) -> Result<HttpResponse, ApiError> {
-    let account = services
-        .accounts
-        .create(&session, &input.name.unwrap_or_default())
-        .await?;
-    let cookie = cookies::active_account(account.id, services.shared.config.cookie_secure);
+    let account = accounts.create(&session, &input.name.unwrap_or_default()).await?;
+    let cookie = cookies::active_account(account.id, config.cookie_secure);
     let mut response = responses::created(OwnAccount {
         account,
         role: Role::Owner,
@@ -138,13 +138,14 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `POST /api/accounts/switch`
 async fn switch(
-    services: Data<Services>,
+    config: Data<Config>,
+    accounts: Data<Accounts>,
     Authenticated(session): SessionUser,
     Json(input): Json<SwitchTo>,
 ) -> Result<HttpResponse, ApiError> {
     let account_id = AccountId(input.account_id.unwrap_or_default());
-    let membership = services.accounts.switch(&session, account_id).await?;
-    let cookie = cookies::active_account(account_id, services.shared.config.cookie_secure);
+    let membership = accounts.switch(&session, account_id).await?;
+    let cookie = cookies::active_account(account_id, config.cookie_secure);
     let mut response = responses::ok(OwnAccount {
         account: membership.account,
         role: membership.role,
@@ -168,13 +169,13 @@ pub(super) const SWITCH: Endpoint = endpoint!(switch, {
 
 /// `POST /api/auth/sign-out-everywhere`
 async fn sign_out_everywhere(
-    services: Data<Services>,
+    config: Data<Config>,
+    authenticator: Data<Authenticator>,
     Authenticated(session): SessionUser,
 ) -> Result<HttpResponse, ApiError> {
-    let authenticator = &services.authenticator;
     let signed_out_at = authenticator.sessions.sign_out_everywhere(&session).await?;
     let mut response = responses::ok(SignOut { signed_out_at });
-    let secure = services.shared.config.cookie_secure;
+    let secure = config.cookie_secure;
     for cookie in [authenticator.support.remove(), cookies::no_active_account(secure)] {
         let added = response.add_cookie(&cookie);
         added.map_err(ApiError::internal)?;

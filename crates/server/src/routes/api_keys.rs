@@ -3,7 +3,7 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::api_keys::{ApiKey, ApiKeyInput, NewApiKey};
+use recado_domain::api_keys::{ApiKey, ApiKeyInput, ApiKeys, NewApiKey};
 use recado_domain::shared::ApiKeyId;
 use recado_domain::shared::schema::Timestamp;
 use schemars::JsonSchema;
@@ -18,7 +18,6 @@ use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, path_id};
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::{idempotency, responses};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "API keys",
@@ -98,8 +97,8 @@ impl From<NewApiKey> for CreatedApiKey {
 }
 
 /// `GET /api/api-keys`
-async fn list(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.api_keys.list(&tenant).await?))
+async fn list(api_keys: Data<ApiKeys>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(api_keys.list(&tenant).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -112,11 +111,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/api-keys`
 async fn create(
-    services: Data<Services>,
+    api_keys: Data<ApiKeys>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewKey>,
 ) -> Result<HttpResponse, ApiError> {
-    let created = services.api_keys.create(&tenant, input.into()).await?;
+    let created = api_keys.create(&tenant, input.into()).await?;
     Ok(responses::created(CreatedApiKey::from(created)))
 }
 
@@ -138,14 +137,12 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `PUT /api/api-keys/<id>`
 async fn update(
-    services: Data<Services>,
+    api_keys: Data<ApiKeys>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
     JsonChange(input): JsonChange<NewKey>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.api_keys.update(&tenant, id, input.into()).await?,
-    ))
+    Ok(responses::ok(api_keys.update(&tenant, id, input.into()).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -166,17 +163,14 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `POST /api/api-keys/<id>/rotate`
 async fn rotate(
-    services: Data<Services>,
+    api_keys: Data<ApiKeys>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
     MaybeJson(body): MaybeJson<RotateBody>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let repeated = idempotency::key_hash(&request);
-    let rotated = services
-        .api_keys
-        .rotate(&tenant, id, body.grace_hours, repeated)
-        .await?;
+    let rotated = api_keys.rotate(&tenant, id, body.grace_hours, repeated).await?;
     Ok(responses::ok(CreatedApiKey::from(rotated)))
 }
 
@@ -196,11 +190,11 @@ pub(super) const ROTATE: Endpoint = endpoint!(rotate, {
 
 /// `DELETE /api/api-keys/<id>`
 async fn delete(
-    services: Data<Services>,
+    api_keys: Data<ApiKeys>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.api_keys.delete(&tenant, id).await?;
+    api_keys.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 

@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use recado_domain::audit::{AuditFilter, AuditLog};
+use recado_domain::audit::{AuditFilter, AuditLog, AuditLogs};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -14,7 +14,6 @@ use crate::web::parameters::IntegerParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Audit log",
@@ -41,7 +40,7 @@ pub(crate) struct Logs {
 
 /// `GET /api/audit-logs`
 async fn list(
-    services: Data<Services>,
+    audit: Data<AuditLogs>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -51,7 +50,7 @@ async fn list(
     };
     let page = params.page_of(&LIMIT);
     params.check()?;
-    let found = services.audit.page(&tenant, &filter, page).await?;
+    let found = audit.page(&tenant, &filter, page).await?;
     Ok(responses::ok(Logs {
         total: found.total,
         page: found.page,

@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::automations::{Automation, AutomationInput, AutomationStatus, ExecutionInput};
+use recado_domain::automations::{Automation, AutomationInput, AutomationStatus, Automations, ExecutionInput};
 use recado_domain::ingestion::IngestionResult;
 use recado_domain::shared::{AutomationId, CursorPage};
 use schemars::JsonSchema;
@@ -17,7 +17,6 @@ use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, d
 use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Automations",
@@ -63,11 +62,11 @@ impl From<AutomationBody> for AutomationInput {
 
 /// `GET /api/automations`
 async fn list(
-    services: Data<Services>,
+    automations: Data<Automations>,
     Authenticated(tenant): TenantContext,
     CursorParams(page): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.automations.list(&tenant, &page).await?))
+    Ok(responses::ok(automations.list(&tenant, &page).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -80,13 +79,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/automations`
 async fn create(
-    services: Data<Services>,
+    automations: Data<Automations>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<AutomationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(
-        services.automations.create(&tenant, input.into()).await?,
-    ))
+    Ok(responses::created(automations.create(&tenant, input.into()).await?))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -101,14 +98,12 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `PUT /api/automations/<id>`
 async fn update(
-    services: Data<Services>,
+    automations: Data<Automations>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<AutomationId>,
     JsonChange(input): JsonChange<AutomationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.automations.update(&tenant, id, input.into()).await?,
-    ))
+    Ok(responses::ok(automations.update(&tenant, id, input.into()).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -120,15 +115,13 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `POST /api/automations/<id>/executions`
 async fn record(
-    services: Data<Services>,
+    automations: Data<Automations>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<AutomationId>,
     Json(body): Json<ExecutionsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let executions = body.executions.unwrap_or_default();
-    Ok(responses::ok(
-        services.automations.record(&tenant, id, executions).await?,
-    ))
+    Ok(responses::ok(automations.record(&tenant, id, executions).await?))
 }
 
 pub(super) const RECORD: Endpoint = endpoint!(record, {

@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::brand::{BrandContext, BrandInput};
+use recado_domain::brand::{Brand, BrandContext, BrandInput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -14,7 +14,6 @@ use crate::web::extractors::{Authenticated, TenantContext, nullable};
 use crate::web::operation::{Body, OpenApiTag, Operation, data};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Brand context",
@@ -80,8 +79,8 @@ struct Website {
 }
 
 /// `GET /api/brand-context`
-async fn get(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.brand.get(&tenant).await?))
+async fn get(brand: Data<Brand>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(brand.get(&tenant).await?))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -94,11 +93,11 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `PUT /api/brand-context`
 async fn update(
-    services: Data<Services>,
+    brand: Data<Brand>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<BrandBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.brand.update(&tenant, &body.into()).await?))
+    Ok(responses::ok(brand.update(&tenant, &body.into()).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -112,12 +111,12 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `POST /api/brand-context/scrape`
 async fn scrape(
-    services: Data<Services>,
+    brand: Data<Brand>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<Website>,
 ) -> Result<HttpResponse, ApiError> {
     let url = body.url.unwrap_or_default();
-    Ok(responses::ok(services.brand.scrape(&tenant, &url).await?))
+    Ok(responses::ok(brand.scrape(&tenant, &url).await?))
 }
 
 pub(super) const SCRAPE: Endpoint = endpoint!(scrape, {

@@ -4,7 +4,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::contacts::{
-    Contact, ContactDetails, ContactFilter, ContactInput, ContactQuery, ImportFormat, ImportReport,
+    Contact, ContactDetails, ContactFilter, ContactInput, ContactQuery, Contacts, ImportFormat, ImportReport,
 };
 use recado_domain::shared::{ContactId, CursorPage, TagId};
 use schemars::JsonSchema;
@@ -19,7 +19,7 @@ use crate::web::paced::PacedBody;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
+use crate::web::shares::Shares;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Contacts",
@@ -98,7 +98,7 @@ impl From<ContactBody> for ContactInput {
 
 /// `GET /api/contacts`
 async fn list(
-    services: Data<Services>,
+    contacts: Data<Contacts>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -112,7 +112,7 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(services.contacts.list(&tenant, &query).await?))
+    Ok(responses::ok(contacts.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -132,13 +132,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/contacts`
 async fn create(
-    services: Data<Services>,
+    contacts: Data<Contacts>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(
-        services.contacts.create(&tenant, input.into()).await?,
-    ))
+    Ok(responses::created(contacts.create(&tenant, input.into()).await?))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -152,11 +150,11 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `GET /api/contacts/<id>`
 async fn get(
-    services: Data<Services>,
+    contacts: Data<Contacts>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.contacts.details(&tenant, id).await?))
+    Ok(responses::ok(contacts.details(&tenant, id).await?))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -168,14 +166,12 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `PUT /api/contacts/<id>`
 async fn update(
-    services: Data<Services>,
+    contacts: Data<Contacts>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
     JsonChange(input): JsonChange<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.contacts.update(&tenant, id, input.into()).await?,
-    ))
+    Ok(responses::ok(contacts.update(&tenant, id, input.into()).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -195,11 +191,11 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `DELETE /api/contacts/<id>`
 async fn delete(
-    services: Data<Services>,
+    contacts: Data<Contacts>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.contacts.delete(&tenant, id).await?;
+    contacts.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -212,13 +208,13 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
 
 /// `PUT /api/contacts/<id>/tags`
 async fn set_tags(
-    services: Data<Services>,
+    contacts: Data<Contacts>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
     Json(input): Json<TagsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let tags = input.tag_ids.unwrap_or_default();
-    Ok(responses::ok(services.contacts.set_tags(&tenant, id, tags).await?))
+    Ok(responses::ok(contacts.set_tags(&tenant, id, tags).await?))
 }
 
 pub(super) const SET_TAGS: Endpoint = endpoint!(set_tags, {
@@ -238,15 +234,16 @@ pub(super) const SET_TAGS: Endpoint = endpoint!(set_tags, {
 
 /// `POST /api/contacts/import`: the file is processed as a stream and never buffered completely.
 async fn import(
-    services: Data<Services>,
+    shares: Data<Shares>,
+    contacts: Data<Contacts>,
     Authenticated(tenant): TenantContext,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
     let format = body::media_type(&request, FILES, "text/csv or application/x-ndjson")?;
-    let _share = services.shared.shares.import(&tenant)?;
+    let _share = shares.import(&tenant)?;
     let mut body = PacedBody::new(&request, payload.into_inner());
-    let mut import = services.contacts.import(&tenant, format);
+    let mut import = contacts.import(&tenant, format);
     while let Some(chunk) = body.next().await? {
         import.feed(&chunk).await?;
     }

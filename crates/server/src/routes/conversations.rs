@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::conversations::{Conversation, ConversationQuery, ConversationStatus, Message};
+use recado_domain::conversations::{Conversation, ConversationQuery, ConversationStatus, Conversations, Message};
 use recado_domain::shared::{ConversationId, CursorPage, FieldErrors, TimeCursor};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,7 +17,6 @@ use crate::web::parameters::{EnumParam, LIMIT};
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Conversations",
@@ -59,7 +58,7 @@ struct ConversationBody {
 
 /// `GET /api/conversations`
 async fn list(
-    services: Data<Services>,
+    conversations: Data<Conversations>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -68,7 +67,7 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(services.conversations.list(&tenant, &query).await?))
+    Ok(responses::ok(conversations.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -84,14 +83,12 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `GET /api/conversations/<id>/messages`
 async fn messages(
-    services: Data<Services>,
+    conversations: Data<Conversations>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
     CursorParams(query): CursorParams<TimeCursor>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.conversations.messages(&tenant, id, &query).await?,
-    ))
+    Ok(responses::ok(conversations.messages(&tenant, id, &query).await?))
 }
 
 pub(super) const MESSAGES: Endpoint = endpoint!(messages, {
@@ -107,15 +104,13 @@ pub(super) const MESSAGES: Endpoint = endpoint!(messages, {
 
 /// `POST /api/conversations/<id>/messages`
 async fn reply(
-    services: Data<Services>,
+    conversations: Data<Conversations>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
     Json(input): Json<ReplyBody>,
 ) -> Result<HttpResponse, ApiError> {
     let text = input.text.unwrap_or_default();
-    Ok(responses::created(
-        services.conversations.reply(&tenant, id, text).await?,
-    ))
+    Ok(responses::created(conversations.reply(&tenant, id, text).await?))
 }
 
 pub(super) const REPLY: Endpoint = endpoint!(reply, {
@@ -145,16 +140,14 @@ pub(super) const REPLY: Endpoint = endpoint!(reply, {
 
 /// `PUT /api/conversations/<id>`
 async fn update(
-    services: Data<Services>,
+    conversations: Data<Conversations>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
     Json(input): Json<ConversationBody>,
 ) -> Result<HttpResponse, ApiError> {
     let status: Result<ConversationStatus, String> = input.status.unwrap_or_default().parse();
     let status = status.map_err(|error| FieldErrors::one("status", error))?;
-    Ok(responses::ok(
-        services.conversations.set_status(&tenant, id, status).await?,
-    ))
+    Ok(responses::ok(conversations.set_status(&tenant, id, status).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {

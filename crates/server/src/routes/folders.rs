@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::folders::{Folder, FolderKind, FolderQuery};
+use recado_domain::folders::{Folder, FolderKind, FolderQuery, Folders};
 use recado_domain::shared::{CursorPage, FolderId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +16,6 @@ use crate::web::parameters::EnumParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Folders",
@@ -45,7 +44,7 @@ struct NewFolder {
 
 /// `GET /api/folders`
 async fn list(
-    services: Data<Services>,
+    folders: Data<Folders>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -54,7 +53,7 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(services.folders.list(&tenant, &query).await?))
+    Ok(responses::ok(folders.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -66,14 +65,12 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/folders`
 async fn create(
-    services: Data<Services>,
+    folders: Data<Folders>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewFolder>,
 ) -> Result<HttpResponse, ApiError> {
     let (name, kind) = (input.name.unwrap_or_default(), input.kind.unwrap_or_default());
-    Ok(responses::created(
-        services.folders.create(&tenant, &name, &kind).await?,
-    ))
+    Ok(responses::created(folders.create(&tenant, &name, &kind).await?))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -84,11 +81,11 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `DELETE /api/folders/<id>`
 async fn delete(
-    services: Data<Services>,
+    folders: Data<Folders>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<FolderId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.folders.delete(&tenant, id).await?;
+    folders.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 

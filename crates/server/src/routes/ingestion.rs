@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::ingestion::{AdSpendInput, CartInput, EventInput, IngestionResult, OrderInput};
+use recado_domain::ingestion::{AdSpendInput, CartInput, EventInput, Ingestion, IngestionResult, OrderInput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,7 +14,6 @@ use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, data};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Ingestion",
@@ -64,14 +63,12 @@ struct EventsBody {
 
 /// `POST /api/orders`
 async fn orders(
-    services: Data<Services>,
+    ingestion: Data<Ingestion>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<OrdersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let orders = body.orders.unwrap_or_default();
-    Ok(responses::ok(
-        services.ingestion.orders(tenant.account_id, orders).await?,
-    ))
+    Ok(responses::ok(ingestion.orders(tenant.account_id, orders).await?))
 }
 
 pub(super) const ORDERS: Endpoint = endpoint!(orders, {
@@ -87,12 +84,12 @@ pub(super) const ORDERS: Endpoint = endpoint!(orders, {
 
 /// `POST /api/carts`
 async fn carts(
-    services: Data<Services>,
+    ingestion: Data<Ingestion>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<CartsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let carts = body.carts.unwrap_or_default();
-    Ok(responses::ok(services.ingestion.carts(tenant.account_id, carts).await?))
+    Ok(responses::ok(ingestion.carts(tenant.account_id, carts).await?))
 }
 
 pub(super) const CARTS: Endpoint = endpoint!(carts, {
@@ -111,14 +108,12 @@ pub(super) const CARTS: Endpoint = endpoint!(carts, {
 
 /// `POST /api/ad-spend`
 async fn ad_spend(
-    services: Data<Services>,
+    ingestion: Data<Ingestion>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<AdSpendBody>,
 ) -> Result<HttpResponse, ApiError> {
     let entries = body.entries.unwrap_or_default();
-    Ok(responses::ok(
-        services.ingestion.ad_spend(tenant.account_id, entries).await?,
-    ))
+    Ok(responses::ok(ingestion.ad_spend(tenant.account_id, entries).await?))
 }
 
 pub(super) const AD_SPEND: Endpoint = endpoint!(ad_spend, {
@@ -134,14 +129,12 @@ pub(super) const AD_SPEND: Endpoint = endpoint!(ad_spend, {
 
 /// `POST /api/events`
 async fn events(
-    services: Data<Services>,
+    ingestion: Data<Ingestion>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<EventsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let events = body.events.unwrap_or_default();
-    Ok(responses::ok(
-        services.ingestion.events(tenant.account_id, events).await?,
-    ))
+    Ok(responses::ok(ingestion.events(tenant.account_id, events).await?))
 }
 
 pub(super) const EVENTS: Endpoint = endpoint!(events, {

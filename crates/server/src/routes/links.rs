@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::links::Link;
+use recado_domain::links::{Link, Links};
 use recado_domain::shared::{CampaignId, CursorPage};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,7 +17,6 @@ use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, d
 use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Links",
@@ -42,11 +41,11 @@ struct NewLink {
 
 /// `GET /api/links`
 async fn list(
-    services: Data<Services>,
+    links: Data<Links>,
     Authenticated(tenant): TenantContext,
     CursorParams(page): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.links.list(&tenant, &page).await?))
+    Ok(responses::ok(links.list(&tenant, &page).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -57,12 +56,12 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/links`
 async fn create(
-    services: Data<Services>,
+    links: Data<Links>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewLink>,
 ) -> Result<HttpResponse, ApiError> {
     let url = input.original_url.unwrap_or_default();
-    let link = services.links.create(&tenant, &url, input.campaign_id).await?;
+    let link = links.create(&tenant, &url, input.campaign_id).await?;
     Ok(responses::created(link))
 }
 
@@ -74,8 +73,8 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 });
 
 /// `GET /r/<code>`: not cacheable, so that every click is counted.
-async fn follow(services: Data<Services>, PathName(code): PathName) -> Result<HttpResponse, ApiError> {
-    let target = services.links.follow(&code).await?;
+async fn follow(links: Data<Links>, PathName(code): PathName) -> Result<HttpResponse, ApiError> {
+    let target = links.follow(&code).await?;
     Ok(HttpResponse::Found()
         .insert_header((header::LOCATION, target))
         .insert_header((header::CACHE_CONTROL, "no-store"))

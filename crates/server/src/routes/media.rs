@@ -6,7 +6,7 @@ use actix_web::http::header::{
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
-use recado_domain::media::{MediaPath, MediaType, StoredMedia, Upload};
+use recado_domain::media::{Media, MediaPath, MediaType, StoredMedia, Upload};
 use recado_domain::shared::{FieldErrors, Tenant};
 use serde_json::json;
 
@@ -16,8 +16,8 @@ use crate::web::multipart::{Form, FormEvent, Malformed};
 use crate::web::operation::{Body, OpenApiTag, Operation, custom, data, id, text};
 use crate::web::paced::PacedBody;
 use crate::web::route::{Endpoint, endpoint};
+use crate::web::shares::Shares;
 use crate::web::{body, responses};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Files",
@@ -33,7 +33,8 @@ const FORM: &str = "multipart/form-data";
 
 /// `POST /api/templates/media/upload`
 async fn upload(
-    services: Data<Services>,
+    shares: Data<Shares>,
+    media: Data<Media>,
     Authenticated(tenant): TenantContext,
     request: HttpRequest,
     payload: Payload,
@@ -47,10 +48,10 @@ async fn upload(
         .and_then(|value| value.to_str().ok());
     let form = Form::new(content_type.unwrap_or_default());
     let form = form.ok_or_else(|| FieldErrors::one("body", "must have a Content-Type with a boundary"))?;
-    let _share = services.shared.shares.upload(&tenant)?;
+    let _share = shares.upload(&tenant)?;
     let body = PacedBody::new(&request, payload.into_inner());
     let mut parts = Parts::default();
-    let stored = store_file(&services, &tenant, form, body, max_bytes, &mut parts).await;
+    let stored = store_file(&media, &tenant, form, body, max_bytes, &mut parts).await;
     if let Some(refused) = parts.file.take() {
         refused.discard().await;
     }
@@ -101,7 +102,7 @@ fn reject_declared_length(request: &HttpRequest, max_bytes: u64) -> Result<(), F
 /// Streams the file of a form to the media store, chunk by chunk. On an error, the unfinished upload stays in `parts`.
 /// The upload checks the file's own limit; this function limits the whole form.
 async fn store_file(
-    services: &Services,
+    media: &Media,
     tenant: &Tenant,
     mut form: Form,
     mut body: PacedBody,
@@ -115,7 +116,7 @@ async fn store_file(
             return Err(ApiError::too_large());
         }
         form.feed(chunk);
-        if parts.read(services, tenant, &mut form).await? {
+        if parts.read(media, tenant, &mut form).await? {
             let file = parts
                 .file
                 .take()
@@ -140,11 +141,11 @@ struct Parts {
 
 impl Parts {
     /// Applies the parsed form events; returns true when the form is complete.
-    async fn read(&mut self, services: &Services, tenant: &Tenant, form: &mut Form) -> Result<bool, ApiError> {
+    async fn read(&mut self, media: &Media, tenant: &Tenant, form: &mut Form) -> Result<bool, ApiError> {
         while let Some(event) = form.next_event().map_err(malformed)? {
             match event {
                 FormEvent::Part(head) if head.name == "file" => {
-                    self.begin_file(services.media.upload(tenant, head.file_name.as_deref()))?;
+                    self.begin_file(media.upload(tenant, head.file_name.as_deref()))?;
                 }
                 FormEvent::Part(_) => self.begin_part()?,
                 FormEvent::Content(content) => self.content(content).await?,
@@ -183,10 +184,10 @@ impl Parts {
 
 /// `GET /media/<account id>/<file>`: a stored file with its exact media type. Headers prevent that a browser
 /// interprets it as another type or executes it.
-async fn fetch(services: Data<Services>, path: Path<(String, String)>) -> Result<HttpResponse, ApiError> {
+async fn fetch(media: Data<Media>, path: Path<(String, String)>) -> Result<HttpResponse, ApiError> {
     let (account, file) = path.into_inner();
     let path: MediaPath = format!("{account}/{file}").parse().map_err(|_| ApiError::not_found())?;
-    let file = services.media.fetch(path).await.map_err(ApiError::from)?;
+    let file = media.fetch(path).await.map_err(ApiError::from)?;
     let file = file.ok_or_else(ApiError::not_found)?;
     let content = file.read(0).await.map_err(ApiError::from)?;
     Ok(HttpResponse::Ok()

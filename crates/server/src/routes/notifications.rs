@@ -9,7 +9,7 @@ use actix_web::web::{Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
-use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery};
+use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery, Notifications};
 use recado_domain::shared::{AccountId, CursorPage, NotificationId, RouteScope, StoreError};
 use recado_postgres::PgNotificationFeed;
 use serde_json::json;
@@ -17,15 +17,15 @@ use tokio::time::{Instant, Interval, interval_at};
 use uuid::Uuid;
 
 use crate::error::{ApiError, ErrorCode};
-use crate::streams::Listener;
+use crate::streams::{Listener, StreamChecks, Streams};
+use crate::web::auth::Authenticator;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{OpenApiTag, Operation, cursor_page, custom, data, id, no_content, path_id};
 use crate::web::parameters::BoolParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::web::shares::StreamShare;
-use crate::wiring::Services;
+use crate::web::shares::{Shares, StreamShare};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Notifications",
@@ -62,7 +62,7 @@ const GREETING: &str = "retry: 1000\n: welcome\n\n";
 
 /// `GET /api/notifications`
 async fn list(
-    services: Data<Services>,
+    notifications: Data<Notifications>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -71,7 +71,7 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(services.notifications.list(&tenant, &query).await?))
+    Ok(responses::ok(notifications.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -88,11 +88,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/notifications/<id>/read`
 async fn read(
-    services: Data<Services>,
+    notifications: Data<Notifications>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<NotificationId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.notifications.read(&tenant, id).await?;
+    notifications.read(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -104,8 +104,11 @@ pub(super) const READ: Endpoint = endpoint!(read, {
 });
 
 /// `POST /api/notifications/read-all`
-async fn read_all(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    services.notifications.read_all(&tenant).await?;
+async fn read_all(
+    notifications: Data<Notifications>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
+    notifications.read_all(&tenant).await?;
     Ok(responses::no_content())
 }
 
@@ -116,22 +119,26 @@ pub(super) const READ_ALL: Endpoint = endpoint!(read_all, {
 
 /// `GET /api/notifications/stream`
 async fn stream(
-    services: Data<Services>,
+    shares: Data<Shares>,
+    streams: Data<Streams>,
+    feed: Data<PgNotificationFeed>,
+    stream_checks: Data<StreamChecks>,
+    authenticator: Data<Authenticator>,
     Authenticated(tenant): TenantContext,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let account = tenant.account_id;
-    let share = services.shared.shares.stream(&tenant).await?;
-    let mut listener = services.shared.streams.listen(&services.feed).await?;
+    let share = shares.stream(&tenant).await?;
+    let mut listener = streams.listen(feed.as_ref()).await?;
     let until = listener.skip();
-    let mut backlog = ReplayBacklog::after(&services.feed, account, last_event_id(&request), until).await?;
+    let mut backlog = ReplayBacklog::after(&feed, account, last_event_id(&request), until).await?;
     let first = backlog.next_batch(until).await?;
     let stream = Stream {
         backlog,
         listener,
         pending: [GREETING.to_owned()].into_iter().chain(first).collect(),
         heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
-        access_lost: Box::pin(access_lost(services, request, account)),
+        access_lost: Box::pin(access_lost(stream_checks, authenticator, request, account)),
         share,
     };
     Ok(stream.into_response())
@@ -290,11 +297,16 @@ impl Stream {
 /// Authenticates the request again every `ACCESS_CHECK_INTERVAL` and returns when the caller no longer has access to
 /// the account. A failed check (503 or 500) does not end the stream. Only one stream of a thread checks at a time, so
 /// that many streams cannot exhaust the database connections.
-async fn access_lost(services: Data<Services>, request: HttpRequest, account: AccountId) {
+async fn access_lost(
+    checks: Data<StreamChecks>,
+    authenticator: Data<Authenticator>,
+    request: HttpRequest,
+    account: AccountId,
+) {
     loop {
         tokio::time::sleep(ACCESS_CHECK_INTERVAL).await;
-        let permit = services.stream_checks.acquire().await;
-        let check = services.authenticator.tenant(&request).await;
+        let permit = checks.0.acquire().await;
+        let check = authenticator.tenant(&request).await;
         drop(permit);
         match check {
             Ok(caller) if caller.identity.account_id == account && caller.identity.has_scope(SCOPE) => {}

@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::segments::{AudienceFilters, Segment, SegmentInput};
+use recado_domain::segments::{AudienceFilters, Segment, SegmentInput, Segments};
 use recado_domain::shared::{ContactId, CursorPage, SegmentId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +16,6 @@ use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, d
 use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Segments",
@@ -66,11 +65,11 @@ impl From<SegmentBody> for SegmentInput {
 
 /// `GET /api/segments`
 async fn list(
-    services: Data<Services>,
+    segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.segments.list(&tenant, &query).await?))
+    Ok(responses::ok(segments.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -84,13 +83,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/segments`
 async fn create(
-    services: Data<Services>,
+    segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<SegmentBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(
-        services.segments.create(&tenant, input.into()).await?,
-    ))
+    Ok(responses::created(segments.create(&tenant, input.into()).await?))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -104,11 +101,11 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `GET /api/segments/<id>`
 async fn get(
-    services: Data<Services>,
+    segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.segments.get(&tenant, id).await?))
+    Ok(responses::ok(segments.get(&tenant, id).await?))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -119,14 +116,12 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `PUT /api/segments/<id>`
 async fn update(
-    services: Data<Services>,
+    segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
     JsonChange(input): JsonChange<SegmentBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.segments.update(&tenant, id, input.into()).await?,
-    ))
+    Ok(responses::ok(segments.update(&tenant, id, input.into()).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -139,11 +134,11 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `DELETE /api/segments/<id>`
 async fn delete(
-    services: Data<Services>,
+    segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.segments.delete(&tenant, id).await?;
+    segments.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -157,15 +152,13 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
 
 /// `POST /api/segments/<id>/members`
 async fn add_members(
-    services: Data<Services>,
+    segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
     Json(input): Json<MembersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let contacts = input.contact_ids.unwrap_or_default();
-    Ok(responses::ok(
-        services.segments.add_members(&tenant, id, &contacts).await?,
-    ))
+    Ok(responses::ok(segments.add_members(&tenant, id, &contacts).await?))
 }
 
 pub(super) const ADD_MEMBERS: Endpoint = endpoint!(add_members, {
@@ -184,13 +177,13 @@ pub(super) const ADD_MEMBERS: Endpoint = endpoint!(add_members, {
 
 /// `DELETE /api/segments/<id>/members`
 async fn remove_members(
-    services: Data<Services>,
+    segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
     Json(input): Json<MembersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let contacts = input.contact_ids.unwrap_or_default();
-    services.segments.remove_members(&tenant, id, &contacts).await?;
+    segments.remove_members(&tenant, id, &contacts).await?;
     Ok(responses::no_content())
 }
 

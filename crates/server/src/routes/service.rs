@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::error::{ApiError, ErrorCode};
+use crate::readiness::Readiness;
 use crate::web::operation::{OpenApiTag, Operation, custom, data};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
+use crate::worker_handles::RunSubmitter;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Service",
@@ -60,11 +61,11 @@ pub(super) const OPENAPI: Endpoint = endpoint!(openapi, {
 
 /// `GET /readyz`: the database responds now or responded within the last second, it has every migration of this
 /// version, and the server is not shutting down.
-async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    if services.shared.run_submitter.stopping() {
+async fn ready(run_submitter: Data<RunSubmitter>, readiness: Data<Readiness>) -> Result<HttpResponse, ApiError> {
+    if run_submitter.stopping() {
         return Err(ApiError::unavailable("the server is shutting down"));
     }
-    match services.shared.readiness.pending_migrations().await {
+    match readiness.pending_migrations().await {
         Ok(0) => Ok(responses::ok(Health { status: "ready" })),
         Ok(pending) => Err(ApiError::unavailable(format!("{pending} migrations are pending"))),
         Err(error) if matches!(*error, StoreError::Unavailable(_)) => Err(ApiError::unavailable(error)),

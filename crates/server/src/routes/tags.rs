@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::contacts::Tag as Label;
+use recado_domain::contacts::{Tag as Label, Tags};
 use recado_domain::shared::{CursorPage, TagId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +15,6 @@ use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, d
 use crate::web::query::CursorParams;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Tags",
@@ -37,11 +36,11 @@ struct NewTag {
 
 /// `GET /api/tags`
 async fn list(
-    services: Data<Services>,
+    tags: Data<Tags>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.tags.list(&tenant, &query).await?))
+    Ok(responses::ok(tags.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -52,14 +51,12 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/tags`
 async fn create(
-    services: Data<Services>,
+    tags: Data<Tags>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<NewTag>,
 ) -> Result<HttpResponse, ApiError> {
     let name = input.name.unwrap_or_default();
-    Ok(responses::created(
-        services.tags.create(&tenant, &name, input.color).await?,
-    ))
+    Ok(responses::created(tags.create(&tenant, &name, input.color).await?))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -71,11 +68,11 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `DELETE /api/tags/<id>`
 async fn delete(
-    services: Data<Services>,
+    tags: Data<Tags>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TagId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.tags.delete(&tenant, id).await?;
+    tags.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 

@@ -3,15 +3,18 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::accounts::{AccountHint, Session};
+use recado_domain::accounts::{AccountHint, Accounts, Session};
 use recado_domain::shared::{CursorPage, InviteId, Role, TimeCursor, UserId};
-use recado_domain::team::{Accepted, Invite, InviteInput, Member, NewInvite};
+use recado_domain::team::{Accepted, Invitations, Invite, InviteInput, Invites, Member, Members, NewInvite};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::config::Config;
 use crate::error::{ApiError, ErrorCode};
+use crate::web::auth::Authenticator;
+use crate::web::auth_cache::AuthCache;
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, SessionUser, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id, text};
@@ -19,7 +22,7 @@ use crate::web::parameters::LIMIT;
 use crate::web::query::CursorParams;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::{cookies, responses};
-use crate::wiring::Services;
+use crate::worker_handles::WorkerSignals;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Team",
@@ -63,11 +66,11 @@ struct AcceptBody {
 
 /// `GET /api/team/members`
 async fn members(
-    services: Data<Services>,
+    members: Data<Members>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams<TimeCursor>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.members.list(&tenant, &query).await?))
+    Ok(responses::ok(members.list(&tenant, &query).await?))
 }
 
 pub(super) const MEMBERS: Endpoint = endpoint!(members, {
@@ -80,16 +83,14 @@ pub(super) const MEMBERS: Endpoint = endpoint!(members, {
 
 /// `PUT /api/team/members/<user id>`
 async fn change_role(
-    services: Data<Services>,
+    auth_cache: Data<AuthCache>,
+    members: Data<Members>,
     Authenticated(tenant): TenantContext,
     Id(user): Id<UserId>,
     Json(body): Json<RoleBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let changed = services.members.change_role(&tenant, user, body.role.as_deref()).await;
-    services
-        .shared
-        .auth_cache
-        .mark_membership_changed(user, tenant.account_id);
+    let changed = members.change_role(&tenant, user, body.role.as_deref()).await;
+    auth_cache.mark_membership_changed(user, tenant.account_id);
     Ok(responses::ok(changed?))
 }
 
@@ -107,15 +108,13 @@ pub(super) const CHANGE_ROLE: Endpoint = endpoint!(change_role, {
 
 /// `DELETE /api/team/members/<user id>`
 async fn remove(
-    services: Data<Services>,
+    auth_cache: Data<AuthCache>,
+    members: Data<Members>,
     Authenticated(tenant): TenantContext,
     Id(user): Id<UserId>,
 ) -> Result<HttpResponse, ApiError> {
-    let removed = services.members.remove(&tenant, user).await;
-    services
-        .shared
-        .auth_cache
-        .mark_membership_changed(user, tenant.account_id);
+    let removed = members.remove(&tenant, user).await;
+    auth_cache.mark_membership_changed(user, tenant.account_id);
     removed?;
     Ok(responses::no_content())
 }
@@ -133,11 +132,11 @@ pub(super) const REMOVE: Endpoint = endpoint!(remove, {
 
 /// `GET /api/team/invites`
 async fn invites(
-    services: Data<Services>,
+    invites: Data<Invites>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.invites.list(&tenant, &query).await?))
+    Ok(responses::ok(invites.list(&tenant, &query).await?))
 }
 
 pub(super) const INVITES: Endpoint = endpoint!(invites, {
@@ -151,7 +150,8 @@ pub(super) const INVITES: Endpoint = endpoint!(invites, {
 
 /// `POST /api/team/invites`
 async fn invite(
-    services: Data<Services>,
+    signals: Data<WorkerSignals>,
+    invites: Data<Invites>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<InviteBody>,
 ) -> Result<HttpResponse, ApiError> {
@@ -160,8 +160,8 @@ async fn invite(
         role: body.role,
         expires_in_hours: body.expires_in_hours,
     };
-    let created = services.invites.create(&tenant, input).await?;
-    services.shared.mailed.notify_one();
+    let created = invites.create(&tenant, input).await?;
+    signals.wake_mail();
     Ok(responses::created(CreatedInvite::from(&created)))
 }
 
@@ -210,11 +210,11 @@ impl<'a> From<&'a NewInvite> for CreatedInvite<'a> {
 
 /// `DELETE /api/team/invites/<id>`
 async fn revoke(
-    services: Data<Services>,
+    invites: Data<Invites>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<InviteId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.invites.revoke(&tenant, id).await?;
+    invites.revoke(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -229,21 +229,22 @@ pub(super) const REVOKE: Endpoint = endpoint!(revoke, {
 
 /// `POST /api/auth/accept-invite`
 async fn accept(
-    services: Data<Services>,
+    config: Data<Config>,
+    authenticator: Data<Authenticator>,
+    invitations: Data<Invitations>,
     Authenticated(session): SessionUser,
     request: HttpRequest,
     Json(body): Json<AcceptBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let address = services.authenticator.address(&request);
+    let address = authenticator.address(&request);
     let token = body.token.map(SecretString::from);
     // Checked before the caller joins: afterwards the new account would count as the active one.
-    let had_account = has_active_account(&services, &session, &request).await?;
-    let accepted = services.invitations.accept(&session, token, address).await?;
-    services
-        .shared
+    let had_account = has_active_account(&authenticator.accounts, &session, &request).await?;
+    let accepted = invitations.accept(&session, token, address).await?;
+    authenticator
         .auth_cache
         .mark_membership_changed(session.user_id, accepted.account_id);
-    let cookie = cookies::active_account(accepted.account_id, services.shared.config.cookie_secure);
+    let cookie = cookies::active_account(accepted.account_id, config.cookie_secure);
     let mut response = responses::ok(accepted);
     if !had_account {
         let added = response.add_cookie(&cookie);
@@ -273,10 +274,10 @@ pub(super) const ACCEPT: Endpoint = endpoint!(accept, {
         )
 });
 
-async fn has_active_account(services: &Services, session: &Session, request: &HttpRequest) -> Result<bool, ApiError> {
+async fn has_active_account(accounts: &Accounts, session: &Session, request: &HttpRequest) -> Result<bool, ApiError> {
     let Some(AccountHint::Named(id)) = cookies::active_account_of(request) else {
         return Ok(false);
     };
-    let accounts = services.accounts.list(session).await?;
+    let accounts = accounts.list(session).await?;
     Ok(accounts.iter().any(|membership| membership.account_id == id))
 }

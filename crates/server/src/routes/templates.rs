@@ -7,6 +7,7 @@ use recado_domain::messaging::{Button, CarouselCard, Category, HeaderType, Param
 use recado_domain::shared::{CursorPage, FolderId, ProfileId, TemplateId};
 use recado_domain::templates::{
     MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
+    Templates,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,6 @@ use crate::web::parameters::{EnumParam, LIMIT, SortParam};
 use crate::web::query::Params;
 use crate::web::responses::{self, LimitedPage};
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Templates",
@@ -180,7 +180,7 @@ impl From<TemplateBody> for TemplateInput {
 
 /// `GET /api/templates`: keyset pagination if `cursor` is present, otherwise numbered pages.
 async fn list(
-    services: Data<Services>,
+    templates: Data<Templates>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -189,11 +189,11 @@ async fn list(
     params.check()?;
     Ok(match cursor_query {
         Some(cursor_query) => {
-            let page = services.templates.cursor_page(&tenant, &filter, &cursor_query).await?;
+            let page = templates.cursor_page(&tenant, &filter, &cursor_query).await?;
             responses::ok(page.map(TemplateResponse::from))
         }
         None => {
-            let page = services.templates.page(&tenant, &filter, page).await?;
+            let page = templates.page(&tenant, &filter, page).await?;
             responses::wrapped_page(page.map(TemplateResponse::from))
         }
     })
@@ -236,11 +236,11 @@ fn filter(params: &mut Params) -> TemplateFilter {
 
 /// `POST /api/templates`
 async fn create(
-    services: Data<Services>,
+    templates: Data<Templates>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<TemplateBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let template = services.templates.create(&tenant, input.into()).await?;
+    let template = templates.create(&tenant, input.into()).await?;
     Ok(responses::created(TemplateResponse::from(template)))
 }
 
@@ -254,11 +254,11 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `GET /api/templates/<id>`
 async fn get(
-    services: Data<Services>,
+    templates: Data<Templates>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
 ) -> Result<HttpResponse, ApiError> {
-    let template = services.templates.get(&tenant, id).await?;
+    let template = templates.get(&tenant, id).await?;
     Ok(responses::ok(TemplateResponse::from(template)))
 }
 
@@ -270,12 +270,12 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `PUT /api/templates/<id>`
 async fn update(
-    services: Data<Services>,
+    templates: Data<Templates>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
     JsonChange(input): JsonChange<TemplateBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let template = services.templates.update(&tenant, id, input.into()).await?;
+    let template = templates.update(&tenant, id, input.into()).await?;
     Ok(responses::ok(TemplateResponse::from(template)))
 }
 
@@ -298,11 +298,11 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `DELETE /api/templates/<id>`
 async fn delete(
-    services: Data<Services>,
+    templates: Data<Templates>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.templates.delete(&tenant, id).await?;
+    templates.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -315,14 +315,12 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
 
 /// `POST /api/templates/<id>/submit`
 async fn submit(
-    services: Data<Services>,
+    templates: Data<Templates>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
     MaybeJson(input): MaybeJson<SubmitBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.templates.submit(&tenant, id, input.profile_id).await?,
-    ))
+    Ok(responses::ok(templates.submit(&tenant, id, input.profile_id).await?))
 }
 
 pub(super) const SUBMIT: Endpoint = endpoint!(submit, {
@@ -347,11 +345,11 @@ pub(super) const SUBMIT: Endpoint = endpoint!(submit, {
 
 /// `POST /api/templates/sync`
 async fn sync(
-    services: Data<Services>,
+    templates: Data<Templates>,
     Authenticated(tenant): TenantContext,
     MaybeJson(input): MaybeJson<SubmitBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.templates.sync(&tenant, input.profile_id).await?))
+    Ok(responses::ok(templates.sync(&tenant, input.profile_id).await?))
 }
 
 pub(super) const SYNC: Endpoint = endpoint!(sync, {

@@ -4,18 +4,21 @@ use actix_web::http::header::ContentType;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::limits::Limit;
+use recado_domain::callbacks::Callbacks;
+use recado_domain::limits::{Limit, RateLimiter};
 use recado_domain::shared::{CursorPage, ProfileId, Tenant};
-use recado_domain::whatsapp::verification::NumberHealth;
-use recado_domain::whatsapp::{Profile, ProfileInput};
+use recado_domain::whatsapp::verification::{NumberHealth, Verifications};
+use recado_domain::whatsapp::{Profile, ProfileInput, Profiles};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::config::Config;
 use crate::crypto::{are_equal, hmac_key, is_signed};
 use crate::error::{ApiError, ErrorCode, RefusalReason};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
+use crate::web::callback::CallbackMemory;
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::operation::{
     Body, OpenApiTag, Operation, created, cursor_page, custom, data, empty, no_content, path_id, text, with_schema,
@@ -24,7 +27,6 @@ use crate::web::parameters::BoolParam;
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "WhatsApp",
@@ -85,11 +87,11 @@ impl From<ProfileBody> for ProfileInput {
 
 /// `GET /api/whatsapp/profiles`
 async fn list(
-    services: Data<Services>,
+    profiles: Data<Profiles>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.profiles.list(&tenant, &query).await?))
+    Ok(responses::ok(profiles.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -103,11 +105,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `GET /api/whatsapp/profiles/<id>`
 async fn get(
-    services: Data<Services>,
+    profiles: Data<Profiles>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.profiles.get(&tenant, id).await?))
+    Ok(responses::ok(profiles.get(&tenant, id).await?))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -121,7 +123,9 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `POST /api/whatsapp/profiles`: stores the number, then checks it.
 async fn create(
-    services: Data<Services>,
+    profiles: Data<Profiles>,
+    verifications: Data<Verifications>,
+    rate_limiter: Data<dyn RateLimiter>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
     Json(input): Json<ProfileBody>,
@@ -130,9 +134,9 @@ async fn create(
     params.check()?;
     let input = ProfileInput::from(input);
     let pin = input.pin.clone();
-    let profile = services.profiles.create(&tenant, input).await?;
+    let profile = profiles.create(&tenant, input).await?;
     let profile = match verifies {
-        true => check_entered(&services, &tenant, profile, pin).await,
+        true => check_entered(&verifications, rate_limiter.as_ref(), &tenant, profile, pin).await,
         false => profile,
     };
     Ok(responses::created(profile))
@@ -157,7 +161,9 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `PUT /api/whatsapp/profiles/<id>`: stores the changes, then checks the number if they concern its verification.
 async fn update(
-    services: Data<Services>,
+    profiles: Data<Profiles>,
+    verifications: Data<Verifications>,
+    rate_limiter: Data<dyn RateLimiter>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
     mut params: Params,
@@ -167,9 +173,9 @@ async fn update(
     params.check()?;
     let input = ProfileInput::from(input);
     let (pin, verifies) = (input.pin.clone(), verifies && input.has_credentials());
-    let profile = services.profiles.update(&tenant, id, input).await?;
+    let profile = profiles.update(&tenant, id, input).await?;
     let profile = match verifies {
-        true => check_entered(&services, &tenant, profile, pin).await,
+        true => check_entered(&verifications, rate_limiter.as_ref(), &tenant, profile, pin).await,
         false => profile,
     };
     Ok(responses::ok(profile))
@@ -196,13 +202,18 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// Checks a stored number. Without an answer, or beyond the account's limit, it is returned as it was stored: a worker
 /// checks it later.
-async fn check_entered(services: &Services, tenant: &Tenant, stored: Profile, pin: Option<SecretString>) -> Profile {
+async fn check_entered(
+    verifications: &Verifications,
+    rate_limiter: &dyn RateLimiter,
+    tenant: &Tenant,
+    stored: Profile,
+    pin: Option<SecretString>,
+) -> Profile {
     let key = format!("profile-check:{}", tenant.account_id);
-    let decision = services.rate_limiter.hit(&key, Limit::PROFILE_CHECK).await;
+    let decision = rate_limiter.hit(&key, Limit::PROFILE_CHECK).await;
     if decision.is_ok_and(|decision| !decision.allowed) {
         return stored;
     }
-    let verifications = &services.verifications;
     let checked = verifications.check_entered(tenant.account_id, stored.id, pin.as_ref());
     checked.await.unwrap_or_else(|error| {
         tracing::warn!(profile = %stored.id, cause = %error, "a number was not checked, a worker will check it");
@@ -221,13 +232,13 @@ struct VerifyBody {
 
 /// `POST /api/whatsapp/profiles/<id>/verify`
 async fn verify(
-    services: Data<Services>,
+    verifications: Data<Verifications>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
     MaybeJson(input): MaybeJson<VerifyBody>,
 ) -> Result<HttpResponse, ApiError> {
     let pin = input.pin.map(SecretString::from);
-    let profile = services.verifications.verify(&tenant, id, pin.as_ref()).await?;
+    let profile = verifications.verify(&tenant, id, pin.as_ref()).await?;
     Ok(responses::ok(profile))
 }
 
@@ -249,11 +260,11 @@ pub(super) const VERIFY: Endpoint = endpoint!(verify, {
 
 /// `GET /api/whatsapp/profiles/<id>/health`
 async fn health(
-    services: Data<Services>,
+    verifications: Data<Verifications>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.verifications.health(&tenant, id).await?))
+    Ok(responses::ok(verifications.health(&tenant, id).await?))
 }
 
 pub(super) const HEALTH: Endpoint = endpoint!(health, {
@@ -266,11 +277,11 @@ pub(super) const HEALTH: Endpoint = endpoint!(health, {
 
 /// `DELETE /api/whatsapp/profiles/<id>`
 async fn delete(
-    services: Data<Services>,
+    profiles: Data<Profiles>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.profiles.delete(&tenant, id).await?;
+    profiles.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -282,9 +293,9 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
 });
 
 /// `GET /api/whatsapp/webhook`: WhatsApp verifies the callback URL with a challenge.
-async fn handshake(services: Data<Services>, params: Params) -> Result<HttpResponse, ApiError> {
+async fn handshake(config: Data<Config>, params: Params) -> Result<HttpResponse, ApiError> {
     let token = params.text("hub.verify_token").unwrap_or_default();
-    let expected = services.shared.config.whatsapp_verify_token.as_ref();
+    let expected = config.whatsapp_verify_token.as_ref();
     let matches = expected.is_some_and(|expected| are_equal(expected.expose_secret().as_bytes(), token.as_bytes()));
     let subscribes = params.text("hub.mode").as_deref() == Some("subscribe");
     match params.text("hub.challenge") {
@@ -319,22 +330,22 @@ pub(super) const HANDSHAKE: Endpoint = endpoint!(handshake, {
 });
 
 /// `POST /api/whatsapp/webhook`: stores the callback before the response and applies it immediately if possible.
-async fn callback(services: Data<Services>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, ApiError> {
+async fn callback(
+    config: Data<Config>,
+    callback_memory: Data<CallbackMemory>,
+    callbacks: Data<Callbacks>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
     let signature = signature(&request).ok_or_else(unsigned)?;
-    let secrets = &services.shared.config.whatsapp_app_secrets;
+    let secrets = &config.whatsapp_app_secrets;
     if secrets.is_empty() {
         return Err(unsigned());
     }
-    let memory = &services.shared.callback_memory;
-    let body = memory.read(&request, payload.into_inner()).await?;
-    // Every secret is tried, so that the time does not tell which one fits.
-    let keys = secrets.iter().map(|secret| hmac_key(secret.expose_secret().as_bytes()));
-    let fits = keys.filter(|key| is_signed(key, &body, &signature));
-    if fits.count() == 0 {
-        return Err(unsigned());
-    }
-    let callback = services.callbacks.receive(&body).await?;
-    if let Err(error) = services.callbacks.process(&callback).await {
+    let body = callback_memory.read(&request, payload.into_inner()).await?;
+    check_signature(secrets, &body, &signature)?;
+    let callback = callbacks.receive(&body).await?;
+    if let Err(error) = callbacks.process(&callback).await {
         // The callback is stored: a worker retries it when the lease expires.
         tracing::warn!(cause = %error, "callback not applied, a worker will retry it");
     }
@@ -368,6 +379,15 @@ pub(super) const CALLBACK: Endpoint = endpoint!(callback, {
             "The signature is missing or wrong, or the app secret is not configured.",
         )
 });
+
+fn check_signature(secrets: &[SecretString], body: &[u8], signature: &[u8]) -> Result<(), ApiError> {
+    // Every secret is tried, so that the time does not tell which one fits.
+    let keys = secrets.iter().map(|secret| hmac_key(secret.expose_secret().as_bytes()));
+    match keys.filter(|key| is_signed(key, body, signature)).count() {
+        0 => Err(unsigned()),
+        _ => Ok(()),
+    }
+}
 
 fn unsigned() -> ApiError {
     ApiError::auth(RefusalReason::CallbackSignature, "The signature is missing or wrong")

@@ -2,6 +2,7 @@
 //! body is read.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -12,22 +13,36 @@ use actix_web::{Error, HttpMessage as _, HttpResponse, ResponseError as _};
 use futures_util::FutureExt as _;
 use recado_domain::accounts::Session;
 use recado_domain::idempotency::{IdempotencyKey, Scope};
-use recado_domain::limits::{Limit, RateLimitDecision};
+use recado_domain::limits::{Limit, RateLimitDecision, RateLimiter};
 use recado_domain::shared::Tenant;
 
 use crate::error::{ApiError, RefusalReason};
+use crate::origin::OwnOrigins;
 use crate::telemetry::{RateLimitOutcome, count_rate_limit};
+use crate::web::auth::Authenticator;
 use crate::web::ceiling::ceiling;
-use crate::web::idempotency::{self, run_once};
+use crate::web::idempotency::{self, StoredResponses, run_once};
 use crate::web::limit::{RateKey, write_headers};
 use crate::web::route::{Access, RouteSpec};
-use crate::wiring::Services;
+use crate::worker_handles::WorkerSignals;
 
 /// The prefix of the key under which requests with unknown API keys count.
 const UNKNOWN_KEYS: &str = "unknown-key";
 
 /// A limit and its decision about a request.
 type Decided = (Limit, RateLimitDecision);
+
+/// What the access check of every route uses.
+pub struct AccessChecks {
+    pub authenticator: Arc<Authenticator>,
+    /// The sites whose pages may write with a session cookie.
+    pub origins: OwnOrigins,
+    pub rate_limiter: Arc<dyn RateLimiter>,
+    /// The operator's ceiling (`REQUESTS_PER_MINUTE`).
+    pub requests_per_minute: Option<u32>,
+    pub responses: Arc<StoredResponses>,
+    pub signals: WorkerSignals,
+}
 
 /// The caller of a request.
 pub(super) enum Principal {
@@ -43,27 +58,27 @@ pub async fn check_access<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let Some(services) = request.app_data::<Data<Services>>().cloned() else {
-        return Ok(request.error_response(ApiError::internal("the app data has no services")));
+    let Some(checks) = request.app_data::<Data<AccessChecks>>().cloned() else {
+        return Ok(request.error_response(ApiError::internal("the app data has no access checks")));
     };
-    let principal = match authorize(spec, &services, &request).await {
+    let principal = match authorize(spec, &checks, &request).await {
         Ok(principal) => principal,
         Err(error) => {
-            let refused = refuse(&services, &request, error).await;
+            let refused = refuse(&checks, &request, error).await;
             return Ok(request.into_response(refused));
         }
     };
-    let decided = match check_limits(spec, &services, &request, &principal).await {
+    let decided = match check_limits(spec, &checks, &request, &principal).await {
         Ok(decided) => decided,
         Err(refused) => return Ok(request.into_response(too_many(refused))),
     };
     let mut response = match scoped_key(&request, principal) {
         Ok(None) => call(request, next).await,
-        Ok(Some(scoped)) => run_once(services.clone(), scoped, request, next, call).await,
+        Ok(Some(scoped)) => run_once(checks.responses.clone(), scoped, request, next, call).await,
         Err(error) => request.error_response(error),
     };
     if spec.access != Access::Read && spec.method != Method::GET {
-        services.shared.relays.wake();
+        checks.signals.wake();
     }
     if let Some((limit, decision)) = decided {
         write_headers(response.headers_mut(), limit, decision);
@@ -72,11 +87,11 @@ pub async fn check_access<B: MessageBody + 'static>(
 }
 
 /// The response to a caller who is not admitted. Unknown API keys count against their address.
-async fn refuse(services: &Services, request: &ServiceRequest, error: ApiError) -> HttpResponse {
+async fn refuse(checks: &AccessChecks, request: &ServiceRequest, error: ApiError) -> HttpResponse {
     if error.refusal() == Some(RefusalReason::UnknownKey) {
-        let address = services.authenticator.limit_address(request.request());
+        let address = checks.authenticator.limit_address(request.request());
         let key = format!("{UNKNOWN_KEYS}:{address}");
-        if let Err(refused) = hit(services, &key, Limit::UNKNOWN_KEYS).await {
+        if let Err(refused) = hit(checks, &key, Limit::UNKNOWN_KEYS).await {
             let mut response = too_many(refused);
             response.extensions_mut().insert(RefusalReason::UnknownKey);
             return response;
@@ -121,8 +136,8 @@ async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) 
 }
 
 /// Authenticates the caller and checks the role, the scope and the request origin.
-async fn authorize(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Principal, ApiError> {
-    let authenticator = &services.authenticator;
+async fn authorize(spec: &RouteSpec, checks: &AccessChecks, request: &ServiceRequest) -> Result<Principal, ApiError> {
+    let authenticator = &checks.authenticator;
     let (principal, by_cookie) = match spec.access {
         Access::Public => (Principal::Anonymous, false),
         Access::Session => {
@@ -140,11 +155,7 @@ async fn authorize(spec: &RouteSpec, services: &Services, request: &ServiceReque
             (Principal::Member(caller.identity), caller.by_cookie)
         }
     };
-    if by_cookie
-        && services
-            .origins
-            .is_cross_site_write(request.method(), request.headers())
-    {
+    if by_cookie && checks.origins.is_cross_site_write(request.method(), request.headers()) {
         return Err(ApiError::denied(
             RefusalReason::Origin,
             "Cross-site requests with a session cookie are not allowed",
@@ -182,15 +193,15 @@ fn check_scope(spec: &RouteSpec, tenant: &Tenant) -> Result<(), ApiError> {
 /// shows: the one of the route, if it has a limit.
 async fn check_limits(
     spec: &RouteSpec,
-    services: &Services,
+    checks: &AccessChecks,
     request: &ServiceRequest,
     principal: &Principal,
 ) -> Result<Option<Decided>, Decided> {
-    let address = || services.authenticator.limit_address(request.request());
+    let address = || checks.authenticator.limit_address(request.request());
     let mut decided = None;
-    let requests_per_minute = services.shared.config.limits.requests_per_minute;
+    let requests_per_minute = checks.requests_per_minute;
     if let Some((key, limit)) = ceiling(spec, requests_per_minute, principal, address) {
-        decided = hit(services, &key, limit).await?;
+        decided = hit(checks, &key, limit).await?;
     }
     let Some(rule) = spec.rate else {
         return Ok(decided);
@@ -204,12 +215,12 @@ async fn check_limits(
             format!("{name}:{}", address())
         }
     };
-    hit(services, &key, rule.limit).await
+    hit(checks, &key, rule.limit).await
 }
 
 /// Counts a request under a key. Fails open: if the rate limiter is unavailable, the request passes.
-async fn hit(services: &Services, key: &str, limit: Limit) -> Result<Option<Decided>, Decided> {
-    match services.rate_limiter.hit(key, limit).await {
+async fn hit(checks: &AccessChecks, key: &str, limit: Limit) -> Result<Option<Decided>, Decided> {
+    match checks.rate_limiter.hit(key, limit).await {
         Ok(decision) if decision.allowed => {
             count_rate_limit(RateLimitOutcome::Allowed);
             Ok(Some((limit, decision)))

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,22 +14,21 @@ use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::error::PayloadError;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::Next;
-use actix_web::web::{Bytes, Data};
+use actix_web::web::Bytes;
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, ResponseError as _};
 use futures_util::{Stream, StreamExt as _};
 use recado_domain::idempotency::{
     Admission, Idempotency, IdempotencyError, IdempotencyKey, KeyClaim, LEASE, RequestHash, Scope, StoredResponse,
 };
-use recado_domain::shared::{Cipher, FieldErrors, SealContext, SealPurpose, Sealed};
+use recado_domain::shared::{Cipher, FieldErrors, SealContext, SealPurpose, Sealed, Secrets};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::config::AppSecrets;
+use crate::config::{AppSecrets, Config};
 use crate::crypto::{HmacContext, sha256};
 use crate::error::ApiError;
 use crate::web::body::CHUNK_TIMEOUT;
 use crate::web::request_hash::{self, RequestKey};
-use crate::wiring::Services;
 
 const KEY: &str = "idempotency-key";
 
@@ -40,6 +40,14 @@ const STORED_HEADERS: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::S
 
 /// The maximum size of a hashed body in bytes. The response to a larger request is not stored.
 const MAX_HASHED_BYTES: usize = 512 * 1024 * 1024;
+
+/// The responses to requests with an idempotency key.
+pub struct StoredResponses {
+    pub idempotency: Idempotency,
+    pub cipher: Arc<dyn Cipher>,
+    pub secrets: Arc<dyn Secrets>,
+    pub config: Arc<Config>,
+}
 
 /// Returns the idempotency key of a POST request. Other methods ignore the header.
 pub fn key_of(request: &ServiceRequest) -> Result<Option<IdempotencyKey>, ApiError> {
@@ -63,7 +71,7 @@ pub fn key_hash(request: &HttpRequest) -> Option<Vec<u8>> {
 
 /// Calls the handler for the first request with this key. Every other request gets the stored response or a conflict.
 pub async fn run_once<F, Fut, B>(
-    services: Data<Services>,
+    stored_responses: Arc<StoredResponses>,
     (scope, key): (Scope, IdempotencyKey),
     mut request: ServiceRequest,
     next: Next<B>,
@@ -76,34 +84,34 @@ where
 {
     let http = request.request().clone();
     let context = seal_context(scope, &key);
-    let response = match services.idempotency.admit(scope, key).await {
+    let response = match stored_responses.idempotency.admit(scope, key).await {
         Ok(Admission::First(claim)) => {
-            let request_key = RequestKey::random(services.shared.secrets.as_ref());
+            let request_key = RequestKey::random(stored_responses.secrets.as_ref());
             let body = TappedBody::of(&mut request, std::slice::from_ref(&request_key));
             request.set_payload(Payload::Stream {
                 payload: Box::pin(body.clone()),
             });
             // A separate task completes the request and stores its response even if the client disconnects.
             let task = async move {
-                let response = run_with_lease(&services, &claim, call(request, next)).await;
-                store_response(&services, &claim, (body, request_key), response).await
+                let response = run_with_lease(&stored_responses, &claim, call(request, next)).await;
+                store_response(&stored_responses, &claim, (body, request_key), response).await
             };
             let done = actix_web::rt::spawn(task).await;
             return done.unwrap_or_else(|error| ServiceResponse::new(http, internal(error)));
         }
-        Ok(Admission::Again(stored)) => replay(&services, &stored, &context, &mut request).await,
+        Ok(Admission::Again(stored)) => replay(&stored_responses, &stored, &context, &mut request).await,
         Err(error) => Err(error.into()),
     };
     ServiceResponse::new(http, response.unwrap_or_else(|error| error.error_response()))
 }
 
 /// Runs `work` and renews the lease of the claim meanwhile.
-async fn run_with_lease<T>(services: &Services, claim: &KeyClaim, work: impl Future<Output = T>) -> T {
+async fn run_with_lease<T>(stored_responses: &StoredResponses, claim: &KeyClaim, work: impl Future<Output = T>) -> T {
     let interval = Duration::try_from(LEASE / 4).unwrap_or(CHUNK_TIMEOUT);
     let renewals = async {
         loop {
             tokio::time::sleep(interval).await;
-            if let Err(error) = services.idempotency.renew(claim).await {
+            if let Err(error) = stored_responses.idempotency.renew(claim).await {
                 tracing::warn!(%error, "the lease of an idempotency key was not renewed");
             }
         }
@@ -116,7 +124,7 @@ async fn run_with_lease<T>(services: &Services, claim: &KeyClaim, work: impl Fut
 
 /// Stores a response, except server errors and responses to requests that were not processed.
 async fn store_response(
-    services: &Services,
+    stored_responses: &StoredResponses,
     claim: &KeyClaim,
     (body, request_key): (TappedBody, RequestKey),
     response: ServiceResponse<BoxBody>,
@@ -134,9 +142,9 @@ async fn store_response(
     let context = seal_context(claim.scope, &claim.key);
     let stored = stored.map(|(request, response)| StoredResponse {
         request,
-        response: response.sealed(services.shared.cipher.as_ref(), &context),
+        response: response.sealed(stored_responses.cipher.as_ref(), &context),
     });
-    if let Err(error) = services.idempotency.conclude(claim, stored.as_ref()).await {
+    if let Err(error) = stored_responses.idempotency.conclude(claim, stored.as_ref()).await {
         tracing::warn!(%error, "the response to a request with an idempotency key was not stored");
     }
     ServiceResponse::new(http, head.set_body(content).map_into_boxed_body())
@@ -156,14 +164,14 @@ fn is_final(status: StatusCode) -> bool {
 /// A response that cannot be opened, because its secret is gone, is refused like that to another request: the caller
 /// may use a new key.
 async fn replay(
-    services: &Services,
+    stored_responses: &StoredResponses,
     stored: &StoredResponse,
     context: &SealContext,
     request: &mut ServiceRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let response = SerializedResponse::open(services.shared.cipher.as_ref(), &stored.response, context);
+    let response = SerializedResponse::open(stored_responses.cipher.as_ref(), &stored.response, context);
     let response = response.ok_or(IdempotencyError::Mismatch)?;
-    let body = TappedBody::of(request, &response.request_keys(&services.shared.config.app_secrets));
+    let body = TappedBody::of(request, &response.request_keys(&stored_responses.config.app_secrets));
     let hashes = body.finish().await;
     let hashes = hashes.ok_or_else(|| FieldErrors::one("body", "ended before it was complete"))?;
     Idempotency::repeat(&stored.request, &hashes)?;

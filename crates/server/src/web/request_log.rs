@@ -16,11 +16,11 @@ use actix_web::web::{Bytes, Data};
 use futures_util::Stream;
 use tracing::Span;
 
+use super::auth::Authenticator;
 use super::caller::CallerIds;
 use super::client_ip;
 use crate::error::RefusalReason;
 use crate::telemetry::{Route, count_refusal};
-use crate::wiring::Services;
 
 /// What is known of a request before it is handled.
 pub struct RequestLog {
@@ -84,8 +84,8 @@ impl RequestLog {
 /// The client's address, without a port.
 fn client(request: &ServiceRequest) -> Option<String> {
     let trusted = request
-        .app_data::<Data<Services>>()
-        .map(|services| services.authenticator.trusted_proxies.as_slice())
+        .app_data::<Data<Authenticator>>()
+        .map(|authenticator| authenticator.trusted_proxies.as_slice())
         .unwrap_or_default();
     client_ip::warn_of_untrusted_proxy(request.request(), trusted);
     client_ip::address(request.request(), trusted).map(|address| address.to_string())

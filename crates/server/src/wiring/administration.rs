@@ -2,35 +2,13 @@
 
 use std::sync::Arc;
 
-use recado_domain::administration::{Administration, Deletions, PlatformAudit, Support};
-use recado_postgres::{PgAdministration, PgDeletions, PgPlatformAudit, PgSubscriptions, PgSupport};
+use recado_domain::administration::{Administration, Deletions, Support};
+use recado_postgres::{PgAdministration, PgDeletions, PgSubscriptions, PgSupport};
 
 use super::{Shared, Stores, identity};
 
-pub struct AdminServices {
-    /// Management of all accounts.
-    pub accounts: Administration,
-    /// Removal of accounts.
-    pub deletions: Deletions,
-    /// Support mode.
-    pub support: Support,
-    /// What administrators changed.
-    pub audit: PlatformAudit,
-}
-
-impl AdminServices {
-    pub fn new(shared: &Shared, stores: &Stores) -> anyhow::Result<Self> {
-        Ok(Self {
-            accounts: stores.administration(shared)?,
-            deletions: stores.deletions(shared)?,
-            support: stores.support(shared),
-            audit: PlatformAudit::new(Arc::new(PgPlatformAudit::new(stores.owner.clone()))),
-        })
-    }
-}
-
 impl Stores {
-    fn administration(&self, shared: &Shared) -> anyhow::Result<Administration> {
+    pub(super) fn administration(&self, shared: &Shared) -> anyhow::Result<Administration> {
         let store = Arc::new(PgAdministration::new(self.owner.clone()));
         let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         let invites = identity::invites(shared, self)?;

@@ -1,16 +1,14 @@
 //! Connection pools: their purposes, sizes and timeouts.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use recado_domain::audit::AuditLogs;
 use recado_domain::notifications::Notifications;
-use recado_postgres::{OwnerPool, PgAudit, PgNotificationFeed, PgNotifications, PoolConfig, PoolRegistry, TenantPool};
+use recado_postgres::{OwnerPool, PgAudit, PgNotificationFeed, PgNotifications, PoolConfig, TenantPool};
 
+use super::startup::with_request_timeouts;
 use super::{Shared, Stores};
-use crate::config::Config;
-use crate::readiness::Readiness;
 
 /// Owner connections of each HTTP thread, in addition to `DATABASE_POOL_SIZE`. Few requests need one, and these take no
 /// tenant connection from the others.
@@ -29,30 +27,6 @@ const AUDIT_CONNECTIONS: usize = 1;
 
 /// Connections of each HTTP thread for notifications that are still in the outbox.
 const NOTIFICATION_CONNECTIONS: usize = 1;
-
-/// The lock timeout of requests. With the default `DATABASE_WAIT_TIMEOUT`, a caller gets 503 within two seconds. The
-/// timeout is longer than PostgreSQL's `deadlock_timeout` of one second.
-const REQUEST_LOCK_TIMEOUT: Duration = Duration::from_millis(1150);
-
-/// Sets the short timeouts of a request pool, so that callers get their 503 soon.
-fn with_request_timeouts(config: &Config, pool: PoolConfig) -> PoolConfig {
-    let wait_timeout = config.database_wait_timeout.unsigned_abs();
-    PoolConfig {
-        wait_timeout,
-        connect_timeout: wait_timeout,
-        lock_timeout: REQUEST_LOCK_TIMEOUT,
-        ..pool
-    }
-}
-
-/// The readiness check has its own connection, so that busy request pools do not make the server look unready.
-pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow::Result<Readiness> {
-    let pool = PoolConfig::new(config.database_url.clone(), 1).tls(config.tls.database.clone());
-    let pool = pool.counted(pool_registry, "readiness");
-    let pool =
-        OwnerPool::new(&with_request_timeouts(config, pool)).context("DATABASE_URL is not a valid PostgreSQL URL")?;
-    Ok(Readiness::new(pool))
-}
 
 impl Shared {
     /// The configuration of a pool that is counted under `purpose`.

@@ -1,15 +1,19 @@
 //! Services that are created once at startup, so that a configuration error fails there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
 use recado_domain::accounts::SessionVerifier;
 use recado_domain::mail::Mailer;
 use recado_domain::shared::Clock;
 use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpConfigError, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
+use recado_postgres::{OwnerPool, PoolConfig, PoolRegistry};
 
 use crate::config::{Config, SessionVerification};
+use crate::readiness::Readiness;
 
 /// Checks `SMTP_URL` and `MAIL_FROM` at startup instead of at the first mail.
 pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
@@ -61,4 +65,28 @@ fn warn_about_unchecked_claims(expected: &Expected) {
             );
         }
     }
+}
+
+/// The lock timeout of requests. With the default `DATABASE_WAIT_TIMEOUT`, a caller gets 503 within two seconds. The
+/// timeout is longer than PostgreSQL's `deadlock_timeout` of one second.
+const REQUEST_LOCK_TIMEOUT: Duration = Duration::from_millis(1150);
+
+/// Sets the short timeouts of a request pool, so that callers get their 503 soon.
+pub(super) fn with_request_timeouts(config: &Config, pool: PoolConfig) -> PoolConfig {
+    let wait_timeout = config.database_wait_timeout.unsigned_abs();
+    PoolConfig {
+        wait_timeout,
+        connect_timeout: wait_timeout,
+        lock_timeout: REQUEST_LOCK_TIMEOUT,
+        ..pool
+    }
+}
+
+/// The readiness check has its own connection, so that busy request pools do not make the server look unready.
+pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow::Result<Readiness> {
+    let pool = PoolConfig::new(config.database_url.clone(), 1).tls(config.tls.database.clone());
+    let pool = pool.counted(pool_registry, "readiness");
+    let pool =
+        OwnerPool::new(&with_request_timeouts(config, pool)).context("DATABASE_URL is not a valid PostgreSQL URL")?;
+    Ok(Readiness::new(pool))
 }

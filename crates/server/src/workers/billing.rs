@@ -39,7 +39,7 @@ pub(super) fn start(
     let events = Arc::new(stores.gateway_events(shared));
     let reconciler = Arc::new(stores.subscription_reconciler(shared)?);
     worker_loop::spawn(tasks, stop, "gateway_events", EVENTS_INTERVAL, {
-        let (events, relays) = (events.clone(), shared.relays.clone());
+        let (events, relays) = (events.clone(), shared.signals.clone());
         move || {
             let (events, relays) = (events.clone(), relays.clone());
             async move {

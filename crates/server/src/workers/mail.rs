@@ -17,7 +17,7 @@ pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, 
         return;
     };
     let sender = Arc::new(sender);
-    let mailed = Some(shared.mailed.clone());
+    let mailed = Some(shared.signals.mail.clone());
     tasks.spawn(worker_loop::run(
         "mail",
         Backoff::idle(INTERVAL),

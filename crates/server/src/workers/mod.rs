@@ -125,7 +125,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     mail::start(shared, &stores, stop, tasks);
     partitions::start(shared, &stores, stop, tasks);
     verification::start(shared, &stores, stop, tasks)?;
-    relays::start(&shared.relays, &stores, stop, tasks);
+    relays::start(&shared.signals, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;
     materialize_sends(runs.clone(), stop, tasks);
     sweep_queue(runs.clone(), stop, tasks);

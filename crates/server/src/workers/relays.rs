@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::worker_loop::{self, Backoff};
 use crate::wiring::Stores;
-use crate::worker_handles::Relays;
+use crate::worker_handles::WorkerSignals;
 
 /// The maximum number of events that one transaction moves.
 const BATCH: usize = 500;
@@ -25,11 +25,11 @@ const BACKOFF: Backoff = Backoff {
     longest: Duration::from_secs(1),
 };
 
-pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
+pub(super) fn start(signals: &WorkerSignals, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
     for &kind in EventKind::ALL {
         let outbox = PgOutbox::new(stores.owner.clone());
-        let wake = Some(relays.of(kind).clone());
-        let relays = relays.clone();
+        let wake = Some(signals.of(kind).clone());
+        let signals = signals.clone();
         let batch = match kind {
             EventKind::Audit | EventKind::Notification => BATCH,
             EventKind::Webhook => WEBHOOK_BATCH,
@@ -40,12 +40,12 @@ pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, 
             stop.clone(),
             wake,
             move || {
-                let (outbox, relays) = (outbox.clone(), relays.clone());
+                let (outbox, signals) = (outbox.clone(), signals.clone());
                 // A wake during an iteration starts the next one at once.
                 async move {
                     let moved = outbox.relay(kind, batch).await?;
                     if moved > 0 && kind == EventKind::Webhook {
-                        relays.wake_deliverer();
+                        signals.wake_deliverer();
                     }
                     Ok(moved >= batch)
                 }

@@ -30,7 +30,7 @@ pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrack
         async move { work.plan().await }
     };
     worker_loop::spawn(tasks, stop, "rfm_schedule", SCHEDULE_INTERVAL, plan);
-    let (wake, stopping) = (Some(shared.customers.clone()), stop.clone());
+    let (wake, stopping) = (Some(shared.signals.rfm.clone()), stop.clone());
     let calculate = move || {
         let (work, stop) = (work.clone(), stopping.clone());
         async move {

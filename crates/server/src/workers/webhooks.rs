@@ -75,7 +75,7 @@ pub(super) fn start(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
-    let signal = TokioWorkSignal::new(shared.relays.deliveries.clone(), stop.clone());
+    let signal = TokioWorkSignal::new(shared.signals.deliveries.clone(), stop.clone());
     let metrics = signal.metrics.clone();
     let deliverer = shared.deliverer(Arc::new(signal))?;
     tasks.spawn(async move { worker_loop::restart_on_panic(DELIVERER, &metrics, || deliverer.run()).await });

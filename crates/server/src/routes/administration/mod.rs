@@ -3,23 +3,29 @@
 mod reports;
 mod support;
 
+use std::future::{Ready, ready};
+
+use actix_web::dev::Payload;
 use actix_web::web::Data;
-use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::accounts::{Account, AccountHint, AccountStatus, Session};
+use recado_domain::accounts::{Account, AccountHint, AccountStatus, Accounts, Session};
 use recado_domain::administration::{
     AccountDetail, AccountFilter, AccountInput, AccountPatch, AccountRow, ActionInput, Admin, Administered,
+    Administration, Deletions,
 };
 use recado_domain::billing;
-use recado_domain::shared::{AccountId, Page, PageQuery};
+use recado_domain::shared::{AccountId, Ids, Page, PageQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::team::CreatedInvite;
 use crate::error::{ApiError, ErrorCode};
+use crate::web::auth::Authenticator;
+use crate::web::auth_cache::AuthCache;
 use crate::web::body::{Json, JsonChange, PatchFields};
-use crate::web::extractors::{Authenticated, Id, SessionUser, nullable};
+use crate::web::extractors::{Id, nullable};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, numbered_page, path_id, text};
 use crate::web::parameters::{EnumParam, LIMIT};
 use crate::web::query::Params;
@@ -27,7 +33,7 @@ use crate::web::request::RequestId;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
-use crate::wiring::Services;
+use crate::worker_handles::WorkerSignals;
 pub(super) use reports::{AUDIT_LOGS, CHURN, DAILY_REVENUE, REVENUE, STATS};
 pub(super) use support::{SIGN_OUT, START_SUPPORT, STOP_SUPPORT};
 
@@ -115,15 +121,42 @@ struct ActionResult {
     message: &'static str,
 }
 
-/// The platform administrator who sent a request.
-fn admin(services: &Services, session: &Session, request: &HttpRequest) -> Admin {
-    Admin {
-        user_id: session.user_id,
-        email: session.email.clone(),
-        ip_address: services.authenticator.address(request),
-        request_id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
-        entry_id: services.shared.ids.next().into(),
-        in_support: services.authenticator.support_mode(request, session).is_some(),
+/// A request of a platform administrator.
+struct AdminRequest {
+    admin: Admin,
+    session: Session,
+    /// The support mode in which the request was sent.
+    support_mode: Option<SupportMode>,
+}
+
+impl AdminRequest {
+    fn of(request: &HttpRequest) -> Option<Self> {
+        let authenticator = request.app_data::<Data<Authenticator>>()?;
+        let ids = request.app_data::<Data<dyn Ids>>()?;
+        let session = request.extensions().get::<Session>()?.clone();
+        let support_mode = authenticator.support_mode(request, &session);
+        let admin = Admin {
+            user_id: session.user_id,
+            email: session.email.clone(),
+            ip_address: authenticator.address(request),
+            request_id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
+            entry_id: ids.next().into(),
+            in_support: support_mode.is_some(),
+        };
+        Some(Self {
+            admin,
+            session,
+            support_mode,
+        })
+    }
+}
+
+impl FromRequest for AdminRequest {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(Self::of(request).ok_or_else(|| ApiError::internal("the request has no administrator")))
     }
 }
 
@@ -141,10 +174,10 @@ fn filter(params: &mut Params) -> AccountFilter {
 }
 
 /// `GET /api/admin/accounts`
-async fn list(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+async fn list(administration: Data<Administration>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let (page, filter): (PageQuery, AccountFilter) = (params.page(), filter(&mut params));
     params.check()?;
-    Ok(responses::ok(services.admin.accounts.list(&filter, page).await?))
+    Ok(responses::ok(administration.list(&filter, page).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -162,20 +195,19 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/admin/accounts`
 async fn create(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
-    request: HttpRequest,
+    signals: Data<WorkerSignals>,
+    administration: Data<Administration>,
+    AdminRequest { admin, .. }: AdminRequest,
     Json(body): Json<NewAccount>,
 ) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
     let input = AccountInput {
         name: body.name,
         slug: body.slug,
         plan: body.plan,
         owner_email: body.owner_email,
     };
-    let created = services.admin.accounts.create(&admin, &input).await?;
-    Ok(responses::created(administered(&services, &created)))
+    let created = administration.create(&admin, &input).await?;
+    Ok(responses::created(administered(&signals, &created)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -199,9 +231,9 @@ struct AdministeredAccount<'a> {
     owner_invite: Option<CreatedInvite<'a>>,
 }
 
-fn administered<'a>(services: &Services, created: &'a Administered) -> AdministeredAccount<'a> {
+fn administered<'a>(signals: &WorkerSignals, created: &'a Administered) -> AdministeredAccount<'a> {
     if created.owner_invite.is_some() {
-        services.shared.mailed.notify_one();
+        signals.wake_mail();
     }
     AdministeredAccount {
         account: &created.account,
@@ -210,8 +242,8 @@ fn administered<'a>(services: &Services, created: &'a Administered) -> Administe
 }
 
 /// `GET /api/admin/accounts/<id>`
-async fn get(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.admin.accounts.get(id).await?))
+async fn get(administration: Data<Administration>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(administration.get(id).await?))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -222,13 +254,13 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `PUT /api/admin/accounts/<id>`
 async fn update(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
+    auth_cache: Data<AuthCache>,
+    signals: Data<WorkerSignals>,
+    administration: Data<Administration>,
+    AdminRequest { admin, .. }: AdminRequest,
     Id(id): Id<AccountId>,
-    request: HttpRequest,
     JsonChange(body): JsonChange<ChangedAccount>,
 ) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
     let patch = AccountPatch {
         name: body.name,
         slug: body.slug,
@@ -237,9 +269,9 @@ async fn update(
         status: body.status,
         owner_email: body.owner_email,
     };
-    let updated = services.admin.accounts.update(&admin, id, &patch).await;
-    services.shared.auth_cache.mark_account_changed(id);
-    Ok(responses::ok(administered(&services, &updated?)))
+    let updated = administration.update(&admin, id, &patch).await;
+    auth_cache.mark_account_changed(id);
+    Ok(responses::ok(administered(&signals, &updated?)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -261,14 +293,13 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `DELETE /api/admin/accounts/<id>`
 async fn delete(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
+    auth_cache: Data<AuthCache>,
+    deletions: Data<Deletions>,
+    AdminRequest { admin, .. }: AdminRequest,
     Id(id): Id<AccountId>,
-    request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
-    let deleted = services.admin.deletions.delete(&admin, id).await;
-    services.shared.auth_cache.mark_account_changed(id);
+    let deleted = deletions.delete(&admin, id).await;
+    auth_cache.mark_account_changed(id);
     deleted?;
     Ok(responses::no_content())
 }
@@ -286,19 +317,18 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
 
 /// `POST /api/admin/accounts/<id>/action`
 async fn act(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
+    auth_cache: Data<AuthCache>,
+    administration: Data<Administration>,
+    AdminRequest { admin, .. }: AdminRequest,
     Id(id): Id<AccountId>,
-    request: HttpRequest,
     Json(body): Json<Action>,
 ) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
     let input = ActionInput {
         action: body.action,
         plan: body.plan,
     };
-    let acted = services.admin.accounts.act(&admin, id, &input).await;
-    services.shared.auth_cache.mark_account_changed(id);
+    let acted = administration.act(&admin, id, &input).await;
+    auth_cache.mark_account_changed(id);
     Ok(responses::ok(ActionResult { message: acted? }))
 }
 
@@ -321,7 +351,7 @@ pub(super) const ACT: Endpoint = endpoint!(act, {
 
 /// The account to return to after support mode: the one that an active support mode stores, else the active account.
 async fn origin(
-    services: &Services,
+    accounts: &Accounts,
     session: &Session,
     request: &HttpRequest,
     before: Option<&SupportMode>,
@@ -330,8 +360,8 @@ async fn origin(
         return Ok(mode.original_account_id);
     }
     let hint = cookies::account_hint(request);
-    match services.accounts.own_account(session, hint).await? {
+    match accounts.own_account(session, hint).await? {
         Some(own) => Ok(Some(own)),
-        None => Ok(services.accounts.own_account(session, AccountHint::Latest).await?),
+        None => Ok(accounts.own_account(session, AccountHint::Latest).await?),
     }
 }

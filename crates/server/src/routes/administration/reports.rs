@@ -3,7 +3,8 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use recado_domain::administration::{
-    AdministrationStats, ChurnDay, PlatformAuditFilter, PlatformAuditLog, PlatformRevenueDay, PlatformRevenueOverview,
+    Administration, AdministrationStats, ChurnDay, PlatformAudit, PlatformAuditFilter, PlatformAuditLog,
+    PlatformRevenueDay, PlatformRevenueOverview,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +16,6 @@ use crate::web::parameters::IntegerParam;
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 /// Default and maximum number of days of a daily report.
 const DAYS: IntegerParam = IntegerParam {
@@ -44,8 +44,8 @@ struct PlatformLogs {
 }
 
 /// `GET /api/admin/stats`
-async fn stats(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.admin.accounts.stats().await?))
+async fn stats(administration: Data<Administration>) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(administration.stats().await?))
 }
 
 pub(crate) const STATS: Endpoint = endpoint!(stats, {
@@ -54,8 +54,8 @@ pub(crate) const STATS: Endpoint = endpoint!(stats, {
 });
 
 /// `GET /api/admin/revenue`
-async fn revenue(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.admin.accounts.revenue().await?))
+async fn revenue(administration: Data<Administration>) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(administration.revenue().await?))
 }
 
 pub(crate) const REVENUE: Endpoint = endpoint!(revenue, {
@@ -67,10 +67,10 @@ pub(crate) const REVENUE: Endpoint = endpoint!(revenue, {
 });
 
 /// `GET /api/admin/revenue/daily`
-async fn daily_revenue(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+async fn daily_revenue(administration: Data<Administration>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let days = params.integer(&DAYS);
     params.check()?;
-    Ok(responses::ok(services.admin.accounts.daily_revenue(days).await?))
+    Ok(responses::ok(administration.daily_revenue(days).await?))
 }
 
 pub(crate) const DAILY_REVENUE: Endpoint = endpoint!(daily_revenue, {
@@ -83,10 +83,10 @@ pub(crate) const DAILY_REVENUE: Endpoint = endpoint!(daily_revenue, {
 });
 
 /// `GET /api/admin/churn`
-async fn churn(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+async fn churn(administration: Data<Administration>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let days = params.integer(&DAYS);
     params.check()?;
-    Ok(responses::ok(services.admin.accounts.churn(days).await?))
+    Ok(responses::ok(administration.churn(days).await?))
 }
 
 pub(crate) const CHURN: Endpoint = endpoint!(churn, {
@@ -99,7 +99,7 @@ pub(crate) const CHURN: Endpoint = endpoint!(churn, {
 });
 
 /// `GET /api/admin/audit-logs`
-async fn audit_logs(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+async fn audit_logs(platform_audit: Data<PlatformAudit>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let filter = PlatformAuditFilter {
         action: params.text("action"),
         entity_type: params.text("entity_type"),
@@ -110,7 +110,7 @@ async fn audit_logs(services: Data<Services>, mut params: Params) -> Result<Http
     };
     let page = params.page_of(&AUDIT_LIMIT);
     params.check()?;
-    let found = services.admin.audit.page(&filter, page).await?;
+    let found = platform_audit.page(&filter, page).await?;
     Ok(responses::ok(PlatformLogs {
         total: found.total,
         page: found.page,

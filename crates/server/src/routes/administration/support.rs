@@ -5,21 +5,24 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::AccountHint;
+use recado_domain::administration::{Administration, Support};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, UserId, timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use super::{ID, admin, origin};
+use super::{AdminRequest, ID, origin};
+use crate::config::Config;
 use crate::error::{ApiError, ErrorCode};
+use crate::web::auth::Authenticator;
 use crate::web::body::MaybeJson;
-use crate::web::extractors::{Authenticated, Id, SessionUser};
+use crate::web::extractors::Id;
 use crate::web::operation::{Body, Operation, data, path_id};
 use crate::web::route::{Endpoint, endpoint};
+use crate::web::session_cache::SessionCache;
 use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
-use crate::wiring::Services;
 
 /// The reason for support mode.
 #[derive(Default, Deserialize, Validate, JsonSchema)]
@@ -68,18 +71,19 @@ fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<Ht
 
 /// `POST /api/admin/accounts/<id>/support`
 async fn start_support(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
+    config: Data<Config>,
+    support: Data<Support>,
+    authenticator: Data<Authenticator>,
+    caller: AdminRequest,
     Id(id): Id<AccountId>,
     request: HttpRequest,
     MaybeJson(body): MaybeJson<SupportReason>,
 ) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
-    let before = services.authenticator.support_mode(&request, &session);
-    let original = origin(&services, &session, &request, before.as_ref()).await?;
+    let (session, before) = (&caller.session, caller.support_mode.as_ref());
+    let original = origin(&authenticator.accounts, session, &request, before).await?;
     let leaving = before.map(|mode| mode.account_id);
-    let (support, cache) = (&services.admin.support, &services.shared.auth_cache);
-    let started = support.start(&admin, id, leaving, body.reason.as_deref()).await;
+    let started = support.start(&caller.admin, id, leaving, body.reason.as_deref()).await;
+    let cache = &authenticator.auth_cache;
     for account in leaving.into_iter().chain([id]) {
         cache.mark_membership_changed(session.user_id, account);
     }
@@ -88,9 +92,8 @@ async fn start_support(
         account_id: id,
         account_name: mode.account_name.clone(),
     });
-    let cookie = services.authenticator.support.write(session.user_id, &mode);
-    let active = cookies::active_account(id, services.shared.config.cookie_secure);
-    with_cookies(response, &[cookie, active])
+    let cookie = authenticator.support.write(session.user_id, &mode);
+    with_cookies(response, &[cookie, cookies::active_account(id, config.cookie_secure)])
 }
 
 pub(crate) const START_SUPPORT: Endpoint = endpoint!(start_support, {
@@ -105,27 +108,27 @@ pub(crate) const START_SUPPORT: Endpoint = endpoint!(start_support, {
 
 /// `POST /api/admin/stop-support`
 async fn stop_support(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
-    request: HttpRequest,
+    config: Data<Config>,
+    support: Data<Support>,
+    authenticator: Data<Authenticator>,
+    caller: AdminRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let mode = services.authenticator.support_mode(&request, &session);
+    let (session, mode) = (&caller.session, caller.support_mode);
     let mode = mode.ok_or_else(|| ApiError::internal("there is no support mode to stop"))?;
-    let admin = admin(&services, &session, &request);
-    let stopped = services.admin.support.stop(&admin, mode.account_id).await;
-    let cache = &services.shared.auth_cache;
+    let stopped = support.stop(&caller.admin, mode.account_id).await;
+    let cache = &authenticator.auth_cache;
     cache.mark_membership_changed(session.user_id, mode.account_id);
     stopped?;
     let original = match mode.original_account_id.map(AccountHint::Named) {
-        Some(named) => services.accounts.own_account(&session, named).await?,
+        Some(named) => authenticator.accounts.own_account(session, named).await?,
         None => None,
     };
-    let secure = services.shared.config.cookie_secure;
+    let secure = config.cookie_secure;
     let active = original.map_or_else(
         || cookies::no_active_account(secure),
         |account| cookies::active_account(account, secure),
     );
-    let cookies = [services.authenticator.support.remove(), active];
+    let cookies = [authenticator.support.remove(), active];
     with_cookies(responses::ok(SupportExit { account_id: original }), &cookies)
 }
 
@@ -142,14 +145,13 @@ pub(crate) const STOP_SUPPORT: Endpoint = endpoint!(stop_support, {
 
 /// `POST /api/admin/users/<id>/sign-out`
 async fn sign_out(
-    services: Data<Services>,
-    Authenticated(session): SessionUser,
+    sessions: Data<SessionCache>,
+    administration: Data<Administration>,
+    AdminRequest { admin, .. }: AdminRequest,
     Id(user_id): Id<UserId>,
-    request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let admin = admin(&services, &session, &request);
-    let ended = services.admin.accounts.end_sessions(&admin, user_id).await;
-    services.shared.sessions.mark_changed(user_id);
+    let ended = administration.end_sessions(&admin, user_id).await;
+    sessions.mark_changed(user_id);
     Ok(responses::ok(UserSignOut {
         user_id,
         signed_out_at: ended?,

@@ -7,10 +7,11 @@ use actix_web::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use actix_web::web::Data;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use recado_domain::analytics::{Export, ExportKind, Period};
+use recado_domain::analytics::{Export, ExportKind, Exports, Period};
 use recado_domain::shared::FieldErrors;
 use serde_json::json;
 
+pub(crate) use super::TAG;
 use super::{period_parameters, report_period};
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
@@ -18,9 +19,6 @@ use crate::web::operation::{Operation, Parameter, custom};
 use crate::web::parameters::EnumParam;
 use crate::web::query::Params;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
-
-pub(crate) use super::TAG;
 
 const KIND: EnumParam<ExportKind> = EnumParam {
     name: "type",
@@ -32,7 +30,7 @@ const KIND: EnumParam<ExportKind> = EnumParam {
 /// `GET /api/analytics/export`: the first chunk is read before the response starts, so that an early error still gets
 /// an error response.
 async fn export(
-    services: Data<Services>,
+    exports: Data<Exports>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -45,7 +43,7 @@ async fn export(
         "must be messages, contacts or campaigns"
     };
     let kind = kind.ok_or_else(|| FieldErrors::one("type", missing))?;
-    let mut export = services.exports.begin(&tenant, kind, &report_period)?;
+    let mut export = exports.begin(&tenant, kind, &report_period)?;
     let first = export.next().await?;
     Ok(HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, "text/csv; charset=utf-8"))

@@ -2,11 +2,14 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use recado_domain::analytics::{CampaignsReport, Dashboard, HeatCell, MessagesReport, Period, RfmError, RfmReport};
+use recado_domain::analytics::{
+    CampaignsReport, Dashboard, HeatCell, Insights, MessagesReport, Period, Rfm, RfmError, RfmReport,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
+pub(crate) use super::TAG;
 use super::{period_parameters, report_period};
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
@@ -14,13 +17,11 @@ use crate::web::operation::{Operation, data, one_of};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
-
-pub(crate) use super::TAG;
+use crate::worker_handles::WorkerSignals;
 
 /// `GET /api/analytics`
-async fn dashboard(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.insights.dashboard(&tenant).await?))
+async fn dashboard(insights: Data<Insights>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(insights.dashboard(&tenant).await?))
 }
 
 pub(crate) const DASHBOARD: Endpoint = endpoint!(dashboard, {
@@ -29,14 +30,12 @@ pub(crate) const DASHBOARD: Endpoint = endpoint!(dashboard, {
 
 /// `GET /api/analytics/messages`
 async fn messages(
-    services: Data<Services>,
+    insights: Data<Insights>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Week)?;
-    Ok(responses::ok(
-        services.insights.messages(&tenant, &report_period).await?,
-    ))
+    Ok(responses::ok(insights.messages(&tenant, &report_period).await?))
 }
 
 pub(crate) const MESSAGES: Endpoint = endpoint!(messages, {
@@ -49,14 +48,12 @@ pub(crate) const MESSAGES: Endpoint = endpoint!(messages, {
 
 /// `GET /api/analytics/campaigns`
 async fn campaigns(
-    services: Data<Services>,
+    insights: Data<Insights>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Month)?;
-    Ok(responses::ok(
-        services.insights.campaigns(&tenant, &report_period).await?,
-    ))
+    Ok(responses::ok(insights.campaigns(&tenant, &report_period).await?))
 }
 
 pub(crate) const CAMPAIGNS: Endpoint = endpoint!(campaigns, {
@@ -73,14 +70,12 @@ pub(crate) const CAMPAIGNS: Endpoint = endpoint!(campaigns, {
 
 /// `GET /api/analytics/heatmap`
 async fn heat_map(
-    services: Data<Services>,
+    insights: Data<Insights>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Week)?;
-    Ok(responses::ok(
-        services.insights.heat_map(&tenant, &report_period).await?,
-    ))
+    Ok(responses::ok(insights.heat_map(&tenant, &report_period).await?))
 }
 
 pub(crate) const HEAT_MAP: Endpoint = endpoint!(heat_map, {
@@ -93,8 +88,8 @@ pub(crate) const HEAT_MAP: Endpoint = endpoint!(heat_map, {
 });
 
 /// `GET /api/analytics/rfm`
-async fn rfm(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.rfm.report(&tenant).await?))
+async fn rfm(rfm: Data<Rfm>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(rfm.report(&tenant).await?))
 }
 
 pub(crate) const RFM: Endpoint = endpoint!(rfm, {
@@ -117,10 +112,14 @@ struct RecalculationStarted {
 }
 
 /// `POST /api/analytics/rfm/recalculate`: a caller without the required role gets 200 with `error`, as published.
-async fn recalculate(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    match services.rfm.recalculate(&tenant).await {
+async fn recalculate(
+    signals: Data<WorkerSignals>,
+    rfm: Data<Rfm>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
+    match rfm.recalculate(&tenant).await {
         Ok(()) => {
-            services.shared.customers.notify_one();
+            signals.wake_rfm();
             let message = Some("The recalculation has started");
             Ok(responses::ok(RecalculationStarted { message, error: None }))
         }

@@ -6,8 +6,8 @@ pub(crate) mod insights;
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use recado_domain::analytics::{
-    Activity, AutomationsReport, EcommerceReport, MetricReport, MetricsReport, Period, ReportPeriod, RevenueReport,
-    TopContacts, Zone,
+    Activity, Analytics, AutomationsReport, EcommerceReport, MetricReport, MetricsReport, Period, ReportPeriod,
+    RevenueReport, TopContacts, Zone,
 };
 
 use crate::error::ApiError;
@@ -17,7 +17,6 @@ use crate::web::parameters::{IntegerParam, LIMIT};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Analytics",
@@ -39,14 +38,12 @@ pub(super) fn report_period(mut params: Params, default: Period) -> Result<Repor
 
 /// `GET /api/analytics/revenue`
 async fn revenue(
-    services: Data<Services>,
+    analytics: Data<Analytics>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Month)?;
-    Ok(responses::ok(
-        services.analytics.revenue(&tenant, &report_period).await?,
-    ))
+    Ok(responses::ok(analytics.revenue(&tenant, &report_period).await?))
 }
 
 pub(super) const REVENUE: Endpoint = endpoint!(revenue, {
@@ -60,14 +57,12 @@ pub(super) const REVENUE: Endpoint = endpoint!(revenue, {
 
 /// `GET /api/analytics/ecommerce`
 async fn ecommerce(
-    services: Data<Services>,
+    analytics: Data<Analytics>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Month)?;
-    Ok(responses::ok(
-        services.analytics.ecommerce(&tenant, &report_period).await?,
-    ))
+    Ok(responses::ok(analytics.ecommerce(&tenant, &report_period).await?))
 }
 
 pub(super) const ECOMMERCE: Endpoint = endpoint!(ecommerce, {
@@ -81,14 +76,12 @@ pub(super) const ECOMMERCE: Endpoint = endpoint!(ecommerce, {
 
 /// `GET /api/analytics/automations`
 async fn automations(
-    services: Data<Services>,
+    analytics: Data<Analytics>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Week)?;
-    Ok(responses::ok(
-        services.analytics.automations(&tenant, &report_period).await?,
-    ))
+    Ok(responses::ok(analytics.automations(&tenant, &report_period).await?))
 }
 
 pub(super) const AUTOMATIONS: Endpoint = endpoint!(automations, {
@@ -102,15 +95,13 @@ pub(super) const AUTOMATIONS: Endpoint = endpoint!(automations, {
 
 /// `GET /api/analytics/metrics`
 async fn metrics(
-    services: Data<Services>,
+    analytics: Data<Analytics>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let source = params.text("source");
     params.check()?;
-    Ok(responses::ok(
-        services.analytics.metrics(&tenant, source.as_deref()).await?,
-    ))
+    Ok(responses::ok(analytics.metrics(&tenant, source.as_deref()).await?))
 }
 
 pub(super) const METRICS: Endpoint = endpoint!(metrics, {
@@ -122,15 +113,13 @@ pub(super) const METRICS: Endpoint = endpoint!(metrics, {
 
 /// `GET /api/analytics/metrics/<name>`
 async fn metric(
-    services: Data<Services>,
+    analytics: Data<Analytics>,
     Authenticated(tenant): TenantContext,
     PathName(name): PathName,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let report_period = report_period(params, Period::Month)?;
-    Ok(responses::ok(
-        services.analytics.metric(&tenant, &name, &report_period).await?,
-    ))
+    Ok(responses::ok(analytics.metric(&tenant, &name, &report_period).await?))
 }
 
 pub(super) const METRIC: Endpoint = endpoint!(metric, {
@@ -142,16 +131,14 @@ pub(super) const METRIC: Endpoint = endpoint!(metric, {
 
 /// `GET /api/analytics/metrics/<name>/top-contacts`
 async fn top_contacts(
-    services: Data<Services>,
+    analytics: Data<Analytics>,
     Authenticated(tenant): TenantContext,
     PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let limit = params.integer(&TOP_CONTACTS_LIMIT);
     params.check()?;
-    Ok(responses::ok(
-        services.analytics.top_contacts(&tenant, &name, limit).await?,
-    ))
+    Ok(responses::ok(analytics.top_contacts(&tenant, &name, limit).await?))
 }
 
 pub(super) const TOP_CONTACTS: Endpoint = endpoint!(top_contacts, {
@@ -164,14 +151,14 @@ pub(super) const TOP_CONTACTS: Endpoint = endpoint!(top_contacts, {
 
 /// `GET /api/analytics/metrics/<name>/activity`
 async fn activity(
-    services: Data<Services>,
+    analytics: Data<Analytics>,
     Authenticated(tenant): TenantContext,
     PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let (limit, cursor) = (params.integer(&LIMIT), params.id("cursor"));
     params.check()?;
-    let activity = services.analytics.activity(&tenant, &name, cursor, limit).await?;
+    let activity = analytics.activity(&tenant, &name, cursor, limit).await?;
     Ok(responses::ok(activity))
 }
 

@@ -9,7 +9,7 @@ use actix_web::http::header::ContentType;
 use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use bodies::{PlanChangeBody, SubscribeBody};
-use recado_domain::billing;
+use recado_domain::billing::{self, Billing};
 use recado_domain::shared::FieldErrors;
 use response_bodies::{
     CancelledResponse, HistoryResponse, PaymentResponse, PlanChangeResponse, PlanResponse, Receipt, SubscribedResponse,
@@ -18,10 +18,12 @@ use response_bodies::{
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
+use crate::config::Config;
 use crate::crypto::{are_equal, sha256};
 use crate::error::{ApiError, ErrorCode, RefusalReason};
-use crate::payment_event_buffer;
+use crate::payment_event_buffer::PaymentEventReceiver;
 use crate::web::body::JsonChange;
+use crate::web::callback::CallbackMemory;
 use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, numbered_page, text, whole_body};
 use crate::web::parameters::LIMIT;
@@ -29,7 +31,6 @@ use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::secret::SecretJson;
-use crate::wiring::Services;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Billing",
@@ -67,11 +68,11 @@ pub(super) const PLANS: Endpoint = endpoint!(plans, {
 
 /// `POST /api/billing/subscribe`
 async fn subscribe(
-    services: Data<Services>,
+    billing: Data<Billing>,
     Authenticated(tenant): TenantContext,
     SecretJson(body): SecretJson<SubscribeBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let subscribed = services.billing.subscribe(&tenant, body.into()).await?;
+    let subscribed = billing.subscribe(&tenant, body.into()).await?;
     Ok(responses::created(SubscribedResponse::from(&subscribed)))
 }
 
@@ -96,11 +97,8 @@ pub(super) const SUBSCRIBE: Endpoint = endpoint!(subscribe, {
 });
 
 /// `GET /api/billing/subscription`
-async fn subscription(
-    services: Data<Services>,
-    Authenticated(tenant): TenantContext,
-) -> Result<HttpResponse, ApiError> {
-    let overview = services.billing.overview(&tenant).await?;
+async fn subscription(billing: Data<Billing>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
+    let overview = billing.overview(&tenant).await?;
     Ok(responses::ok(SubscriptionOverviewResponse::from(&overview)))
 }
 
@@ -115,11 +113,11 @@ pub(super) const SUBSCRIPTION: Endpoint = endpoint!(subscription, {
 
 /// `PUT /api/billing/subscription`
 async fn change(
-    services: Data<Services>,
+    billing: Data<Billing>,
     Authenticated(tenant): TenantContext,
     JsonChange(body): JsonChange<PlanChangeBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let change = services.billing.change(&tenant, &body.into()).await?;
+    let change = billing.change(&tenant, &body.into()).await?;
     Ok(responses::ok(PlanChangeResponse::from(&change)))
 }
 
@@ -145,8 +143,8 @@ pub(super) const CHANGE: Endpoint = endpoint!(change, {
 });
 
 /// `POST /api/billing/cancel`
-async fn cancel(services: Data<Services>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    let cancelled = services.billing.cancel(&tenant).await?;
+async fn cancel(billing: Data<Billing>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
+    let cancelled = billing.cancel(&tenant).await?;
     Ok(responses::ok(CancelledResponse::from(cancelled)))
 }
 
@@ -162,13 +160,13 @@ pub(super) const CANCEL: Endpoint = endpoint!(cancel, {
 
 /// `GET /api/billing/history`
 async fn history(
-    services: Data<Services>,
+    billing: Data<Billing>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    let page = services.billing.history(&tenant, page).await?;
+    let page = billing.history(&tenant, page).await?;
     Ok(responses::ok(HistoryResponse::from(&page)))
 }
 
@@ -183,14 +181,14 @@ pub(super) const HISTORY: Endpoint = endpoint!(history, {
 
 /// `GET /api/billing/payment-status`
 async fn payment_status(
-    services: Data<Services>,
+    billing: Data<Billing>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let id = params.text("payment_id");
     params.check()?;
     let id = id.ok_or_else(|| FieldErrors::one("payment_id", "is required"))?;
-    let payment = services.billing.payment(&tenant, &id).await?;
+    let payment = billing.payment(&tenant, &id).await?;
     Ok(responses::ok(PaymentResponse::from(&payment)))
 }
 
@@ -209,11 +207,16 @@ pub(super) const PAYMENT_STATUS: Endpoint = endpoint!(payment_status, {
 });
 
 /// `POST /api/billing/webhook`: with a valid token, the response is always the same.
-async fn callback(services: Data<Services>, request: HttpRequest, payload: Payload) -> Result<HttpResponse, ApiError> {
-    verify_token(&services, &request)?;
-    let memory = &services.shared.callback_memory;
-    let body = memory.read(&request, payload.into_inner()).await?;
-    payment_event_buffer::receive(services, recado_gateways::payment::read_event(&body)).await;
+async fn callback(
+    events: Data<PaymentEventReceiver>,
+    config: Data<Config>,
+    callback_memory: Data<CallbackMemory>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
+    verify_token(&config, &request)?;
+    let body = callback_memory.read(&request, payload.into_inner()).await?;
+    events.into_inner().receive(recado_gateways::payment::read_event(&body)).await;
     Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }
 
@@ -249,8 +252,8 @@ pub(super) const CALLBACK: Endpoint = endpoint!(callback, {
 });
 
 /// Verifies the token by comparing hashes in constant time, so that timing reveals neither its content nor its length.
-fn verify_token(services: &Services, request: &HttpRequest) -> Result<(), ApiError> {
-    let Some(expected) = &services.shared.config.payment_gateway_webhook_token else {
+fn verify_token(config: &Config, request: &HttpRequest) -> Result<(), ApiError> {
+    let Some(expected) = &config.payment_gateway_webhook_token else {
         return Err(ApiError::internal("PAYMENT_GATEWAY_WEBHOOK_TOKEN is not configured"));
     };
     let given = TOKEN_HEADERS.iter().find_map(|name| request.headers().get(*name));

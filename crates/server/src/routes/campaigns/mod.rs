@@ -6,7 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, SegmentConfig, SendCounts, Variables,
+    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, Campaigns, SegmentConfig, SendCounts, Variables,
 };
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{CampaignId, FolderId, Page, SegmentId, TemplateId, timestamp};
@@ -25,7 +25,6 @@ use crate::web::parameters::{LIMIT, SortParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
 pub(super) use runs::{CANCEL, EXECUTE, PAUSE, PREVIEW, RESUME, RETRY_FAILED, SCHEDULE, SEND, TEST, UNSCHEDULE};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -101,7 +100,7 @@ impl From<CampaignBody> for CampaignInput {
 
 /// `GET /api/campaigns`
 async fn list(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -112,7 +111,7 @@ async fn list(
         folder_id: params.id("folder_id"),
     };
     params.check()?;
-    Ok(responses::page(&services.campaigns.list(&tenant, &query).await?))
+    Ok(responses::page(&campaigns.list(&tenant, &query).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -128,13 +127,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/campaigns`
 async fn create(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Json(input): Json<CampaignBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(
-        services.campaigns.create(&tenant, input.into()).await?,
-    ))
+    Ok(responses::created(campaigns.create(&tenant, input.into()).await?))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -146,11 +143,11 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `GET /api/campaigns/<id>`
 async fn get(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.get(&tenant, id).await?))
+    Ok(responses::ok(campaigns.get(&tenant, id).await?))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -161,14 +158,12 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `PUT /api/campaigns/<id>`
 async fn update(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     JsonChange(input): JsonChange<CampaignBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        services.campaigns.update(&tenant, id, input.into()).await?,
-    ))
+    Ok(responses::ok(campaigns.update(&tenant, id, input.into()).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -190,11 +185,11 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `DELETE /api/campaigns/<id>`
 async fn delete(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.campaigns.delete(&tenant, id).await?;
+    campaigns.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -210,11 +205,11 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
 
 /// `GET /api/campaigns/<id>/stats`
 async fn stats(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.stats(&tenant, id).await?))
+    Ok(responses::ok(campaigns.stats(&tenant, id).await?))
 }
 
 pub(super) const STATS: Endpoint = endpoint!(stats, {
@@ -226,14 +221,14 @@ pub(super) const STATS: Endpoint = endpoint!(stats, {
 
 /// `GET /api/campaigns/<id>/sends`
 async fn sends(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(responses::page(&services.campaigns.sends(&tenant, id, page).await?))
+    Ok(responses::page(&campaigns.sends(&tenant, id, page).await?))
 }
 
 pub(super) const SENDS: Endpoint = endpoint!(sends, {

@@ -3,7 +3,9 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::campaigns::{CampaignStatus, Preview, RetriedCampaign, RetryRequest, RunReport, TestSendReport};
+use recado_domain::campaigns::{
+    CampaignStatus, Campaigns, Preview, RetriedCampaign, RetryRequest, RunReport, TestSendReport, TestSends,
+};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{CampaignId, timestamp};
 use schemars::JsonSchema;
@@ -18,7 +20,7 @@ use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, Operation, data, path_id};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
+use crate::worker_handles::RunSubmitter;
 
 const RUN_REFUSALS: &str = "The campaign is neither `draft` nor `scheduled`; it has no template, or the template is \
                             not approved or not `sendable`; its segment was deleted; the audience is empty; a \
@@ -27,13 +29,13 @@ const RUN_REFUSALS: &str = "The campaign is neither `draft` nor `scheduled`; it 
 
 /// `POST /api/campaigns/<id>/execute`: responds when the run has ended. A closed connection does not stop the run.
 async fn execute(
-    services: Data<Services>,
+    run_submitter: Data<RunSubmitter>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    let run_submitter = &services.shared.run_submitter;
     let worker = run_submitter.worker();
-    let run = services.campaigns.start(&tenant, id, worker).await?;
+    let run = campaigns.start(&tenant, id, worker).await?;
     Ok(responses::ok(run_submitter.run_to_end(run, worker).await?))
 }
 
@@ -53,11 +55,11 @@ pub(crate) const EXECUTE: Endpoint = endpoint!(execute, {
 
 /// `POST /api/campaigns/<id>/send`: queues the run and responds immediately.
 async fn send(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.enqueue_start(&tenant, id).await?))
+    Ok(responses::ok(campaigns.enqueue_start(&tenant, id).await?))
 }
 
 pub(crate) const SEND: Endpoint = endpoint!(send, {
@@ -84,13 +86,13 @@ struct ScheduleBody {
 
 /// `POST /api/campaigns/<id>/schedule`
 async fn schedule(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     MaybeJson(input): MaybeJson<ScheduleBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(responses::ok(
-        services.campaigns.schedule(&tenant, id, input.scheduled_at).await?,
+        campaigns.schedule(&tenant, id, input.scheduled_at).await?,
     ))
 }
 
@@ -110,11 +112,11 @@ pub(crate) const SCHEDULE: Endpoint = endpoint!(schedule, {
 
 /// `POST /api/campaigns/<id>/unschedule`
 async fn unschedule(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.unschedule(&tenant, id).await?))
+    Ok(responses::ok(campaigns.unschedule(&tenant, id).await?))
 }
 
 pub(crate) const UNSCHEDULE: Endpoint = endpoint!(unschedule, {
@@ -133,11 +135,11 @@ pub(crate) const UNSCHEDULE: Endpoint = endpoint!(unschedule, {
 
 /// `POST /api/campaigns/<id>/pause`
 async fn pause(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.pause(&tenant, id).await?))
+    Ok(responses::ok(campaigns.pause(&tenant, id).await?))
 }
 
 pub(crate) const PAUSE: Endpoint = endpoint!(pause, {
@@ -154,11 +156,11 @@ pub(crate) const PAUSE: Endpoint = endpoint!(pause, {
 
 /// `POST /api/campaigns/<id>/resume`
 async fn resume(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.resume(&tenant, id).await?))
+    Ok(responses::ok(campaigns.resume(&tenant, id).await?))
 }
 
 pub(crate) const RESUME: Endpoint = endpoint!(resume, {
@@ -206,12 +208,12 @@ impl From<RetryBody> for RetryRequest {
 
 /// `POST /api/campaigns/<id>/retry-failed`
 async fn retry_failed(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     MaybeJson(input): MaybeJson<RetryBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let retried = services.campaigns.retry_failed(&tenant, id, input.into()).await?;
+    let retried = campaigns.retry_failed(&tenant, id, input.into()).await?;
     Ok(responses::ok(retried))
 }
 
@@ -255,11 +257,11 @@ struct Cancelled {
 
 /// `POST /api/campaigns/<id>/cancel`
 async fn cancel(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    let status = services.campaigns.cancel(&tenant, id).await?;
+    let status = campaigns.cancel(&tenant, id).await?;
     Ok(responses::ok(Cancelled { status }))
 }
 
@@ -276,11 +278,11 @@ pub(crate) const CANCEL: Endpoint = endpoint!(cancel, {
 
 /// `POST /api/campaigns/<id>/preview`: recipients, sample messages and failed preconditions of a run.
 async fn preview(
-    services: Data<Services>,
+    campaigns: Data<Campaigns>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.preview(&tenant, id).await?))
+    Ok(responses::ok(campaigns.preview(&tenant, id).await?))
 }
 
 pub(crate) const PREVIEW: Endpoint = endpoint!(preview, {
@@ -303,13 +305,13 @@ struct TestSendBody {
 
 /// `POST /api/campaigns/<id>/test`: one message to one phone number, not counted in the statistics.
 async fn test(
-    services: Data<Services>,
+    test_sends: Data<TestSends>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     Json(input): Json<TestSendBody>,
 ) -> Result<HttpResponse, ApiError> {
     let phone = input.phone.unwrap_or_default();
-    Ok(responses::ok(services.test_sends.send(&tenant, id, &phone).await?))
+    Ok(responses::ok(test_sends.send(&tenant, id, &phone).await?))
 }
 
 pub(crate) const TEST: Endpoint = endpoint!(test, {

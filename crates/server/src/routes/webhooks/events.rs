@@ -3,7 +3,9 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use recado_domain::shared::{CursorPage, WebhookId, WebhookKind, WebhookLogId};
-use recado_domain::webhooks::{Direction, FeedQuery, InboundCall, LogQuery, LogStatus, WebhookEvent, WebhookLog};
+use recado_domain::webhooks::{
+    Direction, FeedQuery, InboundCall, InboundWebhooks, LogQuery, LogStatus, WebhookEvent, WebhookLog, Webhooks,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,13 +13,14 @@ use uuid::Uuid;
 
 use super::{DeliveryQueued, ID};
 use crate::error::{ApiError, ErrorCode};
+use crate::web::callback::CallbackMemory;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, Operation, Parameter, data, data_with, id, path_id, text};
 use crate::web::parameters::{EnumParam, IntegerParam, LIMIT};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
+use crate::worker_handles::WorkerSignals;
 
 const DIRECTION: EnumParam<Direction> = EnumParam {
     name: "direction",
@@ -53,7 +56,7 @@ struct InboundReceipt {
 
 /// `GET /api/webhooks/logs`
 async fn logs(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -65,7 +68,7 @@ async fn logs(
         limit: params.page_of(&LOG_LIMIT).limit(),
     };
     params.check()?;
-    Ok(responses::ok(services.webhooks.logs(&tenant, &query).await?))
+    Ok(responses::ok(webhooks.logs(&tenant, &query).await?))
 }
 
 pub(crate) const LOGS: Endpoint = endpoint!(logs, {
@@ -83,12 +86,13 @@ pub(crate) const LOGS: Endpoint = endpoint!(logs, {
 
 /// `POST /api/webhooks/logs/<id>/redeliver`
 async fn redeliver(
-    services: Data<Services>,
+    signals: Data<WorkerSignals>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookLogId>,
 ) -> Result<HttpResponse, ApiError> {
-    let event = services.webhooks.redeliver(&tenant, id).await?;
-    services.shared.relays.wake_deliverer();
+    let event = webhooks.redeliver(&tenant, id).await?;
+    signals.wake_deliverer();
     Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
@@ -108,7 +112,7 @@ pub(crate) const REDELIVER: Endpoint = endpoint!(redeliver, {
 
 /// `GET /api/webhooks/events`
 async fn events(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
@@ -120,7 +124,7 @@ async fn events(
         limit: page.limit,
     };
     params.check()?;
-    Ok(responses::ok(services.webhooks.feed(&tenant, &query).await?))
+    Ok(responses::ok(webhooks.feed(&tenant, &query).await?))
 }
 
 pub(crate) const EVENTS: Endpoint = endpoint!(events, {
@@ -139,18 +143,18 @@ pub(crate) const EVENTS: Endpoint = endpoint!(events, {
 
 /// `POST /api/hooks/<id>`: called by another system, authenticated by a signature with the endpoint's secret.
 async fn receive(
-    services: Data<Services>,
+    callback_memory: Data<CallbackMemory>,
+    inbound: Data<InboundWebhooks>,
     Id(id): Id<WebhookId>,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let headers = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header);
-    let endpoint = services.inbound.open(id, headers).await?;
-    let memory = &services.shared.callback_memory;
-    let body = memory.read(&request, payload.into_inner()).await?;
+    let endpoint = inbound.open(id, headers).await?;
+    let body = callback_memory.read(&request, payload.into_inner()).await?;
     let call = InboundCall { headers, body: &body };
-    services.inbound.receive(endpoint, call).await?;
+    inbound.receive(endpoint, call).await?;
     Ok(responses::ok(InboundReceipt { received: true }))
 }
 

@@ -10,7 +10,7 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{WebhookEventId, WebhookId, timestamp};
-use recado_domain::webhooks::{Direction, NewWebhook, Webhook, WebhookInput};
+use recado_domain::webhooks::{Direction, NewWebhook, Webhook, WebhookInput, Webhooks};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::ExposeSecret as _;
 use serde::de::value::SeqAccessDeserializer;
@@ -29,7 +29,7 @@ use crate::web::parameters::LIMIT;
 use crate::web::query::Params;
 use crate::web::responses::{self, LimitedPage};
 use crate::web::route::{Endpoint, endpoint};
-use crate::wiring::Services;
+use crate::worker_handles::WorkerSignals;
 pub(super) use events::{EVENTS, LOGS, RECEIVE, REDELIVER};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -183,13 +183,13 @@ impl From<NewWebhook> for WebhookWithSecret {
 
 /// `GET /api/webhooks`
 async fn list(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(responses::wrapped_page(services.webhooks.page(&tenant, page).await?))
+    Ok(responses::wrapped_page(webhooks.page(&tenant, page).await?))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -200,11 +200,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/webhooks`
 async fn create(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Json(body): Json<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let created = services.webhooks.create(&tenant, body.into()).await?;
+    let created = webhooks.create(&tenant, body.into()).await?;
     Ok(responses::created(WebhookWithSecret::from(created)))
 }
 
@@ -222,11 +222,11 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `GET /api/webhooks/<id>`
 async fn get(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.webhooks.get(&tenant, id).await?))
+    Ok(responses::ok(webhooks.get(&tenant, id).await?))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -237,12 +237,12 @@ pub(super) const GET: Endpoint = endpoint!(get, {
 
 /// `PUT /api/webhooks/<id>`
 async fn update(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
     JsonChange(body): JsonChange<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.webhooks.update(&tenant, id, body.into()).await?))
+    Ok(responses::ok(webhooks.update(&tenant, id, body.into()).await?))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -260,11 +260,11 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
 
 /// `DELETE /api/webhooks/<id>`
 async fn delete(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
-    services.webhooks.delete(&tenant, id).await?;
+    webhooks.delete(&tenant, id).await?;
     Ok(responses::no_content())
 }
 
@@ -277,11 +277,11 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
 
 /// `POST /api/webhooks/<id>/rotate-secret`
 async fn rotate_secret(
-    services: Data<Services>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
-    let created = services.webhooks.rotate_secret(&tenant, id).await?;
+    let created = webhooks.rotate_secret(&tenant, id).await?;
     Ok(responses::ok(WebhookWithSecret::from(created)))
 }
 
@@ -300,12 +300,13 @@ pub(super) const ROTATE_SECRET: Endpoint = endpoint!(rotate_secret, {
 
 /// `POST /api/webhooks/<id>/test`
 async fn test(
-    services: Data<Services>,
+    signals: Data<WorkerSignals>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
-    let event = services.webhooks.test(&tenant, id).await?;
-    services.shared.relays.wake_deliverer();
+    let event = webhooks.test(&tenant, id).await?;
+    signals.wake_deliverer();
     Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
@@ -322,13 +323,14 @@ pub(super) const TEST: Endpoint = endpoint!(test, {
 
 /// `POST /api/webhooks/<id>/recover`
 async fn recover(
-    services: Data<Services>,
+    signals: Data<WorkerSignals>,
+    webhooks: Data<Webhooks>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
     Json(body): Json<RecoverBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let queued = services.webhooks.recover(&tenant, id, body.since).await?;
-    services.shared.relays.wake_deliverer();
+    let queued = webhooks.recover(&tenant, id, body.since).await?;
+    signals.wake_deliverer();
     Ok(responses::accepted(RecoveryQueued { queued }))
 }
 
