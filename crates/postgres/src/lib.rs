@@ -80,8 +80,8 @@ pub use outbox::PgOutbox;
 pub use partitions::{
     Interval, PARTITIONED, PartitionKey, PartitionedTable, PgPartitions, RetentionDays, RetentionTerm, first_id,
 };
-pub use pool::{OwnerPool, PoolConfig, PoolUsage, TenantPool};
-pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats};
+pub use pool::{OwnerPool, PoolConfig, TenantPool};
+pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats, PoolUsage};
 pub use queues::{PgQueues, Queue};
 pub use rollups::PgRollups;
 pub use sealed::{PgSealedValues, ResealedBatch, RowKey, SEALED_COLUMNS, SealedColumn, SealedCount};

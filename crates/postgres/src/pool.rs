@@ -16,7 +16,7 @@ use secrecy::SecretString;
 use thiserror::Error;
 
 use crate::errors::{DbError, failed};
-use crate::pool_registry::PoolRegistry;
+use crate::pool_registry::{PoolRegistry, PoolUsage, usage};
 use crate::session::{Identity, Sessions, Timeouts};
 use crate::tls::{DatabaseTls, parse_url};
 
@@ -162,18 +162,6 @@ pub(crate) struct Connections {
     acquire_timeouts: Arc<AtomicU64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolUsage {
-    /// Maximum number of connections.
-    pub max: usize,
-    /// Open connections.
-    pub open: usize,
-    /// Open connections that are not in use.
-    pub idle: usize,
-    /// Requests that wait for a connection.
-    pub waiting: usize,
-}
-
 /// Tenant pool: each transaction sees one account. Its role owns no table.
 #[derive(Clone)]
 pub struct TenantPool {
@@ -281,16 +269,6 @@ impl OwnerPool {
 
     pub fn usage(&self) -> PoolUsage {
         usage(&self.0.pool)
-    }
-}
-
-pub(crate) fn usage(pool: &Pool<AsyncPgConnection>) -> PoolUsage {
-    let status = pool.status();
-    PoolUsage {
-        max: status.max_size,
-        open: status.size,
-        idle: status.available,
-        waiting: status.waiting,
     }
 }
 

@@ -10,14 +10,24 @@ use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 
-use crate::pool::{PoolUsage, usage};
-
 /// Labels of a pool's metrics. Pools with the same labels are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolLabels {
     pub purpose: &'static str,
     /// `tenant` or `owner`.
     pub role: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Maximum number of connections.
+    pub max: usize,
+    /// Open connections.
+    pub open: usize,
+    /// Open connections that are not in use.
+    pub idle: usize,
+    /// Requests that wait for a connection.
+    pub waiting: usize,
 }
 
 /// The summed state of the pools with the same labels.
@@ -64,6 +74,16 @@ impl PoolRegistry {
 
     fn pools_by_labels(&self) -> MutexGuard<'_, BTreeMap<PoolLabels, Pools>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn usage(pool: &Pool<AsyncPgConnection>) -> PoolUsage {
+    let status = pool.status();
+    PoolUsage {
+        max: status.max_size,
+        open: status.size,
+        idle: status.available,
+        waiting: status.waiting,
     }
 }
 

@@ -19,12 +19,11 @@ use std::time::Duration;
 
 use diesel::ConnectionError;
 use diesel::connection::CacheSize;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio_postgres::Config;
 
-use crate::sql::{TextRow, sql};
 use crate::sqlstate::{self, bad_connection};
-use crate::tenant_role::{self, CONSTANT_SETTINGS, NO_ACCOUNT, TENANT_ROLE};
+use crate::tenant_role::{self, CONSTANT_SETTINGS, NO_ACCOUNT, TENANT_ROLE, text};
 use crate::tls::DatabaseTls;
 
 /// A setting that exists only if the startup options reached the session.
@@ -246,12 +245,6 @@ impl Sessions {
 async fn commit(mut conn: AsyncPgConnection) -> Result<AsyncPgConnection, ConnectionError> {
     conn.batch_execute("COMMIT").await.map_err(bad_connection)?;
     Ok(conn)
-}
-
-/// Reads one text. Through a pooler this requires a transaction.
-pub(crate) async fn text(conn: &mut AsyncPgConnection, query: String) -> Result<String, ConnectionError> {
-    let row = sql(query).get_result::<TextRow>(conn).await;
-    Ok(row.map_err(bad_connection)?.text)
 }
 
 /// Whether a pooler refused the startup options. PgBouncer's messages are not translated.

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use diesel::ConnectionError;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use secrecy::SecretString;
 use thiserror::Error;
 use tokio_postgres::Config;
 
-use crate::session::text;
+use crate::sql::{TextRow, sql};
 use crate::sqlstate::{self, bad_connection};
 use crate::tls::{DatabaseTls, parse_url};
 
@@ -238,6 +238,12 @@ fn identifier(name: &str) -> String {
 /// `standard_conforming_strings` is on, so a backslash has no meaning.
 fn literal(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
+}
+
+/// Reads one text. Through a pooler this requires a transaction.
+pub(crate) async fn text(conn: &mut AsyncPgConnection, query: String) -> Result<String, ConnectionError> {
+    let row = sql(query).get_result::<TextRow>(conn).await;
+    Ok(row.map_err(bad_connection)?.text)
 }
 
 #[cfg(test)]

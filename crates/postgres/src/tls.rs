@@ -1,11 +1,11 @@
 //! TLS to PostgreSQL: its modes, the parameters of a database URL that concern it, and the check at start.
 
 mod check;
+mod mode;
 mod url;
 mod verifier;
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
@@ -14,52 +14,12 @@ use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 pub use check::{TlsRefusal, check_tls};
+pub use mode::TlsMode;
 pub(crate) use url::parse_url;
 pub use url::{UrlTls, url_tls};
 
 /// The protocol name of PostgreSQL in TLS (ALPN), which direct negotiation requires.
 const ALPN: &[u8] = b"postgresql";
-
-/// How far a connection is encrypted and its server verified, from the weakest to the strictest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsMode {
-    /// No TLS.
-    Off,
-    /// TLS with any certificate: no protection against an active attacker.
-    Require,
-    /// The certificate is signed by a trusted authority, for any name.
-    VerifyCa,
-    /// The certificate is signed by a trusted authority for the host of the URL.
-    VerifyFull,
-}
-
-impl TlsMode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Require => "require",
-            Self::VerifyCa => "verify-ca",
-            Self::VerifyFull => "verify-full",
-        }
-    }
-}
-
-impl FromStr for TlsMode {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        [Self::Off, Self::Require, Self::VerifyCa, Self::VerifyFull]
-            .into_iter()
-            .find(|mode| mode.as_str() == text)
-            .ok_or(())
-    }
-}
-
-impl fmt::Display for TlsMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// How connections are encrypted. The default fails closed: it connects without TLS to sockets and loopback hosts, and
 /// refuses every other host.

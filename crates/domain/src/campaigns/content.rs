@@ -35,7 +35,7 @@ impl RunContent {
 mod tests {
     use serde_json::json;
 
-    use super::super::run::tests::facts;
+    use super::super::prepare::tests::facts;
     use super::*;
     use crate::templates::MetaStatus;
     use crate::templates::tests::approved_template;

@@ -35,6 +35,7 @@
 //! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or WhatsApp's wire format.
 
 mod audience;
+mod batch_progress;
 mod concurrent_commands;
 mod content;
 mod dispatch;
@@ -50,9 +51,11 @@ mod outcome;
 mod ports;
 mod postponement;
 mod preconditions;
+mod prepare;
 mod preview;
 mod refusals;
 mod retry;
+mod retry_request;
 mod run;
 mod run_context;
 mod send;
@@ -74,18 +77,20 @@ pub use finish::finish;
 pub use model::*;
 pub use outcome::{RunBlock, SendResult, to_result};
 pub use ports::*;
-pub use preconditions::{failed_preconditions, may_be_sent, required_placeholders};
+pub use preconditions::{failed_preconditions, required_placeholders};
+pub use prepare::{prepare, prepare_retry};
 pub use preview::{Preview, PreviewContact, PreviewFacts, PreviewMessage, PreviewRecipient, PreviewRefusal, preview};
-pub use retry::{DueRetry, RetriedCampaign, RetryRequest, RetrySchedule};
+pub use retry::RetriedCampaign;
+pub use retry_request::{DueRetry, RetryRequest, RetrySchedule};
 pub use run::{
     EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
-    StartOutcome, Trigger, pause_notification, prepare, prepare_retry,
+    StartOutcome, TestSendContact, TestSendFacts, Trigger, may_be_sent, pause_notification,
 };
 pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
 pub use status::{CampaignRefusal, CampaignStatus, Command, transition};
-pub use test_send::{TestSendContact, TestSendError, TestSendFacts, TestSendReport, TestSends};
+pub use test_send::{TestSendError, TestSendReport, TestSends};
 pub use variables::{Field, RequiredPlaceholder, Variables};
 
 pub use crate::segments::AudienceFilters;

@@ -13,6 +13,9 @@ use crate::shared::{
     timestamp,
 };
 
+/// The pause reason of a run that a member paused.
+pub(super) const PAUSED_BY_HAND: &str = "paused by a member of the account";
+
 /// A campaign: one template message to many contacts.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Campaign {
@@ -63,7 +66,7 @@ pub struct Campaign {
     #[serde(with = "timestamp::option")]
     pub paused_at: Option<OffsetDateTime>,
     /// Why the run is paused; null when it is not.
-    #[schemars(example = &super::start::PAUSED_BY_HAND)]
+    #[schemars(example = &PAUSED_BY_HAND)]
     pub pause_reason: Option<String>,
     /// When the campaign's failed sends will be retried; null when no retry is scheduled.
     #[schemars(with = "Option<Timestamp>")]
@@ -141,6 +144,13 @@ pub struct CampaignQuery {
     pub sort: CampaignSort,
     pub descending: bool,
     pub folder_id: Option<FolderId>,
+}
+
+/// The key of a run in the run queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuedRun {
+    pub account_id: AccountId,
+    pub campaign_id: CampaignId,
 }
 
 /// The result of a run.

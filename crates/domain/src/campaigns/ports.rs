@@ -6,9 +6,9 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::{
-    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedStart,
-    Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry,
-    RunStart, SendCounts, SendResult, StartOutcome, TestSendFacts,
+    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedRun,
+    QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
+    RunRetry, RunStart, SendCounts, SendResult, StartOutcome, TestSendFacts,
 };
 use crate::contacts::Phone;
 use crate::shared::{
@@ -124,13 +124,6 @@ pub struct StartedSends {
     /// Those of `sends` whose contact was deleted, lost its phone number or opted out since the claim. The worker MUST
     /// NOT send them.
     pub unreachable: Vec<SendId>,
-}
-
-/// The key of a run in the run queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuedRun {
-    pub account_id: AccountId,
-    pub campaign_id: CampaignId,
 }
 
 /// Starts of runs: immediate, queued and scheduled.

@@ -1,10 +1,7 @@
 //! The preconditions of a run: the same rules for every start, retry and resume.
 
-use super::{
-    Campaign, CampaignError, CampaignRefusal, Campaigns, Command, RequiredPlaceholder, ResumeFacts, RunFacts,
-    transition,
-};
-use crate::templates::{MetaStatus, Template};
+use super::{CampaignRefusal, Command, RequiredPlaceholder, ResumeFacts, RunFacts, may_be_sent, transition};
+use crate::templates::Template;
 
 /// All failed preconditions of a run, in the order in which they are reported. The store checks the audience and the
 /// month's quota.
@@ -45,15 +42,6 @@ fn failed_template_preconditions(facts: &RunFacts) -> Vec<CampaignRefusal> {
     found
 }
 
-/// Whether WhatsApp allows the template to be sent. A run that has started sends its frozen content: an edit of the
-/// template does not stop it, but a withdrawn approval does.
-pub fn may_be_sent(template: &Template, content_frozen: bool) -> bool {
-    match content_frozen {
-        true => !template.meta_status.withdraws_approval(),
-        false => template.meta_status == MetaStatus::Approved,
-    }
-}
-
 /// The first precondition that forbids to resume a paused run: those of a start, the number and the quota. The month's
 /// usage already includes the run's messages, so the quota is exceeded only if the plan was downgraded.
 pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<CampaignRefusal> {
@@ -81,7 +69,7 @@ pub(super) fn check_number(facts: &RunFacts) -> Result<(), CampaignRefusal> {
 }
 
 /// Refuses a template with components that Recado cannot send.
-fn check_sendable(template: &Template) -> Result<(), CampaignRefusal> {
+pub(super) fn check_sendable(template: &Template) -> Result<(), CampaignRefusal> {
     match template.unsendable_reasons() {
         reasons if reasons.is_empty() => Ok(()),
         reasons => Err(CampaignRefusal::TemplateNotSendable { reasons }),
@@ -95,44 +83,20 @@ pub fn required_placeholders(facts: &RunFacts) -> Vec<RequiredPlaceholder> {
     variables.required_placeholders(&placeholders.unwrap_or_default())
 }
 
-impl Campaigns {
-    /// Refuses a campaign whose template has components that Recado cannot send. Waiting would not change that.
-    pub(super) async fn check_template(&self, campaign: &Campaign) -> Result<(), CampaignError> {
-        if campaign.template_id.is_none() {
-            return Ok(());
-        }
-        let facts = self.starts.facts(campaign.account_id, campaign.id).await?;
-        if let Some(template) = facts.and_then(|facts| facts.template) {
-            check_sendable(&template)?;
-        }
-        Ok(())
-    }
-
-    /// Refuses a campaign that cannot be sent now: its template can never be sent, or its number is not verified.
-    pub(super) async fn check_template_and_number(&self, campaign: &Campaign) -> Result<(), CampaignError> {
-        if campaign.template_id.is_none() {
-            return Ok(());
-        }
-        let facts = self.starts.facts(campaign.account_id, campaign.id).await?;
-        let Some(facts) = facts else { return Ok(()) };
-        if let Some(template) = &facts.template {
-            check_sendable(template)?;
-        }
-        Ok(check_number(&facts)?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
     use time::Duration;
     use uuid::Uuid;
 
-    use super::super::run::tests::facts;
+    use super::super::prepare::tests::facts;
     use super::super::service::tests::{NOW, campaigns_over, tenant};
-    use super::super::{CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore, RunQuota, Variables};
+    use super::super::{
+        CampaignError, CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore, RunQuota, Variables,
+    };
     use super::*;
     use crate::shared::CampaignId;
+    use crate::templates::MetaStatus;
 
     #[test]
     fn failed_preconditions_lists_all_of_them() {

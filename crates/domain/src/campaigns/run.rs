@@ -1,16 +1,15 @@
-//! The start of a run: facts, decision and outcome. Pure: the store first reads the facts, and afterwards writes the
-//! decision and its events in one transaction.
+//! A run: the facts that decide on it, the decision, and the outcome of its write.
 
 use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{
-    Campaign, CampaignRefusal, Command, RequiredPlaceholder, RetryReport, RetryRequest, RunContent,
-    failed_preconditions, may_be_sent, required_placeholders, transition,
+    Campaign, CampaignRefusal, Command, Recipient, RequiredPlaceholder, RetryReport, RetryRequest, RunContent,
+    transition,
 };
 use crate::billing::PlanEntitlement;
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDraft, NotificationKind, ProfileId};
-use crate::templates::Template;
+use crate::templates::{MetaStatus, Template};
 use crate::whatsapp::StoredProfile;
 
 /// What started a run.
@@ -76,6 +75,23 @@ pub struct ResumeFacts {
     /// The run's reservation of this month. None if the run is not prepared yet, or its messages count in an earlier
     /// month.
     pub quota: Option<RunQuota>,
+}
+
+/// The facts that decide whether a test send is allowed, from one read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestSendFacts {
+    pub run: RunFacts,
+    /// The sending number. None if no number is connected.
+    pub profile: Option<StoredProfile>,
+    /// The account's contact with the phone number, if there is one.
+    pub contact: Option<TestSendContact>,
+}
+
+/// The contact that receives a test send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestSendContact {
+    pub recipient: Recipient,
+    pub opted_out: bool,
 }
 
 /// The reservation of a run in the month's quota, in messages.
@@ -232,6 +248,15 @@ impl RunStart {
     }
 }
 
+/// Whether WhatsApp allows the template to be sent. A run that has started sends its frozen content: an edit of the
+/// template does not stop it, but a withdrawn approval does.
+pub fn may_be_sent(template: &Template, content_frozen: bool) -> bool {
+    match content_frozen {
+        true => !template.meta_status.withdraws_approval(),
+        false => template.meta_status == MetaStatus::Approved,
+    }
+}
+
 /// The inputs of a worker that executes a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunInputs {
@@ -241,71 +266,6 @@ pub struct RunInputs {
     pub template: Template,
     /// The sending number. None if the run is simulated or the number was disconnected.
     pub profile: Option<StoredProfile>,
-}
-
-/// Decides whether a run may start. The campaign must be draft or scheduled (`Start`) or have a queued start
-/// (`Prepare`). Its template must be approved and sendable, each placeholder must have a value for some contact, and
-/// the plan must be active.
-///
-/// The store then refuses an empty audience, a placeholder of [`RunStart::required_placeholders`] that is empty for
-/// a recipient, and a run beyond the month's limit.
-pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<RunStart, CampaignRefusal> {
-    if let Some(first) = failed_preconditions(&facts, command).into_iter().next() {
-        return Err(first);
-    }
-    let (status, now, required_placeholders) = (
-        transition(facts.campaign.status, command)?,
-        facts.now,
-        required_placeholders(&facts),
-    );
-    let monthly_limit = facts
-        .billing
-        .messages_per_month(now)
-        .ok_or(CampaignRefusal::NoActivePlan)?;
-    let template = facts.template.as_ref().ok_or(CampaignRefusal::NoTemplate)?;
-    Ok(RunStart {
-        content: RunContent::of(&facts.campaign, template),
-        expected: facts.campaign.status,
-        campaign: Campaign {
-            status,
-            simulated: facts.profile_id.is_none(),
-            executed_at: Some(now),
-            completed_at: None,
-            updated_at: now,
-            ..facts.campaign
-        },
-        trigger: run.trigger,
-        actor: run.actor,
-        profile_id: facts.profile_id,
-        monthly_limit,
-        required_placeholders,
-    })
-}
-
-/// Decides whether the failed sends of a campaign may be retried.
-pub fn prepare_retry(facts: RunFacts, run: QueuedStart, request: RetryRequest) -> Result<RunRetry, CampaignRefusal> {
-    if let Some(first) = failed_preconditions(&facts, Command::Retry).into_iter().next() {
-        return Err(first);
-    }
-    let monthly_limit = facts
-        .billing
-        .messages_per_month(facts.now)
-        .ok_or(CampaignRefusal::NoActivePlan)?;
-    Ok(RunRetry {
-        expected: facts.campaign.status,
-        expected_version: facts.campaign.version,
-        run,
-        request,
-        profile_id: facts.profile_id,
-        monthly_limit,
-        campaign: Campaign {
-            status: transition(facts.campaign.status, Command::Retry)?,
-            completed_at: None,
-            retry_scheduled_at: None,
-            updated_at: facts.now,
-            ..facts.campaign
-        },
-    })
 }
 
 /// The notification of a run that was paused because of a problem.
@@ -327,6 +287,3 @@ pub(super) fn abort_notification(campaign: &Campaign, refusal: &CampaignRefusal)
         data: json!({ "campaign_id": campaign.id, "reason": refusal.to_string() }),
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome};
 
-/// The pause reason of a run that a member paused.
-pub(super) const PAUSED_BY_HAND: &str = "paused by a member of the account";
-
+use super::batch_progress::BatchProgress;
+use super::model::PAUSED_BY_HAND;
+use super::preconditions::{check_number, check_sendable};
 impl Campaigns {
     /// Starts the run of a campaign, leased to `worker` if one is given. After `Ok` the run continues even if the
     /// caller stops.
@@ -200,34 +200,30 @@ impl Campaigns {
         let events = [Event::Audit(audit.with_changes(changes))];
         Ok((self.store.update(&campaign, expected, &events).await?, campaign))
     }
-}
 
-/// Progress of work on several campaigns, of which one must not stop the others.
-#[derive(Default)]
-pub(super) struct BatchProgress {
-    done: usize,
-    first_error: Option<StoreError>,
-}
-
-impl BatchProgress {
-    /// Counts one campaign. Returns an error only if the store is unavailable, since the others would fail too.
-    pub(super) fn add(&mut self, outcome: Result<bool, StoreError>) -> Result<(), StoreError> {
-        match outcome {
-            Ok(done) => self.done += usize::from(done),
-            Err(error @ StoreError::Unavailable(_)) => return Err(error),
-            Err(error) => {
-                self.first_error.get_or_insert(error);
-            }
+    /// Refuses a campaign whose template has components that Recado cannot send. Waiting would not change that.
+    pub(super) async fn check_template(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        if campaign.template_id.is_none() {
+            return Ok(());
+        }
+        let facts = self.starts.facts(campaign.account_id, campaign.id).await?;
+        if let Some(template) = facts.and_then(|facts| facts.template) {
+            check_sendable(&template)?;
         }
         Ok(())
     }
 
-    /// The number of campaigns done, or the first error if none was done.
-    pub(super) fn into_result(self) -> Result<usize, StoreError> {
-        match self.first_error {
-            Some(error) if self.done == 0 => Err(error),
-            _ => Ok(self.done),
+    /// Refuses a campaign that cannot be sent now: its template can never be sent, or its number is not verified.
+    pub(super) async fn check_template_and_number(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        if campaign.template_id.is_none() {
+            return Ok(());
         }
+        let facts = self.starts.facts(campaign.account_id, campaign.id).await?;
+        let Some(facts) = facts else { return Ok(()) };
+        if let Some(template) = &facts.template {
+            check_sendable(template)?;
+        }
+        Ok(check_number(&facts)?)
     }
 }
 

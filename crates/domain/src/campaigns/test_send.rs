@@ -15,7 +15,7 @@ use time::{Date, Duration};
 
 use super::preconditions::{approved_template, check_number};
 use super::run_context::{RunContext, file_sources, values};
-use super::{Campaign, CampaignRefusal, Recipient, RunFacts, RunInputs, SendRate, TestSendStore};
+use super::{Campaign, CampaignRefusal, Recipient, RunInputs, SendRate, TestSendFacts, TestSendStore};
 use crate::contacts::Phone;
 use crate::media::MediaStoreError;
 use crate::messaging::{SendOutcome, WhatsappCredentials, WhatsappGateway};
@@ -25,24 +25,7 @@ use crate::shared::{
     Tenant, redacted_debug,
 };
 use crate::templates::Template;
-use crate::whatsapp::{MessageFileError, MessageFiles, StoredProfile};
-
-/// The facts that decide whether a test send is allowed, from one read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TestSendFacts {
-    pub run: RunFacts,
-    /// The sending number. None if no number is connected.
-    pub profile: Option<StoredProfile>,
-    /// The account's contact with the phone number, if there is one.
-    pub contact: Option<TestSendContact>,
-}
-
-/// The contact that receives a test send.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TestSendContact {
-    pub recipient: Recipient,
-    pub opted_out: bool,
-}
+use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The result of a test send.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]

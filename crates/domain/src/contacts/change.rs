@@ -4,14 +4,20 @@
 use serde_json::{Map, Value};
 
 use super::limits::{attributes_fit, attributes_rule};
-use super::service::check_name;
 use super::{Contact, ContactChange, ContactDraft, ContactInput, Phone};
 use crate::shared::{FieldErrors, text};
 
+const NAME_CHARS: usize = 200;
 const WA_USER_ID_CHARS: usize = 128;
 
 /// The most tags that a request may set.
 const MAX_TAGS: usize = 50;
+
+/// Sanitizes a contact's name. Returns `None` if the result is empty or longer than `NAME_CHARS`.
+pub(super) fn check_name(name: &str) -> Option<String> {
+    let name = text::sanitize(name);
+    (!name.is_empty() && name.chars().count() <= NAME_CHARS).then_some(name)
+}
 
 /// Validates a new contact, which requires a name and a phone number or WhatsApp user id.
 pub(super) fn validate_draft(input: ContactInput) -> Result<ContactDraft, FieldErrors> {

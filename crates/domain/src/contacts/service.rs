@@ -15,7 +15,6 @@ use crate::shared::{
     retry_on_conflict, text,
 };
 
-const NAME_CHARS: usize = 200;
 const TAG_NAME_CHARS: usize = 100;
 const COLOR_CHARS: usize = 32;
 
@@ -113,12 +112,6 @@ impl Contacts {
     pub fn import(&self, tenant: &Tenant, format: ImportFormat) -> Import {
         Import::new(self.store.clone(), self.clock.clone(), self.ids.clone(), tenant, format)
     }
-}
-
-/// Sanitizes a contact's name. Returns `None` if the result is empty or longer than `NAME_CHARS`.
-pub(super) fn check_name(name: &str) -> Option<String> {
-    let name = text::sanitize(name);
-    (!name.is_empty() && name.chars().count() <= NAME_CHARS).then_some(name)
 }
 
 pub struct Tags {

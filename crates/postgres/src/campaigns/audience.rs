@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::claims::RunRow;
+use super::rows::RunRow;
 use super::selection::Selection;
 use crate::errors::{DbResult, corrupt};
 use crate::sql::{FENCE, NumberRow, TextRow, sql};

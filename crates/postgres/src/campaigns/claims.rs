@@ -10,7 +10,8 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::send_ids::SendIdRange;
+use super::rows::RunRow;
+use super::send_ids::{AFTER_CONTACT, SendIdRange};
 use super::{audience, in_flight, retry_batches, rows};
 use crate::errors::{DbResult, corrupt};
 use crate::sql::{FENCE, FlagRow, NumberRow, sql, uuids};
@@ -21,23 +22,6 @@ const MIN_WAIT: Duration = Duration::milliseconds(50);
 /// Raises the statement timeout for statements that may read every send of a run, or every failed one. A very large
 /// run needs longer than the default allows.
 pub(super) const WHOLE_RUN_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
-
-#[derive(QueryableByName)]
-pub(super) struct RunRow {
-    #[diesel(sql_type = SqlUuid)]
-    account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    campaign_id: Uuid,
-}
-
-impl From<RunRow> for QueuedRun {
-    fn from(row: RunRow) -> Self {
-        Self {
-            account_id: row.account_id.into(),
-            campaign_id: row.campaign_id.into(),
-        }
-    }
-}
 
 #[derive(QueryableByName)]
 struct ExpiredLeaseRow {
@@ -328,11 +312,6 @@ impl DueSearch {
         if is_retry { &[RETRIED, ALL] } else { &[ALL] }
     }
 }
-
-/// The sends of campaign `$2` after contact `$3`, for the order `campaign_id, contact_id`. The campaign is a range of one,
-/// because an equality is no part of an order: by the contact alone, the planner may read the index on the account's
-/// contacts, with the sends of all campaigns.
-pub(super) const AFTER_CONTACT: &str = "(campaign_id, contact_id) > ($2, $3) AND campaign_id <= $2";
 
 /// Reads the next due sends: first the retries by time, then the untried sends by contact (keyset pagination). Each
 /// contact is looked up by its key, as in a list of sends. No send is written: a run has one holder, and the start of a

@@ -12,7 +12,7 @@ use recado_domain::shared::{AccountId, CampaignId, Event, TemplateId};
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::claims::RunRow;
+use super::rows::RunRow;
 use super::rows::{self, QueueEntryRow};
 use super::{in_flight, usage};
 use crate::errors::DbResult;

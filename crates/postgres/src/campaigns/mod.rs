@@ -14,6 +14,7 @@ mod audience;
 mod claims;
 mod contents;
 mod end;
+mod facts;
 mod in_flight;
 mod preview;
 mod record_and_start;

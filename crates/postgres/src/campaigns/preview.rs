@@ -8,7 +8,7 @@ use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, CampaignId};
 
 use super::selection::Selection;
-use super::{audience, retries, runs, usage};
+use super::{audience, facts, retries, usage};
 use crate::errors::DbResult;
 
 /// One snapshot for all statements of the transaction, and no writes.
@@ -24,7 +24,7 @@ pub(super) async fn preview_facts(
     codes: &ErrorCodes,
 ) -> DbResult<Option<PreviewFacts>> {
     conn.batch_execute(READ_ONLY_SNAPSHOT).await?;
-    let Some(facts) = runs::facts(conn, account, id).await? else {
+    let Some(facts) = facts::facts(conn, account, id).await? else {
         return Ok(None);
     };
     let audience = facts.campaign.audience();

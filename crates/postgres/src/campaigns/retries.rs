@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use super::claims::WHOLE_RUN_TIMEOUT;
 use super::retry_batches::RETRY_BATCH_SIZE;
+use super::rows;
 use super::send_ids::id_of_campaign;
-use super::store;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::sql::{FENCE, Sql, sql};
@@ -194,7 +194,7 @@ pub(super) async fn schedule(
     .execute(&mut *conn)
     .await?;
     if updated == 0 {
-        return Ok((store::stale(conn, account, id).await?, RetryReport::default()));
+        return Ok((rows::stale(conn, account, id).await?, RetryReport::default()));
     }
     sql(
         "INSERT INTO campaign_retries (account_id, campaign_id, due_at, codes, force, user_id, support_admin)

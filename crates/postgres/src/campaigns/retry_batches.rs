@@ -18,8 +18,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::audience;
-use super::claims::{AFTER_CONTACT, RunRow};
-use super::send_ids::{SendIdRange, smallest};
+use super::rows::RunRow;
+use super::send_ids::{AFTER_CONTACT, SendIdRange, smallest};
 use crate::errors::DbResult;
 use crate::pool::INDEX_ORDER;
 use crate::sql::{equals_without_index, key_rows, sql, unknown_limit};

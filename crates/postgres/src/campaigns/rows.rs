@@ -6,10 +6,10 @@ use diesel::pg::Pg;
 use diesel::prelude::{
     AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper,
 };
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Campaign, QueuedRun, QueuedStart, Scheduler, SendCounts};
-use recado_domain::shared::{AccountId, Actor, CampaignId, StoreError};
+use recado_domain::campaigns::{Campaign, CampaignStatus, QueuedRun, QueuedStart, Scheduler, SendCounts};
+use recado_domain::shared::{AccountId, Actor, CampaignId, StoreError, WriteOutcome};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
@@ -275,4 +275,38 @@ impl TryFrom<QueueEntryRow> for QueuedStart {
             }),
         })
     }
+}
+
+#[derive(QueryableByName)]
+pub(super) struct RunRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    campaign_id: Uuid,
+}
+
+impl From<RunRow> for QueuedRun {
+    fn from(row: RunRow) -> Self {
+        Self {
+            account_id: row.account_id.into(),
+            campaign_id: row.campaign_id.into(),
+        }
+    }
+}
+
+/// How a guarded write that changed nothing ended.
+pub(super) async fn stale(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> DbResult<WriteOutcome<CampaignStatus>> {
+    let status: Option<String> = live(account, id)
+        .select(campaigns::status)
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(match status {
+        Some(status) => WriteOutcome::Stale(parse_enum(&status)?),
+        None => WriteOutcome::Missing,
+    })
 }

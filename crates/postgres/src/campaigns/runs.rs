@@ -3,34 +3,31 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
-use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Uuid as SqlUuid};
+use diesel::sql_types::Uuid as SqlUuid;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::AccountStatus;
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun,
-    QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota,
-    RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult, SendStore,
-    StartOutcome, StartedSends,
+    QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport,
+    RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult, SendStore, StartOutcome,
+    StartedSends,
 };
 use recado_domain::messaging::{ErrorClass, ErrorCodes};
 use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WriteOutcome};
-use recado_domain::whatsapp::verification::VerificationState;
-use time::{Date, Duration};
+use time::Duration;
 use uuid::Uuid;
 
-use super::contents::Contents;
 use super::record_and_start::is_plain;
 use super::sends::{SendChanges, lock_sends};
-use super::{audience, claims, contents, end, record_and_start, retries, retry_batches, rows, start, usage};
+use super::{audience, claims, contents, end, facts, record_and_start, retries, retry_batches, rows, start};
 use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::schema::{accounts, whatsapp_profiles};
-use crate::sql::{IdRow, sql, uuids};
+use crate::schema::accounts;
+use crate::sql::{sql, uuids};
 use crate::transactions::{in_owner, in_tenant, on_owner};
-use crate::{billing, whatsapp};
+use crate::whatsapp;
 
 #[derive(Clone, Debug)]
 pub struct PgRuns {
@@ -55,11 +52,11 @@ impl PgRuns {
 #[async_trait]
 impl RunStartStore for PgRuns {
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError> {
-        in_tenant!(self.tenants, account, |conn| facts(conn, account, id))
+        in_tenant!(self.tenants, account, |conn| facts::facts(conn, account, id))
     }
 
     async fn resume_facts(&self, account: AccountId, id: CampaignId) -> Result<Option<ResumeFacts>, StoreError> {
-        in_tenant!(self.tenants, account, |conn| resume_facts(conn, account, id))
+        in_tenant!(self.tenants, account, |conn| facts::resume_facts(conn, account, id))
     }
 
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {
@@ -382,116 +379,4 @@ async fn inputs(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option
         template,
         profile,
     }))
-}
-
-pub(super) async fn facts(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: CampaignId,
-) -> DbResult<Option<RunFacts>> {
-    let Some(row) = rows::find(conn, account, id).await? else {
-        return Ok(None);
-    };
-    let own_profile = row.profile_id.map(ProfileId::from);
-    let Contents {
-        campaign,
-        template,
-        frozen: content_frozen,
-    } = contents::read(conn, Campaign::try_from(row)?).await?;
-    // Disconnecting a number clears the reference, so a disconnected number is `None` here.
-    let own_profile = own_profile.filter(|_| content_frozen);
-    let profile_id = match own_profile.or_else(|| template.as_ref()?.profile_id) {
-        Some(profile) => Some(profile),
-        None => default_profile(conn, account).await?,
-    };
-    let number_unverified = match profile_id {
-        Some(profile) => is_unverified(conn, account, profile).await?,
-        None => false,
-    };
-    let (billing, now) = billing::entitlement(conn, account).await?;
-    Ok(Some(RunFacts {
-        campaign,
-        template,
-        content_frozen,
-        profile_id,
-        number_unverified,
-        billing,
-        now,
-    }))
-}
-
-#[derive(QueryableByName)]
-struct QuotaRow {
-    #[diesel(sql_type = Bool)]
-    number_lost: bool,
-    #[diesel(sql_type = BigInt)]
-    pending: i64,
-    #[diesel(sql_type = Nullable<SqlDate>)]
-    month: Option<Date>,
-}
-
-/// Reads the facts of a resume.
-async fn resume_facts(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: CampaignId,
-) -> DbResult<Option<ResumeFacts>> {
-    let Some(run) = facts(conn, account, id).await? else {
-        return Ok(None);
-    };
-    let row: QuotaRow = sql(
-        "SELECT c.profile_id IS NULL AND NOT c.simulated AND c.executed_at IS NOT NULL AS number_lost,
-           coalesce(n.pending, 0) AS pending, c.run_quota_month AS month
-         FROM campaigns c LEFT JOIN campaign_counters n ON n.account_id = $1 AND n.campaign_id = $2
-         WHERE c.account_id = $1 AND c.id = $2",
-    )
-    .bind(account)
-    .bind(id)
-    .get_result(&mut *conn)
-    .await?;
-    let month = usage::this_month(conn).await?;
-    let quota = match row.month == Some(month) {
-        true => Some(RunQuota {
-            used: usage::used(conn, account, month).await?,
-            pending: row.pending,
-        }),
-        false => None,
-    };
-    Ok(Some(ResumeFacts {
-        run,
-        number_lost: row.number_lost,
-        quota,
-    }))
-}
-
-async fn is_unverified(conn: &mut AsyncPgConnection, account: AccountId, profile: ProfileId) -> DbResult<bool> {
-    let is_unverified: Option<bool> = whatsapp_profiles::table
-        .find((account.0, profile.0))
-        .select(whatsapp_profiles::verification_state.ne(VerificationState::Verified.as_str()))
-        .get_result(conn)
-        .await
-        .optional()?;
-    Ok(is_unverified.unwrap_or(false))
-}
-
-/// The oldest verified number, or without one the oldest number.
-async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Option<ProfileId>> {
-    let first = sql("SELECT id FROM whatsapp_profiles WHERE account_id = $1
-         ORDER BY verification_state <> 'verified', created_at, id LIMIT 1")
-    .bind(account)
-    .get_result::<IdRow>(conn)
-    .await
-    .optional()?;
-    Ok(first.map(|row| row.id.into()))
-}
-
-/// Returns the smaller of `limit`, on which the decision was based, and the current plan's monthly limit. `None`: the
-/// account has no active plan any more.
-pub(super) async fn current_limit(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    limit: i64,
-) -> DbResult<Option<i64>> {
-    let (entitlement, now) = billing::entitlement(conn, account).await?;
-    Ok(entitlement.messages_per_month(now).map(|current| current.min(limit)))
 }

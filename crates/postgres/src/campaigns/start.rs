@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::rows::{self, QueueEntryRow};
 use super::usage::MonthRow;
-use super::{audience, contents, in_flight, retries, retry_batches, runs, store, usage};
+use super::{audience, contents, facts, in_flight, retries, retry_batches, usage};
 use crate::errors::DbResult;
 use crate::schema::campaign_queue;
 use crate::sql::sql;
@@ -133,7 +133,7 @@ pub(super) async fn enqueue_start(
     .execute(&mut *conn)
     .await?;
     if updated == 0 {
-        return store::stale(conn, account, id).await;
+        return rows::stale(conn, account, id).await;
     }
     let entry = QueueEntry {
         trigger: start_request.run.trigger,
@@ -339,7 +339,7 @@ async fn reserve(
     count: i64,
 ) -> DbResult<Option<CampaignRefusal>> {
     usage::reserve(conn, account, month, count).await?;
-    let Some(limit) = runs::current_limit(conn, account, limit).await? else {
+    let Some(limit) = facts::current_limit(conn, account, limit).await? else {
         return Ok(Some(CampaignRefusal::NoActivePlan));
     };
     let remaining = limit.saturating_sub(usage::used(conn, account, month).await?);

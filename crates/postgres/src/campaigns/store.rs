@@ -113,23 +113,6 @@ async fn insert(conn: &mut AsyncPgConnection, campaign: &Campaign, events: &[Eve
     outbox::append(conn, campaign.account_id, events).await
 }
 
-/// How a guarded write that changed nothing ended.
-pub(super) async fn stale(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: CampaignId,
-) -> DbResult<WriteOutcome<CampaignStatus>> {
-    let status: Option<String> = rows::live(account, id)
-        .select(campaigns::status)
-        .first(conn)
-        .await
-        .optional()?;
-    Ok(match status {
-        Some(status) => WriteOutcome::Stale(parse_enum(&status)?),
-        None => WriteOutcome::Missing,
-    })
-}
-
 async fn update(
     conn: &mut AsyncPgConnection,
     campaign: &Campaign,
@@ -150,7 +133,7 @@ async fn update(
         .await
         .optional()?;
     let Some(month) = month else {
-        return stale(conn, account, id).await;
+        return rows::stale(conn, account, id).await;
     };
     if campaign.status == CampaignStatus::Cancelled && expected.status == CampaignStatus::Sending {
         end::end_run(conn, account, id, month).await?;
@@ -179,7 +162,7 @@ async fn delete(
         campaigns::version.eq(campaigns::version + 1),
     );
     if diesel::update(guarded).set(deletion).execute(&mut *conn).await? == 0 {
-        return stale(conn, account, id).await;
+        return rows::stale(conn, account, id).await;
     }
     retries::unschedule(conn, account, id).await?;
     outbox::append(conn, account, events).await?;

@@ -9,7 +9,7 @@ use recado_domain::shared::{AccountId, CampaignId, Event, StoreError};
 use time::Date;
 
 use super::audience::RecipientRow;
-use super::{runs, usage};
+use super::{facts, usage};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::sql::sql;
@@ -56,7 +56,7 @@ async fn facts(
     id: CampaignId,
     phone: &Phone,
 ) -> DbResult<Option<TestSendFacts>> {
-    let Some(run) = runs::facts(conn, account, id).await? else {
+    let Some(run) = facts::facts(conn, account, id).await? else {
         return Ok(None);
     };
     let profile = match run.profile_id {
@@ -91,7 +91,7 @@ async fn reserve_message(
     outbox::append(conn, account, events).await?;
     // Reserve last: every start of the account waits for this row. As in a start, the plan is read again after it.
     usage::reserve_test_send(conn, account, month).await?;
-    let limit = runs::current_limit(conn, account, limit).await?.unwrap_or(0);
+    let limit = facts::current_limit(conn, account, limit).await?.unwrap_or(0);
     let within_limit = usage::used(conn, account, month).await? <= limit;
     Ok(within_limit.then_some(month))
 }

@@ -8,7 +8,7 @@ use recado_domain::contacts::{Contact, ContactFilter, Phone, Tag};
 use recado_domain::shared::{AccountId, StoreError};
 use uuid::Uuid;
 
-use super::store::ContactRow;
+use super::rows::ContactRow;
 use crate::errors::corrupt;
 use crate::segments::{BoundFilters, SegmentRule};
 use crate::sql::{FENCE, MAX_PAGE, Sql, key_rows, like_contains, limit_hint, sql};

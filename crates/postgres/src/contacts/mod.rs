@@ -4,6 +4,7 @@ mod consent;
 mod events;
 mod limits;
 mod list;
+mod rows;
 mod search;
 mod store;
 mod tags;

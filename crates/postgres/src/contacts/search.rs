@@ -14,9 +14,9 @@ use tokio::sync::OnceCell;
 use super::list::SEARCHED_TEXT;
 use crate::migrate::{self, BoxError, LockRetryPolicy};
 use crate::pool::OwnerPool;
-use crate::session::text;
 use crate::sql::{FlagRow, TextRow, sql};
 use crate::sqlstate::{self, bad_connection};
+use crate::tenant_role::text;
 use crate::tls::{DatabaseTls, parse_url};
 
 /// Whether a valid index exists.

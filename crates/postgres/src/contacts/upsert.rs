@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::consent::{ConsentColumns, decide_consent};
 use super::events::{self, ChangedContact};
 use super::limits::merge_fits;
-use super::store::{bind_draft, insert};
+use super::rows::{bind_draft, insert};
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
 use crate::errors::{DbResult, concurrent_insert, corrupt};

@@ -10,8 +10,7 @@ use thiserror::Error;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use super::TlsMode;
-use crate::errors::failed;
+use super::mode::TlsMode;
 
 /// What a database URL says about TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +50,9 @@ pub fn url_tls(url: &SecretString) -> Result<UrlTls, String> {
 
 /// Parses a URL for the driver, without its TLS parameters.
 pub(crate) fn parse_url(url: &SecretString) -> Result<Config, StoreError> {
-    parse(url.expose_secret()).map(|parsed| parsed.config).map_err(failed)
+    parse(url.expose_secret())
+        .map(|parsed| parsed.config)
+        .map_err(|error| StoreError::Failed(Box::new(error)))
 }
 
 struct Parsed {

@@ -24,6 +24,7 @@ use batch::Batch;
 use encoding::Encoding;
 use objects::Objects;
 pub(super) use objects::parse_tag_names;
+use row::ParsedLine;
 pub(super) use row::check_tags;
 use sheet::Sheet;
 
@@ -73,12 +74,6 @@ pub struct ImportReport {
     pub skipped: u64,
     /// The errors of the first 100 invalid rows.
     pub errors: Vec<LineError>,
-}
-
-/// A parsed line: a contact or its error message.
-struct ParsedLine {
-    line: u64,
-    row: Result<ImportRow, String>,
 }
 
 enum Reader {

@@ -3,9 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::super::ImportRow;
-use super::ParsedLine;
 use super::lines::{LINE_BYTES, Line, LineDecoder};
-use super::row::{RowInput, split_tags};
+use super::row::{ParsedLine, RowInput, split_tags};
 use crate::shared::text;
 
 /// Read-only fields of a published contact, which the import ignores.

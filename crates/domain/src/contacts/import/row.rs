@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::super::change::check_name;
 use super::super::limits::{attributes_fit, attributes_rule};
 use super::super::model::ContactDraft;
-use super::super::service::check_name;
 use super::super::{ImportRow, Phone};
 use crate::shared::{redacted_debug, text};
 
@@ -12,6 +12,12 @@ use crate::shared::{redacted_debug, text};
 const MAX_TAGS: usize = 50;
 /// The longest tag name.
 const MAX_TAG_CHARS: usize = 100;
+
+/// A parsed line: a contact or its error message.
+pub(super) struct ParsedLine {
+    pub(super) line: u64,
+    pub(super) row: Result<ImportRow, String>,
+}
 
 /// The unchecked fields of a row. An absent field is empty.
 #[derive(Default)]

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::super::ImportRow;
+use super::csv;
 use super::csv::{CsvDecoder, RECORD_BYTES, RECORD_CELLS, Record};
-use super::row::{RowInput, split_tags};
-use super::{ParsedLine, csv};
+use super::row::{ParsedLine, RowInput, split_tags};
 use crate::shared::FieldErrors;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

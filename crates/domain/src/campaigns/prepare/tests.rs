@@ -1,13 +1,15 @@
 //! Tests of the decision whether a run may start.
 
+use serde_json::json;
 use time::macros::datetime;
 
-use super::super::CampaignStatus;
+use super::super::{CampaignStatus, RetryReport, StartOutcome, Trigger};
 use super::*;
-use crate::billing;
+use crate::billing::{self, PlanEntitlement};
 use crate::campaigns::service::tests::{NOW, campaign, tenant};
-use crate::templates::MetaStatus;
+use crate::shared::AuditAction;
 use crate::templates::tests::approved_template;
+use crate::templates::{MetaStatus, Template};
 
 pub(crate) fn facts() -> RunFacts {
     let template = approved_template("Oi {{1}}, use {{2}}.", &["Ana", "PROMO10"]);
