@@ -386,7 +386,7 @@ impl Dispatcher {
     async fn send_one(&self, context: &RunContext, send: ClaimedSend) -> CompletedCall {
         let failed = |message: &str| {
             let message = message.to_owned();
-            (send.id, SendResult::Failed { code: None, message }, None)
+            CompletedCall::of(send.id, SendResult::Failed { code: None, message })
         };
         let Some(recipient) = &send.recipient else {
             return failed("the contact was deleted, or opted out, before the message left");
@@ -396,13 +396,12 @@ impl Dispatcher {
             return failed("a placeholder is empty for this contact");
         }
         match &context.credentials {
-            None => (
+            None => CompletedCall::of(
                 send.id,
                 SendResult::Sent {
                     message_id: None,
                     wa_id: None,
                 },
-                None,
             ),
             Some(credentials) => {
                 let message = context.message(send.id, recipient, &values);
@@ -412,7 +411,14 @@ impl Dispatcher {
                     wa_id
                         .take_if(|id| send.wa_id.as_ref() == Some(id) || recipient.phone.strip_prefix('+') == Some(id));
                 }
-                to_result(send.id, send.attempts, outcome)
+                let error = outcome.class();
+                let (send, result, block) = to_result(send.id, send.attempts, outcome);
+                CompletedCall {
+                    send,
+                    result,
+                    error,
+                    block,
+                }
             }
         }
     }

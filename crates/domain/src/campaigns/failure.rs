@@ -66,7 +66,7 @@ impl RetryRule {
         Some(match class {
             ErrorClass::OptedOut => Self::OptIn,
             ErrorClass::PhoneRequired => Self::Phone,
-            ErrorClass::RecipientRefused => Self::Never,
+            ErrorClass::RecipientRefused | ErrorClass::WindowClosed => Self::Never,
             ErrorClass::RecipientLimited => Self::Wait([DAY, Duration::days(2), WEEK]),
             ErrorClass::RecipientUnreachable => Self::Wait([AT_ONCE, AT_ONCE, WEEK]),
             ErrorClass::SpamLimited | ErrorClass::Blocked(BlockCause::Restricted) => Self::Wait([DAY; 3]),
@@ -75,6 +75,9 @@ impl RetryRule {
             ErrorClass::Blocked(_)
             | ErrorClass::NotFound
             | ErrorClass::InvalidMessage
+            | ErrorClass::UnsupportedMessage
+            | ErrorClass::ParameterFormat
+            | ErrorClass::ParameterText
             | ErrorClass::ServiceFailed
             | ErrorClass::OutcomeUnknown
             | ErrorClass::WrongPin

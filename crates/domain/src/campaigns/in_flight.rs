@@ -9,6 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::refusals::Refusals;
 use super::{ClaimPosition, ClaimedSend, RunBlock, SendResult};
+use crate::messaging::ErrorClass;
 use crate::shared::{ContactId, SendId};
 
 /// The most sends that are started and not recorded. It bounds the unknown outcomes after a crash and the messages that
@@ -18,8 +19,27 @@ const MAX_IN_FLIGHT: usize = 50;
 /// Results are recorded in batches of at least this size, as long as more sends can start.
 const MIN_RESULT_BATCH: usize = 10;
 
-/// The result of a call. The [`RunBlock`] gives the reason if the run has to pause.
-pub(super) type CompletedCall = (SendId, SendResult, Option<RunBlock>);
+/// The result of a call.
+pub(super) struct CompletedCall {
+    pub(super) send: SendId,
+    pub(super) result: SendResult,
+    /// The class of the error if WhatsApp rejected this one message.
+    pub(super) error: Option<ErrorClass>,
+    /// Why the run has to pause.
+    pub(super) block: Option<RunBlock>,
+}
+
+impl CompletedCall {
+    /// A result without a rejection by WhatsApp.
+    pub(super) fn of(send: SendId, result: SendResult) -> Self {
+        Self {
+            send,
+            result,
+            error: None,
+            block: None,
+        }
+    }
+}
 
 /// Futures make progress only when they are polled: the calls advance only while a method of this type is awaited.
 #[derive(Default)]
@@ -152,9 +172,15 @@ impl<'a> InFlightSends<'a> {
     }
 
     fn add_completed(&mut self, completed: Option<CompletedCall>) {
-        if let Some((send, result, block)) = completed {
+        if let Some(completed) = completed {
+            let CompletedCall {
+                send,
+                result,
+                error,
+                block,
+            } = completed;
             self.called.retain(|called| *called != send);
-            self.refusals.add(&result);
+            self.refusals.add(&result, error);
             self.throttled |= matches!(result, SendResult::Throttled { .. });
             self.results.push((send, result));
             if self.block.is_none() {

@@ -69,7 +69,7 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
             },
             None,
         ),
-        SendOutcome::Failed { code, message } => (
+        SendOutcome::Failed { code, message, .. } => (
             SendResult::Failed {
                 code: Some(code),
                 message,

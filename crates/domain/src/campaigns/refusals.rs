@@ -1,6 +1,7 @@
 //! Circuit breaker of a run: too many consecutive rejected or throttled messages pause it.
 
 use super::SendResult;
+use crate::messaging::ErrorClass;
 
 /// This many consecutive rejected parameters have one cause: the mapping does not fit the template.
 const MAX_REFUSED_PARAMETERS: usize = 20;
@@ -11,11 +12,17 @@ const MAX_REFUSED_MESSAGES: usize = 1000;
 /// This many consecutive throttled messages take about an hour at the lowest send rate: the number may send nothing.
 const MAX_THROTTLED_MESSAGES: usize = 5000;
 
-/// Error codes: a parameter's format does not fit the template, or WhatsApp does not accept its text.
-const WRONG_PARAMETER: [i64; 2] = [132_012, 132_018];
+const WRONG_PARAMETER: [ErrorClass; 2] = [ErrorClass::ParameterFormat, ErrorClass::ParameterText];
 
-/// Error codes that concern one recipient. An audience may begin with any number of such contacts.
-const RECIPIENT_CODES: [i64; 7] = [131_026, 131_047, 131_049, 131_050, 131_051, 131_052, 132_018];
+/// Errors that concern one recipient. An audience may begin with any number of such contacts.
+const RECIPIENT_ERRORS: [ErrorClass; 6] = [
+    ErrorClass::RecipientUnreachable,
+    ErrorClass::WindowClosed,
+    ErrorClass::RecipientLimited,
+    ErrorClass::OptedOut,
+    ErrorClass::UnsupportedMessage,
+    ErrorClass::ParameterText,
+];
 
 /// Counts rejections since the last message that WhatsApp accepted or may have accepted.
 #[derive(Default)]
@@ -28,18 +35,17 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Counts a result. Ignores results without a call, and retries for another reason than the number's rate.
-    pub(super) fn add(&mut self, result: &SendResult) {
+    /// Counts a result, with the class of its error if WhatsApp rejected the message. Ignores results without a call, and
+    /// retries for another reason than the number's rate.
+    pub(super) fn add(&mut self, result: &SendResult, error: Option<ErrorClass>) {
         match result {
             SendResult::Sent { .. } | SendResult::Unknown => *self = Self::default(),
-            SendResult::Failed {
-                code: Some(code),
-                message,
-            } => {
+            SendResult::Failed { code: Some(_), message } => {
+                let is_one_of = |classes: &[ErrorClass]| error.is_some_and(|class| classes.contains(&class));
                 self.reason.clone_from(message);
                 self.throttled = 0;
-                self.messages += usize::from(!RECIPIENT_CODES.contains(code));
-                self.parameters = if WRONG_PARAMETER.contains(code) {
+                self.messages += usize::from(!is_one_of(&RECIPIENT_ERRORS));
+                self.parameters = if is_one_of(&WRONG_PARAMETER) {
                     self.parameters + 1
                 } else {
                     0
@@ -76,42 +82,52 @@ mod tests {
 
     use super::*;
 
-    fn refused(code: i64) -> SendResult {
-        SendResult::Failed {
-            code: Some(code),
-            message: format!("refused with {code}"),
-        }
+    type Counted = (SendResult, Option<ErrorClass>);
+
+    const UNREACHABLE: ErrorClass = ErrorClass::RecipientUnreachable;
+
+    fn refused(class: ErrorClass) -> Counted {
+        let result = SendResult::Failed {
+            code: Some(1),
+            message: format!("refused with {class:?}"),
+        };
+        (result, Some(class))
     }
 
-    fn sent() -> SendResult {
-        SendResult::Sent {
+    fn unknown() -> Counted {
+        (SendResult::Unknown, None)
+    }
+
+    fn sent() -> Counted {
+        let result = SendResult::Sent {
             message_id: None,
             wa_id: None,
-        }
+        };
+        (result, None)
     }
 
-    fn reason_after(results: impl IntoIterator<Item = SendResult>) -> Option<String> {
+    fn reason_after(results: impl IntoIterator<Item = Counted>) -> Option<String> {
         let mut refusals = Refusals::default();
-        for result in results {
-            refusals.add(&result);
+        for (result, error) in results {
+            refusals.add(&result, error);
         }
         refusals.pause_reason()
     }
 
     #[test]
     fn refusals_pause_after_twenty_refused_parameters() {
-        for code in WRONG_PARAMETER {
-            let twenty = || vec![refused(code); 20];
-            assert_eq!(reason_after(vec![refused(code); 19]), None);
-            let reason = format!("the parameters of the last 20 messages were refused: refused with {code}");
+        for class in WRONG_PARAMETER {
+            let twenty = || vec![refused(class); 20];
+            assert_eq!(reason_after(vec![refused(class); 19]), None);
+            let reason = format!("the parameters of the last 20 messages were refused: refused with {class:?}");
             assert_eq!(reason_after(twenty()), Some(reason));
-            for between in [sent(), SendResult::Unknown, refused(131_026)] {
+            for between in [sent(), unknown(), refused(UNREACHABLE)] {
                 let mut results = twenty();
                 results.insert(10, between);
                 assert_eq!(reason_after(results), None);
             }
             let mut results = twenty();
-            results.insert(10, SendResult::Released);
+            results.insert(10, (SendResult::Released, None));
             assert!(
                 reason_after(results).is_some(),
                 "a retried send does not reset the count"
@@ -121,13 +137,12 @@ mod tests {
 
     #[test]
     fn refusals_pause_a_number_that_may_send_nothing() {
-        let throttled = SendResult::Throttled {
-            delay: Duration::SECOND,
-        };
+        let delay = Duration::SECOND;
+        let throttled = (SendResult::Throttled { delay }, None);
         assert_eq!(reason_after(vec![throttled.clone(); 4999]), None);
         let reason = reason_after(vec![throttled.clone(); 5000]).unwrap();
         assert!(reason.contains("throttled the last 5000"), "{reason}");
-        for between in [sent(), SendResult::Unknown, refused(131_026)] {
+        for between in [sent(), unknown(), refused(UNREACHABLE)] {
             let mut results = vec![throttled.clone(); 6000];
             results.insert(3000, between);
             assert_eq!(reason_after(results), None);
@@ -136,23 +151,23 @@ mod tests {
 
     #[test]
     fn refusals_pause_after_a_thousand_not_about_recipients() {
-        assert_eq!(reason_after(vec![refused(100); 999]), None);
+        assert_eq!(reason_after(vec![refused(ErrorClass::NotFound); 999]), None);
         assert_eq!(
-            reason_after(vec![refused(100); 1000]),
-            Some("1000 messages in a row were refused: refused with 100".into())
+            reason_after(vec![refused(ErrorClass::NotFound); 1000]),
+            Some("1000 messages in a row were refused: refused with NotFound".into())
         );
-        for code in RECIPIENT_CODES
+        for class in RECIPIENT_ERRORS
             .into_iter()
-            .filter(|code| !WRONG_PARAMETER.contains(code))
+            .filter(|class| !WRONG_PARAMETER.contains(class))
         {
-            assert_eq!(reason_after(vec![refused(code); 5000]), None, "{code}");
+            assert_eq!(reason_after(vec![refused(class); 5000]), None, "{class:?}");
             // They do not reset the count either, since WhatsApp accepted nothing.
-            let mut results = vec![refused(100); 999];
-            results.extend([refused(code), refused(100)]);
-            assert!(reason_after(results).is_some(), "{code}");
+            let mut results = vec![refused(ErrorClass::NotFound); 999];
+            results.extend([refused(class), refused(ErrorClass::NotFound)]);
+            assert!(reason_after(results).is_some(), "{class:?}");
         }
-        let mut results = vec![refused(100); 999];
-        results.extend([sent(), refused(100)]);
+        let mut results = vec![refused(ErrorClass::NotFound); 999];
+        results.extend([sent(), refused(ErrorClass::NotFound)]);
         assert_eq!(reason_after(results), None);
     }
 }

@@ -12,7 +12,9 @@ use super::*;
 use crate::billing::PlanEntitlement;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::media::{MediaPath, MediaType};
-use crate::messaging::{BlockCause, FileSource, HeaderType, MockWhatsappGateway, SendOutcome, TextParameter};
+use crate::messaging::{
+    BlockCause, ErrorClass, FileSource, HeaderType, MockWhatsappGateway, SendOutcome, TextParameter,
+};
 use crate::shared::{
     AuditAction, CampaignId, Event, GatewayError, MockCipher, MockErrorReport, MockIds, ProfileId, Sealed, StoreError,
 };
@@ -346,6 +348,7 @@ async fn test_send_that_did_not_leave_releases_its_message() {
         (
             SendOutcome::Failed {
                 code,
+                class: ErrorClass::Other,
                 message: message(),
             },
             true,

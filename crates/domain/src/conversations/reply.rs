@@ -124,7 +124,7 @@ pub(super) mod tests {
 
     use super::super::ConversationStatus;
     use super::*;
-    use crate::messaging::BlockCause;
+    use crate::messaging::{BlockCause, ErrorClass};
     use crate::shared::{MockCipher, Sealed};
     use crate::whatsapp::Profile;
     use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
@@ -237,6 +237,7 @@ pub(super) mod tests {
         let refused = [
             SendOutcome::Failed {
                 code: 131_047,
+                class: ErrorClass::WindowClosed,
                 message: text(),
             },
             SendOutcome::RunBlocked {

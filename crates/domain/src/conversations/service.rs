@@ -229,6 +229,7 @@ mod tests {
     async fn refused_reply_returns_whatsapps_error_code() {
         let (mut store, gateway) = mock_reply_call(SendOutcome::Failed {
             code: 131_047,
+            class: crate::messaging::ErrorClass::WindowClosed,
             message: "closed".into(),
         });
         store

@@ -13,10 +13,18 @@ pub enum ErrorClass {
     NotFound,
     /// The message or its parameters are invalid.
     InvalidMessage,
+    /// WhatsApp does not support this message for the recipient, or cannot load its media.
+    UnsupportedMessage,
+    /// The format of a parameter does not fit the template.
+    ParameterFormat,
+    /// WhatsApp does not accept the text of a parameter.
+    ParameterText,
     /// WhatsApp could not load the message's file.
     MediaFailed,
     /// WhatsApp does not deliver messages of this kind to the recipient.
     RecipientRefused,
+    /// The recipient has not written within 24 hours.
+    WindowClosed,
     /// The recipient cannot be reached on WhatsApp.
     RecipientUnreachable,
     /// The recipient gets too many marketing messages.

@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use super::{BlockCause, ThrottleScope};
+use super::{BlockCause, ErrorClass, ThrottleScope};
 use crate::shared::{GatewayError, redacted_debug};
 
 /// How a call to WhatsApp ended, by WhatsApp's error classes.
@@ -16,7 +16,11 @@ pub enum SendOutcome {
         wa_id: Option<String>,
     },
     /// WhatsApp permanently rejected this one message.
-    Failed { code: i64, message: String },
+    Failed {
+        code: i64,
+        class: ErrorClass,
+        message: String,
+    },
     /// Certainly not processed: throttled, or no connection was made. Safe to retry.
     Throttled {
         /// WhatsApp's error code. None if there was no connection.
@@ -53,11 +57,23 @@ redacted_debug!(
 );
 
 impl SendOutcome {
+    /// The class of the error if WhatsApp rejected this one message.
+    pub fn class(&self) -> Option<ErrorClass> {
+        match self {
+            Self::Failed { class, .. } => Some(*class),
+            Self::Accepted { .. }
+            | Self::Throttled { .. }
+            | Self::RunBlocked { .. }
+            | Self::Unknown { .. }
+            | Self::OpaqueRejection { .. } => None,
+        }
+    }
+
     /// The error for a synchronous caller if the message certainly did not leave. None for every other outcome.
     pub fn refusal(&self) -> Option<GatewayError> {
         match self {
             Self::Accepted { .. } | Self::Unknown { .. } | Self::OpaqueRejection { .. } => None,
-            Self::Failed { code, message }
+            Self::Failed { code, message, .. }
             | Self::RunBlocked { code, message, .. }
             | Self::Throttled {
                 code: Some(code),
@@ -88,6 +104,11 @@ mod tests {
             message: text(),
             retry_after,
         };
+        let failed = SendOutcome::Failed {
+            code,
+            class: ErrorClass::RecipientUnreachable,
+            message: text(),
+        };
         let blocked = SendOutcome::RunBlocked {
             code,
             cause: BlockCause::Token,
@@ -99,7 +120,7 @@ mod tests {
             (SendOutcome::Accepted { message_id, wa_id }, None),
             (SendOutcome::Unknown { detail: text() }, None),
             (SendOutcome::OpaqueRejection { detail: text() }, None),
-            (SendOutcome::Failed { code, message: text() }, Some(refused)),
+            (failed, Some(refused)),
             (blocked, Some(refused)),
             (throttled(Some(code)), Some(refused)),
             (throttled(None), Some("the outside system is unavailable: not a number")),

@@ -261,6 +261,7 @@ mod tests {
             SendOutcome::Unknown { detail: "x".into() },
             SendOutcome::Failed {
                 code: 131_026,
+                class: ErrorClass::RecipientUnreachable,
                 message: "x".into(),
             },
             accepted(),

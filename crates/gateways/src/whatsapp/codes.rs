@@ -34,13 +34,15 @@ pub const ERROR_CODES: ErrorCodes = ErrorCodes {
         (ErrorClass::NotFound, &[33, INVALID_PARAMETER]),
         (
             ErrorClass::InvalidMessage,
-            &[
-                131_008, 131_009, 131_051, 131_052, 132_005, 132_007, 132_012, 132_018, 135_000,
-            ],
+            &[131_008, 131_009, 132_005, 132_007, 135_000],
         ),
+        (ErrorClass::UnsupportedMessage, &[131_051, 131_052]),
+        (ErrorClass::ParameterFormat, &[132_012]),
+        (ErrorClass::ParameterText, &[132_018]),
         (ErrorClass::MediaFailed, &[131_053]),
-        // The sender itself, an experiment of WhatsApp, no message within 24 hours.
-        (ErrorClass::RecipientRefused, &[131_021, 130_472, 131_047]),
+        // The sender itself, and an experiment of WhatsApp.
+        (ErrorClass::RecipientRefused, &[131_021, 130_472]),
+        (ErrorClass::WindowClosed, &[131_047]),
         (ErrorClass::RecipientUnreachable, &[131_026]),
         (ErrorClass::RecipientLimited, &[131_049]),
         (ErrorClass::OptedOut, &[131_050]),
@@ -80,9 +82,9 @@ mod tests {
     }
 
     #[test]
-    fn error_codes_of_checks_have_their_class() {
+    fn error_codes_have_their_class() {
         let token = ErrorClass::Blocked(BlockCause::Token);
-        let table: [(ErrorClass, &[i64]); 8] = [
+        let table: [(ErrorClass, &[i64]); 15] = [
             (token, &[0, 3, 10, 190, 200, 250, 299]),
             (ErrorClass::NotFound, &[33, 100]),
             (ErrorClass::ServiceFailed, &[1, 2]),
@@ -90,6 +92,13 @@ mod tests {
             (ErrorClass::Throttled(ThrottleScope::Management), &[80_008]),
             (ErrorClass::WrongPin, &[133_005]),
             (ErrorClass::Blocked(BlockCause::RegistrationLocked), &[133_016]),
+            (ErrorClass::ParameterFormat, &[132_012]),
+            (ErrorClass::ParameterText, &[132_018]),
+            (ErrorClass::UnsupportedMessage, &[131_051, 131_052]),
+            (ErrorClass::RecipientUnreachable, &[131_026]),
+            (ErrorClass::WindowClosed, &[131_047]),
+            (ErrorClass::RecipientLimited, &[131_049]),
+            (ErrorClass::OptedOut, &[131_050]),
             (ErrorClass::Other, &[-1, 5, 199, 300, 131_001, 2_388_019]),
         ];
         for (class, codes) in table {

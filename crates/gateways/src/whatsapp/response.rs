@@ -35,8 +35,12 @@ fn consequence(class: ErrorClass) -> Option<Consequence> {
         ErrorClass::Blocked(cause) => Consequence::BlockRun(cause),
         ErrorClass::NotFound
         | ErrorClass::InvalidMessage
+        | ErrorClass::UnsupportedMessage
+        | ErrorClass::ParameterFormat
+        | ErrorClass::ParameterText
         | ErrorClass::MediaFailed
         | ErrorClass::RecipientRefused
+        | ErrorClass::WindowClosed
         | ErrorClass::RecipientUnreachable
         | ErrorClass::RecipientLimited
         | ErrorClass::OptedOut
@@ -97,14 +101,15 @@ fn rejection_outcome(response: &GatewayResponse, GraphError { code, message }: G
         400..=499 => Consequence::Fail,
         _ => Consequence::Ambiguous,
     };
-    match consequence(ERROR_CODES.class(code)).unwrap_or(by_status) {
+    let class = ERROR_CODES.class(code);
+    match consequence(class).unwrap_or(by_status) {
         Consequence::Retry(scope) => SendOutcome::Throttled {
             code: Some(code),
             scope,
             message,
             retry_after: requested_delay(response),
         },
-        Consequence::Fail => SendOutcome::Failed { code, message },
+        Consequence::Fail => SendOutcome::Failed { code, class, message },
         Consequence::BlockRun(cause) => SendOutcome::RunBlocked { code, cause, message },
         Consequence::Ambiguous => SendOutcome::Unknown {
             detail: format!("HTTP {status}, code {code}: {message}"),
@@ -233,6 +238,7 @@ mod tests {
             outcome_of_code(400, 999),
             SendOutcome::Failed {
                 code: 999,
+                class: ErrorClass::Other,
                 message: "m".into()
             }
         );

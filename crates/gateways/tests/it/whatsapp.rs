@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use recado_domain::messaging::{
-    Addressee, ButtonKind, ButtonValue, Category, OutboundTemplate, OutboundText, ParameterFormat, ProfileKey,
-    SendOutcome, TemplateSubmission, TextParameter, ThrottleScope, WhatsappCredentials, WhatsappGateway,
+    Addressee, ButtonKind, ButtonValue, Category, ErrorClass, OutboundTemplate, OutboundText, ParameterFormat,
+    ProfileKey, SendOutcome, TemplateSubmission, TextParameter, ThrottleScope, WhatsappCredentials, WhatsappGateway,
 };
 use recado_domain::shared::{GatewayError, MessageId, SendId};
 use recado_gateways::http::Http;
@@ -235,6 +235,7 @@ async fn rejection_of_one_recipient_fails_only_that_send() {
     let kind = WhatsappFaultKind::error(131_026, "Message undeliverable");
     let expected = SendOutcome::Failed {
         code: 131_026,
+        class: ErrorClass::RecipientUnreachable,
         message: "Message undeliverable".into(),
     };
     assert_eq!(outcome_of_fault(kind).await, expected);

@@ -9,7 +9,8 @@ pub(crate) const ERROR_CODES: ErrorCodes = ErrorCodes {
     codes: &[
         (ErrorClass::OptedOut, &[STOPPED_MARKETING]),
         (ErrorClass::PhoneRequired, &[131_062]),
-        (ErrorClass::RecipientRefused, &[131_021, 130_472, 131_047]),
+        (ErrorClass::RecipientRefused, &[131_021, 130_472]),
+        (ErrorClass::WindowClosed, &[131_047]),
         (ErrorClass::RecipientLimited, &[131_049]),
         (ErrorClass::RecipientUnreachable, &[131_026]),
         (ErrorClass::SpamLimited, &[131_048]),

@@ -20,7 +20,7 @@ use super::runs::FakeRuns;
 use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::messaging::{
-    BlockCause, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
+    BlockCause, ErrorClass, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
     TemplateSubmission, ThrottleScope, WhatsappCredentials as Credentials, WhatsappGateway,
 };
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, StoreError};
@@ -440,6 +440,7 @@ pub(super) fn accepted(phone: &str) -> SendOutcome {
 pub(super) fn failed() -> SendOutcome {
     SendOutcome::Failed {
         code: 131_026,
+        class: ErrorClass::RecipientUnreachable,
         message: "undeliverable".into(),
     }
 }

@@ -19,7 +19,7 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::{CampaignStatus, RunEnd, RunReport, Variables};
-use crate::messaging::{OutboundTemplate, SendOutcome, SendStatus, TextParameter};
+use crate::messaging::{ErrorClass, OutboundTemplate, SendOutcome, SendStatus, TextParameter};
 use crate::shared::{Event, NotificationKind, SendId};
 use fixture::{Fixture, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
@@ -345,15 +345,16 @@ async fn run_with_only_failures_calls_every_contact() {
     );
 }
 
-/// WhatsApp rejects every recipient but `accepted_at` with this code, while `rejects` is true.
-fn rejecting(contacts: usize, code: i64, accepted_at: usize, rejects: &Arc<AtomicBool>) -> Fixture {
+/// WhatsApp rejects every recipient but `accepted_at` with an error of this class, while `rejects` is true.
+fn rejecting(contacts: usize, class: ErrorClass, accepted_at: usize, rejects: &Arc<AtomicBool>) -> Fixture {
     let rejects = rejects.clone();
     Fixture::new(contacts, move |to, _| {
         if to == phone(accepted_at) || !rejects.load(Ordering::Relaxed) {
             return accepted(to);
         }
         SendOutcome::Failed {
-            code,
+            code: 1,
+            class,
             message: "refused".into(),
         }
     })
@@ -363,7 +364,7 @@ fn rejecting(contacts: usize, code: i64, accepted_at: usize, rejects: &Arc<Atomi
 async fn run_pauses_after_a_thousand_rejections_and_resumes() {
     let rejects = Arc::new(AtomicBool::new(true));
     // The accepted message resets the count of rejections.
-    let fixture = rejecting(1300, 131_009, 20, &rejects);
+    let fixture = rejecting(1300, ErrorClass::InvalidMessage, 20, &rejects);
     let RunEnd::Over(report) = fixture.run().await else {
         panic!()
     };
@@ -393,18 +394,23 @@ async fn run_pauses_after_a_thousand_rejections_and_resumes() {
 
 #[tokio::test]
 async fn run_never_pauses_for_recipient_errors() {
-    let fixture = rejecting(1300, 131_026, 1299, &Arc::new(AtomicBool::new(true)));
+    let fixture = rejecting(
+        1300,
+        ErrorClass::RecipientUnreachable,
+        1299,
+        &Arc::new(AtomicBool::new(true)),
+    );
     assert_eq!(fixture.run().await, over(1300, 1, CampaignStatus::Partial));
     assert_eq!(fixture.called_phones(), all_phones(1300));
 }
 
 #[tokio::test]
 async fn run_pauses_after_twenty_rejected_parameters() {
-    for code in [132_012, 132_018] {
-        let fixture_of = |contacts| rejecting(contacts, code, 19, &Arc::new(AtomicBool::new(true)));
+    for class in [ErrorClass::ParameterFormat, ErrorClass::ParameterText] {
+        let fixture_of = |contacts| rejecting(contacts, class, 19, &Arc::new(AtomicBool::new(true)));
         let fixture = fixture_of(39);
         assert_eq!(fixture.run().await, over(39, 1, CampaignStatus::Partial));
-        assert_eq!(fixture.row(0).error, Some((Some(code), "refused".into())));
+        assert_eq!(fixture.row(0).error, Some((Some(1), "refused".into())));
         let fixture = fixture_of(60);
         let RunEnd::Over(report) = fixture.run().await else {
             panic!()
