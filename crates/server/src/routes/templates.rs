@@ -6,8 +6,7 @@ use garde::Validate;
 use recado_domain::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
 use recado_domain::shared::{CursorPage, FolderId, ProfileId, TemplateId};
 use recado_domain::templates::{
-    MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
-    Templates,
+    MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType, Templates,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -216,7 +216,10 @@ async fn callback(
 ) -> Result<HttpResponse, ApiError> {
     verify_token(&config, &request)?;
     let body = callback_memory.read(&request, payload.into_inner()).await?;
-    events.into_inner().receive(recado_gateways::payment::read_event(&body)).await;
+    events
+        .into_inner()
+        .receive(recado_gateways::payment::read_event(&body))
+        .await;
     Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }
 
