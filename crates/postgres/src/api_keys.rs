@@ -18,7 +18,7 @@ use recado_domain::api_keys::{
     ApiKey, ApiKeyDirectory, ApiKeyStore, KeyGrant, KeyRecord, KeyTerms, KeyUse, Rotation, StoredApiKey, parse_network,
 };
 use recado_domain::shared::{
-    AccountId, ApiKeyId, Event, InsertOutcome, KeyScopes, StoreError, TemplateId, UpdateOutcome,
+    AccountId, ApiKeyId, Event, InsertOutcome, KeyScopes, RowOutcome, StoreError, TemplateId, UpdateOutcome,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -364,8 +364,8 @@ impl ApiKeyStore for PgApiKeys {
         in_owner!(self.0, |conn| rotate(conn, account, stored, rotation, events))
     }
 
-    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| delete(conn, account, key, events))
+    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<RowOutcome, StoreError> {
+        in_owner!(self.0, |conn| delete(conn, account, key, events)).map(RowOutcome::of)
     }
 
     async fn missing_templates(

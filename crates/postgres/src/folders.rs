@@ -6,7 +6,7 @@ use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
-use recado_domain::shared::{AccountId, CursorPage, FolderId, StoreError};
+use recado_domain::shared::{AccountId, CursorPage, FolderId, RowOutcome, StoreError};
 use uuid::Uuid;
 
 use crate::errors::{DbError, DbResult, parse_enum};
@@ -113,7 +113,7 @@ impl FolderStore for PgFolders {
         self.0.run(account, statement).await.map(drop)
     }
 
-    async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| delete(conn, account, id))
+    async fn delete(&self, account: AccountId, id: FolderId) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.0, account, |conn| delete(conn, account, id)).map(RowOutcome::of)
     }
 }

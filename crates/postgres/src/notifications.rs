@@ -8,7 +8,7 @@ use diesel::sql_types::{Nullable, Timestamptz};
 use recado_domain::notifications::{
     Notification, NotificationFeed, NotificationQuery, NotificationStore, SequencedNotification,
 };
-use recado_domain::shared::{AccountId, CursorPage, EventKind, NotificationId, StoreError};
+use recado_domain::shared::{AccountId, CursorPage, EventKind, NotificationId, RowOutcome, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -118,7 +118,7 @@ impl NotificationStore for PgNotifications {
         Ok(CursorPage::cut(rows, limit, |row: &Notification| row.id))
     }
 
-    async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError> {
+    async fn read(&self, account: AccountId, id: NotificationId) -> Result<RowOutcome, StoreError> {
         let first_read = case_when(
             notifications::read_at.is_null(),
             now.into_sql::<Nullable<Timestamptz>>(),
@@ -126,7 +126,7 @@ impl NotificationStore for PgNotifications {
         .otherwise(notifications::read_at);
         let mark =
             diesel::update(notifications::table.find((account.0, id.0))).set(notifications::read_at.eq(first_read));
-        Ok(self.tenants.run(account, mark).await? > 0)
+        Ok(RowOutcome::of(self.tenants.run(account, mark).await? > 0))
     }
 
     async fn read_all(&self, account: AccountId) -> Result<(), StoreError> {

@@ -234,10 +234,10 @@ impl Administration {
         let entry = admin.platform_entry(AuditAction::Update, PlatformEntity::AccountAction, account);
         let entry = entry.with_changes(changes.clone());
         let event = action_event(admin, account, changes);
-        match self.store.set_status(account, status, &[event], entry).await? {
-            true => Ok(()),
-            false => Err(AdministrationError::NotFound),
-        }
+        self.store
+            .set_status(account, status, &[event], entry)
+            .await?
+            .or_missing(AdministrationError::NotFound)
     }
 
     /// Ends all sessions and the support mode of a user, and returns the time.
@@ -262,10 +262,8 @@ impl Administration {
             let paying =
                 live.filter(|live| matches!(live.status, SubscriptionStatus::Active | SubscriptionStatus::PastDue));
             let Some(mut subscription) = paying else {
-                return match self.store.set_plan(account, plan, &events, entry).await? {
-                    true => Ok(Some(())),
-                    false => Err(AdministrationError::NotFound),
-                };
+                let granted = self.store.set_plan(account, plan, &events, entry).await?;
+                return granted.or_missing(AdministrationError::NotFound).map(Some);
             };
             subscription.plan = plan.to_owned();
             subscription.updated_at = self.clock.now();

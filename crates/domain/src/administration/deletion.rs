@@ -55,9 +55,7 @@ impl Deletions {
         let watched_until = self.clock.now() + CANCELLATION_WATCH_TIME;
         let entry = admin.platform_entry(AuditAction::Delete, PlatformEntity::Account, account);
         let begun = self.store.begin(account, DELETION_LEASE, watched_until, entry);
-        if !begun.await? {
-            return Err(AdministrationError::NotFound);
-        }
+        begun.await?.or_missing(AdministrationError::NotFound)?;
         for cancellation in self.store.cancellations(account).await? {
             // A worker retries a failed cancellation.
             if let Err(error) = self.cancel(&cancellation).await {
@@ -87,7 +85,7 @@ impl Deletions {
 
     /// Deletes the rows, then the files. Rows go first, because callbacks, runs and readers may still use them.
     async fn finish(&self, account: AccountId) -> Result<(), AdministrationError> {
-        while self.store.purge(account, DELETION_LEASE).await? {}
+        while self.store.purge(account, DELETION_LEASE).await?.has_worked() {}
         match self.media.delete_account(account).await {
             // Without a media store the account has no files.
             Ok(()) | Err(MediaStoreError::NotConfigured) => {}

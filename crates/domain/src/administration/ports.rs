@@ -9,7 +9,7 @@ use super::{
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{Change, ChangeOutcome};
-use crate::shared::{AccountId, Event, Page, PageQuery, StoreError, SubscriptionId, UserId};
+use crate::shared::{AccountId, Event, Page, PageQuery, RowOutcome, StepOutcome, StoreError, SubscriptionId, UserId};
 use crate::team::InviteInsert;
 
 /// Outcome of updating an account.
@@ -65,24 +65,24 @@ pub trait AdministrationStore: Send + Sync {
         entry: PlatformEntry,
     ) -> Result<AccountUpdate, StoreError>;
 
-    /// Sets the status and appends the outbox events. Returns false if the account does not exist.
+    /// Sets the status and appends the outbox events.
     async fn set_status(
         &self,
         id: AccountId,
         status: AccountStatus,
         events: &[Event],
         entry: PlatformEntry,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<RowOutcome, StoreError>;
 
     /// Grants a plan; the free plan withdraws the grant. MUST set the account's plan to the better of the granted and
-    /// the paid plan, and append the outbox events. Returns false if the account does not exist.
+    /// the paid plan, and append the outbox events.
     async fn set_plan(
         &self,
         id: AccountId,
         plan: &str,
         events: &[Event],
         entry: PlatformEntry,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<RowOutcome, StoreError>;
 
     /// Writes a change of a paid subscription, with the same outcomes as
     /// [`SubscriptionStore::write`](crate::billing::SubscriptionStore::write).
@@ -136,9 +136,9 @@ pub trait SupportStore: Send + Sync {
         entry: PlatformEntry,
     ) -> Result<Option<String>, StoreError>;
 
-    /// Removes a temporary membership and inserts the entry, also if there was no membership. Returns whether there was
-    /// one.
-    async fn stop(&self, user: UserId, account: AccountId, entry: PlatformEntry) -> Result<bool, StoreError>;
+    /// Removes a temporary membership and inserts the entry, also if there was no membership
+    /// (`Missing`).
+    async fn stop(&self, user: UserId, account: AccountId, entry: PlatformEntry) -> Result<RowOutcome, StoreError>;
 
     /// Removes up to `limit` expired temporary memberships. Returns how many.
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError>;
@@ -150,7 +150,7 @@ pub trait SupportStore: Send + Sync {
 pub trait DeletionStore: Send + Sync {
     /// Begins a deletion: from now on no session, API key or callback finds the account. In the same transaction MUST
     /// insert the deletion, leased to the caller, the cancellations that the payment gateway may need, and the entry of
-    /// the platform audit log with the account's name, slug and plan. Returns false if the account does not exist or
+    /// the platform audit log with the account's name, slug and plan. `Missing`: the account does not exist, or
     /// its deletion has already begun.
     async fn begin(
         &self,
@@ -158,13 +158,13 @@ pub trait DeletionStore: Send + Sync {
         lease: Duration,
         watched_until: OffsetDateTime,
         entry: PlatformEntry,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<RowOutcome, StoreError>;
 
     /// Claims a deletion whose lease has expired. No other caller receives it before the new lease expires.
     async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError>;
 
-    /// Deletes a batch of the account's rows from every table and renews the lease. Returns false if no rows are left.
-    async fn purge(&self, account: AccountId, lease: Duration) -> Result<bool, StoreError>;
+    /// Deletes a batch of the account's rows from every table and renews the lease.
+    async fn purge(&self, account: AccountId, lease: Duration) -> Result<StepOutcome, StoreError>;
 
     /// Deletes the account's row and its deletion.
     async fn end(&self, account: AccountId) -> Result<(), StoreError>;

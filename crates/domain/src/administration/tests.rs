@@ -20,7 +20,7 @@ use crate::mail::{MockRecipientHasher, RecipientHash};
 use crate::media::{MediaStoreError, MockMediaStore};
 use crate::shared::{
     AccountId, AuditAction, AuditLogId, Event, MockClock, MockErrorReport, MockIds, MockSecrets, Page, PageQuery,
-    SideStep, StoreError, SubscriptionId, UserId,
+    RowOutcome, SideStep, StoreError, SubscriptionId, UserId,
 };
 use crate::team::{Invites, MockInviteStore};
 
@@ -212,13 +212,15 @@ async fn suspend_and_reactivate_append_an_audit_entry() {
                 let changes = changes(events);
                 assert_eq!(changes["action"], name);
                 assert_eq!(changes.get("support_admin").is_some(), in_support);
-                Ok(true)
+                Ok(RowOutcome::Done)
             });
         let all = administration(store, MockSubscriptionStore::new());
         all.act(&admin(in_support), ACCOUNT, &action(name, None)).await.unwrap();
     }
     let mut store = MockAdministrationStore::new();
-    store.expect_set_status().returning(|_, _, _, _| Ok(false));
+    store
+        .expect_set_status()
+        .returning(|_, _, _, _| Ok(RowOutcome::Missing));
     let all = administration(store, MockSubscriptionStore::new());
     let missing = all.act(&admin(false), ACCOUNT, &action("suspend", None)).await;
     assert!(matches!(missing, Err(AdministrationError::NotFound)));
@@ -242,7 +244,7 @@ async fn granted_plan_changes_a_paid_subscription_but_not_its_price() {
                         .as_ref()
                         .is_some_and(|changes| changes["plan"]["to"] == "growth")
             })
-            .returning(|_, _, _, _| Ok(true));
+            .returning(|_, _, _, _| Ok(RowOutcome::Done));
         let is_first_write = Mutex::new(true);
         store
             .expect_change_subscription()

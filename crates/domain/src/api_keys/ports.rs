@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{ApiKey, KeyGrant, KeyRecord, KeyUse, NoticeClaim, NoticeDecision, NoticeTimes, Rotation, StoredApiKey};
-use crate::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError, TemplateId, UpdateOutcome};
+use crate::shared::{AccountId, ApiKeyId, Event, InsertOutcome, RowOutcome, StoreError, TemplateId, UpdateOutcome};
 
 /// Looks up many keys by the SHA-256 of the full key with one statement. See [`ApiKeyStore::find`].
 #[async_trait]
@@ -54,9 +54,8 @@ pub trait ApiKeyStore: Send + Sync {
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Deletes the key and its directory rows and appends the events, in one transaction. Returns false if the account
-    /// has no such key.
-    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError>;
+    /// Deletes the key and its directory rows and appends the events, in one transaction.
+    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<RowOutcome, StoreError>;
 
     /// Returns those of the templates that the account does not have.
     async fn missing_templates(

@@ -228,10 +228,10 @@ impl ApiKeys {
     /// Deletes a key permanently. It is refused from the time this returns.
     pub async fn delete(&self, tenant: &Tenant, id: ApiKeyId) -> Result<(), ApiKeyError> {
         let audit = Event::Audit(tenant.audit(AuditAction::Delete, ENTITY, id));
-        match self.store.delete(tenant.account_id, id, &[audit]).await? {
-            true => Ok(()),
-            false => Err(ApiKeyError::NotFound),
-        }
+        self.store
+            .delete(tenant.account_id, id, &[audit])
+            .await?
+            .or_missing(ApiKeyError::NotFound)
     }
 
     async fn stored(&self, tenant: &Tenant, id: ApiKeyId) -> Result<StoredApiKey, ApiKeyError> {

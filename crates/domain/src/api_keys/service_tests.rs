@@ -14,8 +14,8 @@ use super::{
 };
 use crate::accounts::AccountStatus;
 use crate::shared::{
-    AccountId, ApiKeyId, AuditAction, Event, InsertOutcome, KeyScopes, MockClock, MockIds, MockSecrets, Role, Tenant,
-    UpdateOutcome, UserId, secret_hash,
+    AccountId, ApiKeyId, AuditAction, Event, InsertOutcome, KeyScopes, MockClock, MockIds, MockSecrets, Role,
+    RowOutcome, Tenant, UpdateOutcome, UserId, secret_hash,
 };
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -420,7 +420,7 @@ async fn api_key_deletion_is_audited_and_unknown_key_is_not_found() {
                 audited && *account == owner().account_id && key.0.as_u128() == id
             })
             .times(1)
-            .returning(move |_, _, _| Ok(exists));
+            .returning(move |_, _, _| Ok(RowOutcome::of(exists)));
         let deleted = keys(store).delete(&owner(), ApiKeyId(Uuid::from_u128(id))).await;
         assert_eq!(deleted.is_ok(), exists);
         assert!(exists || matches!(deleted, Err(ApiKeyError::NotFound)));

@@ -7,7 +7,7 @@ use super::{
     Change, ChangeOutcome, GatewayEvent, GatewayPayment, Overview, Payment, RecordOutcome, ReserveOutcome, StoredEvent,
     Subscription, SubscriptionFacts,
 };
-use crate::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
+use crate::shared::{AccountId, GatewayEventId, GuardOutcome, Page, PageQuery, StoreError, SubscriptionId};
 
 /// Subscriptions and payments. Every method sees the rows of one account only.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -39,8 +39,8 @@ pub trait SubscriptionStore: Send + Sync {
     /// Marks an event without effect as applied, so that a later application has no effect either.
     async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError>;
 
-    /// Deletes an attempt if it still has this version. Returns false if the version differs or the row is no attempt.
-    async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError>;
+    /// Deletes an attempt if it still has this version. `Stale`: the version differs or the row is no attempt.
+    async fn remove(&self, attempt: &Subscription) -> Result<GuardOutcome, StoreError>;
 
     /// Returns one page of the payments, newest first, with the exact total.
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError>;

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::contacts::Phone;
 use crate::shared::{
-    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome,
-    redacted_debug,
+    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StepOutcome, StoreError, TemplateId,
+    WriteOutcome, redacted_debug,
 };
 
 /// Campaigns and their counters.
@@ -291,8 +291,8 @@ pub trait RunSweepStore: Send + Sync {
     async fn fold_counters(&self, limit: i64) -> Result<u64, StoreError>;
 
     /// Creates some of the sends of recipient batches, or resets some of the sends that a retry chose, across tenants,
-    /// whatever the status of their campaigns. False: no batch is left. A claim does the same for its own run.
-    async fn materialize_sends(&self) -> Result<bool, StoreError>;
+    /// whatever the status of their campaigns. A claim does the same for its own run.
+    async fn materialize_sends(&self) -> Result<StepOutcome, StoreError>;
 
     /// Fails up to `limit` sends whose outcome has been unknown for longer than `ttl`, with the message
     /// [`NEVER_CONFIRMED`](super::NEVER_CONFIRMED). Returns the number.

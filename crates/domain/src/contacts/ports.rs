@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::{
     Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactUpsert, ImportRow, RefusedRow, Tag,
 };
-use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, StoreError, TagId, UpdateOutcome};
+use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, RowOutcome, StoreError, TagId, UpdateOutcome};
 
 /// The counts of a written batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,8 +71,8 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<UpdateOutcome<Contact>, StoreError>;
 
-    /// Soft-deletes a contact. Returns false if it does not exist.
-    async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError>;
+    /// Soft-deletes a contact.
+    async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<RowOutcome, StoreError>;
 
     /// Upserts a batch by phone number in a bounded number of statements, regardless of its size. `rows` MUST NOT
     /// contain a phone number twice. `ids` are the ids of new contacts, one per row, in order.
@@ -110,6 +110,6 @@ pub trait TagStore: Send + Sync {
     /// Inserts a tag. Returns `Duplicate { field: "name" }` if the name exists; the comparison ignores case.
     async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError>;
 
-    /// Deletes a tag and removes it from every contact. Returns false if it does not exist.
-    async fn delete(&self, account: AccountId, id: TagId) -> Result<bool, StoreError>;
+    /// Deletes a tag and removes it from every contact.
+    async fn delete(&self, account: AccountId, id: TagId) -> Result<RowOutcome, StoreError>;
 }

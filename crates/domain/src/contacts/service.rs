@@ -89,10 +89,10 @@ impl Contacts {
     }
 
     pub async fn delete(&self, tenant: &Tenant, id: ContactId) -> Result<(), ContactError> {
-        match self.store.delete(tenant.account_id, id, self.clock.now()).await? {
-            true => Ok(()),
-            false => Err(ContactError::NotFound),
-        }
+        self.store
+            .delete(tenant.account_id, id, self.clock.now())
+            .await?
+            .or_missing(ContactError::NotFound)
     }
 
     /// Upserts a contact that another system reports, identified by its phone number or user id. Returns true if it is
@@ -150,10 +150,10 @@ impl Tags {
 
     /// Deletes a tag and removes it from every contact.
     pub async fn delete(&self, tenant: &Tenant, id: TagId) -> Result<(), ContactError> {
-        match self.store.delete(tenant.account_id, id).await? {
-            true => Ok(()),
-            false => Err(ContactError::NotFound),
-        }
+        self.store
+            .delete(tenant.account_id, id)
+            .await?
+            .or_missing(ContactError::NotFound)
     }
 }
 

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use time::Duration;
 
 use super::{Conversation, ConversationQuery, ConversationStatus, InboundItem, Message, ReplyFacts, ReplyResult};
-use crate::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor};
+use crate::shared::{
+    AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, RowOutcome, StoreError, TimeCursor,
+};
 
 /// Conversations and their messages.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -37,8 +39,13 @@ pub trait ConversationStore: Send + Sync {
     async fn reply_facts(&self, account: AccountId, id: ConversationId) -> Result<Option<ReplyFacts>, StoreError>;
 
     /// Stores a pending reply from this number, and applies it to its conversation (`transition`), in one transaction.
-    /// False if the conversation no longer exists. The gateway MUST be called only after this commit.
-    async fn begin_reply(&self, account: AccountId, reply: &Message, profile: ProfileId) -> Result<bool, StoreError>;
+    /// The gateway MUST be called only after this commit.
+    async fn begin_reply(
+        &self,
+        account: AccountId,
+        reply: &Message,
+        profile: ProfileId,
+    ) -> Result<RowOutcome, StoreError>;
 
     /// Records the outcome of the call by `MessageStatus::advance`, because a status update may have arrived first.
     /// Stores the contact's WhatsApp id. Returns the message after the write, or none if it no longer exists.

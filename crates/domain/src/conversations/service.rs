@@ -84,9 +84,8 @@ impl Conversations {
             .map(|stored| stored.profile.id)
             .ok_or(ReplyRefusal::NoNumber)?;
         let reply = self.pending(&facts, text);
-        if !self.store.begin_reply(account, &reply, profile).await? {
-            return Err(ConversationError::NotFound);
-        }
+        let begun = self.store.begin_reply(account, &reply, profile).await?;
+        begun.or_missing(ConversationError::NotFound)?;
         let (result, refusal) = to_result(self.call(&credentials, to, &reply).await);
         let recorded = self.store.record_reply(account, reply.id, &result).await;
         if let Err(error) = &recorded {
@@ -145,7 +144,7 @@ mod tests {
     use super::super::{MockConversationStore, ReplyResult};
     use super::*;
     use crate::messaging::{MockWhatsappGateway, SendOutcome};
-    use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
+    use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, RowOutcome, StoreError, UserId};
 
     const ID: ConversationId = ConversationId(Uuid::from_u128(1));
 
@@ -184,7 +183,7 @@ mod tests {
             .withf(|_, reply, _| {
                 reply.status == MessageStatus::Pending && reply.created_at == NOW && reply.text.as_deref() == Some("Oi")
             })
-            .returning(|_, _, _| Ok(true));
+            .returning(|_, _, _| Ok(RowOutcome::Done));
         let mut gateway = MockWhatsappGateway::new();
         gateway
             .expect_send_text()
@@ -278,7 +277,10 @@ mod tests {
     async fn reply_is_not_sent_unless_stored() {
         let mut store = MockConversationStore::new();
         store.expect_reply_facts().returning(|_, _| Ok(Some(facts())));
-        store.expect_begin_reply().times(1).returning(|_, _, _| Ok(false));
+        store
+            .expect_begin_reply()
+            .times(1)
+            .returning(|_, _, _| Ok(RowOutcome::Missing));
         let gone = conversations(store, MockWhatsappGateway::new())
             .reply(&tenant(), ID, "Oi".into())
             .await;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{Folder, FolderQuery};
-use crate::shared::{AccountId, CursorPage, FolderId, StoreError};
+use crate::shared::{AccountId, CursorPage, FolderId, RowOutcome, StoreError};
 
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
@@ -13,7 +13,6 @@ pub trait FolderStore: Send + Sync {
 
     async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError>;
 
-    /// Deletes a folder, and clears `folder_id` of its items in the same transaction. False if the folder does not
-    /// exist.
-    async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError>;
+    /// Deletes a folder, and clears `folder_id` of its items in the same transaction.
+    async fn delete(&self, account: AccountId, id: FolderId) -> Result<RowOutcome, StoreError>;
 }

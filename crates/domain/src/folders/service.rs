@@ -46,10 +46,10 @@ impl Folders {
 
     /// Deletes a folder. Its items remain, without a folder.
     pub async fn delete(&self, tenant: &Tenant, id: FolderId) -> Result<(), FolderError> {
-        match self.store.delete(tenant.account_id, id).await? {
-            true => Ok(()),
-            false => Err(FolderError::NotFound),
-        }
+        self.store
+            .delete(tenant.account_id, id)
+            .await?
+            .or_missing(FolderError::NotFound)
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
 
     use super::super::MockFolderStore;
     use super::*;
-    use crate::shared::{AccountId, MockIds, Role, UserId};
+    use crate::shared::{AccountId, MockIds, Role, RowOutcome, UserId};
 
     fn folders(store: MockFolderStore) -> Folders {
         let mut ids = MockIds::new();
@@ -101,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn unknown_folder_is_not_found() {
         let mut store = MockFolderStore::new();
-        store.expect_delete().returning(|_, _| Ok(false));
+        store.expect_delete().returning(|_, _| Ok(RowOutcome::Missing));
         let missing = folders(store).delete(&tenant(), FolderId(Uuid::nil())).await;
         assert!(matches!(missing, Err(FolderError::NotFound)));
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{Notification, NotificationQuery, SequencedNotification};
-use crate::shared::{AccountId, CursorPage, NotificationId, StoreError};
+use crate::shared::{AccountId, CursorPage, NotificationId, RowOutcome, StoreError};
 
 /// Notifications of one account.
 ///
@@ -16,8 +16,8 @@ pub trait NotificationStore: Send + Sync {
     async fn list(&self, account: AccountId, query: &NotificationQuery)
     -> Result<CursorPage<Notification>, StoreError>;
 
-    /// Marks a notification as read if it is unread. Returns false if it does not exist.
-    async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError>;
+    /// Marks a notification as read if it is unread.
+    async fn read(&self, account: AccountId, id: NotificationId) -> Result<RowOutcome, StoreError>;
 
     /// Marks all unread notifications as read.
     async fn read_all(&self, account: AccountId) -> Result<(), StoreError>;

@@ -27,10 +27,10 @@ impl Notifications {
 
     /// Marks a notification as read. Has no effect if it is already read.
     pub async fn read(&self, tenant: &Tenant, id: NotificationId) -> Result<(), NotificationError> {
-        match self.store.read(tenant.account_id, id).await? {
-            true => Ok(()),
-            false => Err(NotificationError::NotFound),
-        }
+        self.store
+            .read(tenant.account_id, id)
+            .await?
+            .or_missing(NotificationError::NotFound)
     }
 
     /// Marks all notifications of the account as read.
@@ -47,7 +47,7 @@ mod tests {
 
     use super::super::MockNotificationStore;
     use super::*;
-    use crate::shared::{AccountId, Role, UserId};
+    use crate::shared::{AccountId, Role, RowOutcome, UserId};
 
     fn tenant(role: Role) -> Tenant {
         Tenant::for_tests(AccountId(Uuid::from_u128(7)), UserId(Uuid::nil()), role)
@@ -61,7 +61,7 @@ mod tests {
             store
                 .expect_read()
                 .withf(|account, _| account.0 == Uuid::from_u128(7))
-                .returning(move |_, id| Ok(id == existing));
+                .returning(move |_, id| Ok(RowOutcome::of(id == existing)));
             store.expect_read_all().times(1).returning(|_| Ok(()));
             let notifications = Notifications::new(Arc::new(store));
             notifications.read(&tenant(role), existing).await.unwrap();

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{MembersAdded, Segment, SegmentChange, SegmentDraft};
-use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
+use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, RowOutcome, SegmentId, StoreError};
 
 /// Segments with the number of their contacts. For an account of more than 100,000 contacts, the number that a read
 /// returns may be up to 60 seconds old. A write MUST return a number that includes its own change.
@@ -34,8 +34,8 @@ pub trait SegmentStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Option<Segment>, StoreError>;
 
-    /// Soft-deletes a segment. False if it does not exist.
-    async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<bool, StoreError>;
+    /// Soft-deletes a segment.
+    async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<RowOutcome, StoreError>;
 
     /// Makes all of the contacts members, or none. Unknown contacts are reported before a missing segment.
     async fn add_members(
@@ -45,12 +45,11 @@ pub trait SegmentStore: Send + Sync {
         contacts: &[ContactId],
     ) -> Result<MembersAdded, StoreError>;
 
-    /// Removes contacts from the members. A contact that is not a member is ignored. False if the segment does not
-    /// exist.
+    /// Removes contacts from the members. A contact that is not a member is ignored.
     async fn remove_members(
         &self,
         account: AccountId,
         id: SegmentId,
         contacts: &[ContactId],
-    ) -> Result<bool, StoreError>;
+    ) -> Result<RowOutcome, StoreError>;
 }

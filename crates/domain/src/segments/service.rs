@@ -65,10 +65,10 @@ impl Segments {
 
     /// Deletes a segment. Campaigns that use it can no longer run.
     pub async fn delete(&self, tenant: &Tenant, id: SegmentId) -> Result<(), SegmentError> {
-        match self.store.delete(tenant.account_id, id, self.clock.now()).await? {
-            true => Ok(()),
-            false => Err(SegmentError::NotFound),
-        }
+        self.store
+            .delete(tenant.account_id, id, self.clock.now())
+            .await?
+            .or_missing(SegmentError::NotFound)
     }
 
     /// Makes contacts members. Existing members stay members.
@@ -100,10 +100,10 @@ impl Segments {
         contacts: &[ContactId],
     ) -> Result<(), SegmentError> {
         check_ids(contacts)?;
-        match self.store.remove_members(tenant.account_id, id, contacts).await? {
-            true => Ok(()),
-            false => Err(SegmentError::NotFound),
-        }
+        self.store
+            .remove_members(tenant.account_id, id, contacts)
+            .await?
+            .or_missing(SegmentError::NotFound)
     }
 }
 

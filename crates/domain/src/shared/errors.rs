@@ -119,6 +119,87 @@ pub enum InsertOutcome {
     Full,
 }
 
+/// How a write to one row ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOutcome {
+    Done,
+    /// The row does not exist.
+    Missing,
+}
+
+impl RowOutcome {
+    /// `is_done`: whether the row existed.
+    pub fn of(is_done: bool) -> Self {
+        if is_done { Self::Done } else { Self::Missing }
+    }
+
+    pub fn is_done(self) -> bool {
+        self == Self::Done
+    }
+
+    pub fn or_missing<E>(self, missing: E) -> Result<(), E> {
+        match self {
+            Self::Done => Ok(()),
+            Self::Missing => Err(missing),
+        }
+    }
+}
+
+/// How a write ended that requires the facts on which its caller decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardOutcome {
+    Done,
+    /// The facts have changed. Nothing was written.
+    Stale,
+}
+
+impl GuardOutcome {
+    /// `is_done`: whether the facts were unchanged.
+    pub fn of(is_done: bool) -> Self {
+        if is_done { Self::Done } else { Self::Stale }
+    }
+
+    pub fn is_done(self) -> bool {
+        self == Self::Done
+    }
+}
+
+/// Whether a worker still holds its lease after a write that requires it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseOutcome {
+    Held,
+    /// Another worker holds the lease. Nothing more was written.
+    Lost,
+}
+
+impl LeaseOutcome {
+    pub fn of(is_held: bool) -> Self {
+        if is_held { Self::Held } else { Self::Lost }
+    }
+
+    pub fn is_held(self) -> bool {
+        self == Self::Held
+    }
+}
+
+/// How one step of work that is done in batches ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepOutcome {
+    Worked,
+    /// No work was left.
+    Idle,
+}
+
+impl StepOutcome {
+    pub fn of(has_worked: bool) -> Self {
+        if has_worked { Self::Worked } else { Self::Idle }
+    }
+
+    pub fn has_worked(self) -> bool {
+        self == Self::Worked
+    }
+}
+
 /// How a guarded write ended. `S` is the state that the write expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome<S> {

@@ -19,7 +19,10 @@ pub mod text;
 pub mod timestamp;
 
 pub use amount::Amount;
-pub use errors::{FieldErrors, GatewayError, InsertOutcome, StoreError, WriteOutcome};
+pub use errors::{
+    FieldErrors, GatewayError, GuardOutcome, InsertOutcome, LeaseOutcome, RowOutcome, StepOutcome, StoreError,
+    WriteOutcome,
+};
 pub use events::{
     Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind, WebhookEventBatch, WebhookKind,
 };

@@ -11,7 +11,8 @@ use super::status::{AcceptDecision, AcceptFacts, decide_accept};
 use super::{Acceptance, InviteStatus, InviteStore, PresentedInvite, TeamError};
 use crate::accounts::Session;
 use crate::shared::{
-    AccountId, Audit, AuditAction, Event, FieldErrors, Role, WRITE_ATTEMPTS, retry_on_conflict, secret_hash,
+    AccountId, Audit, AuditAction, Event, FieldErrors, GuardOutcome, Role, WRITE_ATTEMPTS, retry_on_conflict,
+    secret_hash,
 };
 
 /// The membership that an accepted invite created.
@@ -59,13 +60,13 @@ impl Invitations {
                     Err(invalid("is not needed: you are already a member of this account"))
                 }
                 AcceptDecision::Expire(expired) => match self.store.expire(account, id, status, expired).await? {
-                    true => Err(invalid("has expired; ask for a new invite")),
-                    false => Ok(None),
+                    GuardOutcome::Done => Err(invalid("has expired; ask for a new invite")),
+                    GuardOutcome::Stale => Ok(None),
                 },
                 AcceptDecision::Accept(accepted) => {
                     let acceptance = acceptance(&presented, session, accepted, ip_address.clone());
-                    let is_member = self.store.accept(&acceptance).await?;
-                    Ok(is_member.then(|| accepted_response(&presented)))
+                    let accepted = self.store.accept(&acceptance).await?;
+                    Ok(accepted.is_done().then(|| accepted_response(&presented)))
                 }
             }
         })

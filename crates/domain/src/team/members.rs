@@ -73,7 +73,7 @@ impl Members {
                 step,
                 events,
             };
-            Ok(self.store.write(&write).await?.then_some(()))
+            Ok(self.store.write(&write).await?.is_done().then_some(()))
         })
         .await
     }

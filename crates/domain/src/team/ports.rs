@@ -6,7 +6,8 @@ use time::OffsetDateTime;
 use super::{Invite, InviteStatus, Member, MemberFacts, MemberStep};
 use crate::mail::{OutgoingMail, RecipientHash};
 use crate::shared::{
-    AccountId, CursorPage, CursorQuery, Event, InviteId, Role, StoreError, TimeCursor, UserId, WriteOutcome,
+    AccountId, CursorPage, CursorQuery, Event, GuardOutcome, InviteId, Role, StoreError, TimeCursor, UserId,
+    WriteOutcome,
 };
 
 /// A decided change of a member.
@@ -42,9 +43,8 @@ pub trait MemberStore: Send + Sync {
     async fn facts(&self, account: AccountId, actor: UserId, target: UserId) -> Result<MemberFacts, StoreError>;
 
     /// Writes a change and its events in one transaction, if the facts are unchanged. MUST be safe against concurrent
-    /// changes in the account: of two owners who demote each other, one remains. Returns false, and writes nothing, if
-    /// the facts have changed.
-    async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError>;
+    /// changes in the account: of two owners who demote each other, one remains.
+    async fn write(&self, write: &MemberWrite) -> Result<GuardOutcome, StoreError>;
 }
 
 /// What a new invite needs of its account and inviter.
@@ -145,7 +145,7 @@ pub trait InviteStore: Send + Sync {
     /// Finds the invite with this token, and whether `user` already is a member.
     async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError>;
 
-    /// Changes the status of an invite that has expired by the database's clock. Returns false if it has not expired or
+    /// Changes the status of an invite that has expired by the database's clock. `Stale`: it has not expired or
     /// no longer has the status `from`.
     async fn expire(
         &self,
@@ -153,10 +153,10 @@ pub trait InviteStore: Send + Sync {
         id: InviteId,
         from: InviteStatus,
         to: InviteStatus,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<GuardOutcome, StoreError>;
 
     /// Inserts the membership, changes the invite's status and appends the events, in one transaction. Requires that
     /// the invite has the expected status and has not expired by the database's clock, and that the user is no member.
-    /// Returns false if one of these no longer holds. Of concurrent calls at most one returns true.
-    async fn accept(&self, acceptance: &Acceptance) -> Result<bool, StoreError>;
+    /// Of concurrent calls at most one returns `Done`.
+    async fn accept(&self, acceptance: &Acceptance) -> Result<GuardOutcome, StoreError>;
 }

@@ -13,8 +13,8 @@ use super::*;
 use crate::accounts::Session;
 use crate::mail::{MockRecipientHasher, RecipientHash};
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Event, InviteId, MockCipher, MockIds, MockSecrets, Role, Sealed, Tenant, UserId,
-    WriteOutcome, secret_hash,
+    AccountId, AuditAction, Cipher, Event, GuardOutcome, InviteId, MockCipher, MockIds, MockSecrets, Role, Sealed,
+    Tenant, UserId, WriteOutcome, secret_hash,
 };
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -83,7 +83,7 @@ async fn role_change_is_written_with_its_facts_and_audited() {
             to: Role::Admin,
         };
         assert_eq!((write.facts, write.step, write.events.len()), (facts, step, 1));
-        Ok(true)
+        Ok(GuardOutcome::Done)
     });
     store.expect_member().returning(|_, _| Ok(Some(member(Role::Admin))));
     let changed = members(store)
@@ -106,7 +106,7 @@ async fn member_removal_is_audited_and_equal_role_is_not_written() {
             (audit.action, write.step),
             (AuditAction::Delete, MemberStep::Remove { from: Role::Member })
         );
-        Ok(true)
+        Ok(GuardOutcome::Done)
     });
     members(store).remove(&tenant(Role::Owner), BIA).await.unwrap();
 
@@ -168,7 +168,7 @@ async fn member_change_is_decided_again_after_concurrent_change() {
             read_count.fetch_add(1, Ordering::SeqCst) == 0,
         ))
     });
-    store.expect_write().times(1).returning(|_| Ok(false));
+    store.expect_write().times(1).returning(|_| Ok(GuardOutcome::Stale));
     let refused = members(store).remove(&tenant(Role::Owner), ANA).await;
     assert_eq!(fields(refused), ["user_id"]);
     assert_eq!(reads.load(Ordering::SeqCst), 2);
@@ -176,7 +176,7 @@ async fn member_change_is_decided_again_after_concurrent_change() {
     let mut busy = MockMemberStore::new();
     busy.expect_facts()
         .returning(|_, _, _| Ok(member_facts(Some(Role::Member), true)));
-    busy.expect_write().returning(|_| Ok(false));
+    busy.expect_write().returning(|_| Ok(GuardOutcome::Stale));
     let refused = members(busy).remove(&tenant(Role::Owner), BIA).await;
     assert!(matches!(refused, Err(TeamError::Conflict(_))));
 }
@@ -406,7 +406,7 @@ async fn invite_acceptance_is_audited_with_the_joining_user() {
         let changes = json!({ "role": "member", "invited_by": ANA, "invited_by_email": "ana@example.com",
                               "invite_id": INVITE });
         assert_eq!(audit.changes, Some(changes));
-        Ok(true)
+        Ok(GuardOutcome::Done)
     });
     let accepted = accept(store, "bia@EXAMPLE.com", Some("t0k3n")).await.unwrap();
     let expected = json!({ "message": "You are now a member of Loja", "account_id": ACCOUNT, "role": "member" });
@@ -437,7 +437,7 @@ async fn expired_invite_is_marked_expired_and_refused() {
         .expect_expire()
         .withf(|_, _, from, to| (*from, *to) == (InviteStatus::Pending, InviteStatus::Expired))
         .times(1)
-        .returning(|_, _, _, _| Ok(true));
+        .returning(|_, _, _, _| Ok(GuardOutcome::Done));
     assert_eq!(fields(accept(store, "bia@example.com", Some("t0k3n")).await), ["token"]);
 }
 
@@ -463,7 +463,7 @@ async fn second_concurrent_acceptance_is_not_found() {
         let first = reads.fetch_add(1, Ordering::SeqCst) == 0;
         Ok(first.then(|| presented(Duration::HOUR)))
     });
-    store.expect_accept().times(1).returning(|_| Ok(false));
+    store.expect_accept().times(1).returning(|_| Ok(GuardOutcome::Stale));
     let second = accept(store, "bia@example.com", Some("t0k3n")).await;
     assert!(matches!(second, Err(TeamError::NotFound)));
 }

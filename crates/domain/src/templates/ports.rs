@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey};
-use crate::shared::{AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WriteOutcome};
+use crate::shared::{
+    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, RowOutcome, StoreError, TemplateId, WriteOutcome,
+};
 
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
@@ -41,14 +43,14 @@ pub trait TemplateStore: Send + Sync {
         events: &[Event],
     ) -> Result<WriteOutcome<MetaStatus>, StoreError>;
 
-    /// Soft-deletes the template and commits the events in the same transaction. False if it does not exist.
+    /// Soft-deletes the template and commits the events in the same transaction.
     async fn delete(
         &self,
         account: AccountId,
         id: TemplateId,
         now: OffsetDateTime,
         events: &[Event],
-    ) -> Result<bool, StoreError>;
+    ) -> Result<RowOutcome, StoreError>;
 
     /// The existing templates among these names and languages, in any order.
     async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError>;

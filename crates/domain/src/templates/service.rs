@@ -153,14 +153,10 @@ impl Templates {
 
     pub async fn delete(&self, tenant: &Tenant, id: TemplateId) -> Result<(), TemplateError> {
         let audit = Event::Audit(tenant.audit(AuditAction::Delete, "message_template", id));
-        match self
-            .store
+        self.store
             .delete(tenant.account_id, id, self.clock.now(), &[audit])
             .await?
-        {
-            true => Ok(()),
-            false => Err(TemplateError::NotFound),
-        }
+            .or_missing(TemplateError::NotFound)
     }
 
     /// Submits a template to WhatsApp through the given number, or through the account's default number.

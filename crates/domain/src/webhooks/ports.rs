@@ -11,8 +11,8 @@ use super::{
     StoredWebhook, Webhook, WebhookEvent, WebhookLog,
 };
 use crate::shared::{
-    AccountId, CursorPage, Event, InsertOutcome, Page, PageQuery, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
-    WebhookLogId, redacted_debug,
+    AccountId, CursorPage, Event, InsertOutcome, Page, PageQuery, RowOutcome, StoreError, UpdateOutcome,
+    WebhookEventId, WebhookId, WebhookLogId, redacted_debug,
 };
 
 /// Calls the receivers of deliveries.
@@ -70,9 +70,8 @@ pub trait WebhookStore: Send + Sync {
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Deletes the endpoint with its waiting deliveries, and writes the events. Returns false if the account has no
-    /// such endpoint.
-    async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError>;
+    /// Deletes the endpoint with its waiting deliveries, and writes the events.
+    async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<RowOutcome, StoreError>;
 
     /// Lists logs, newest first.
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError>;
@@ -85,13 +84,17 @@ pub trait WebhookStore: Send + Sync {
     /// requested, or none, although more follow.
     async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, StoreError>;
 
-    /// Writes an event that appears in no feed, and its delivery to this endpoint. Returns false if the endpoint does
-    /// not exist.
-    async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<bool, StoreError>;
+    /// Writes an event that appears in no feed, and its delivery to this endpoint.
+    async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<RowOutcome, StoreError>;
 
-    /// Enqueues the delivery of an event again, from the first attempt, unless an attempt is in flight. Returns false
-    /// if the event or the endpoint no longer exists.
-    async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError>;
+    /// Enqueues the delivery of an event again, from the first attempt, unless an attempt is in flight. `Missing`:
+    /// the event or the endpoint no longer exists.
+    async fn redeliver(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        event: WebhookEventId,
+    ) -> Result<RowOutcome, StoreError>;
 
     /// Enqueues the deliveries to this endpoint that failed or were dropped since `since` and did not succeed
     /// afterwards, and returns their number. Commits batches of at most `slice` deliveries one after another. It covers

@@ -214,10 +214,10 @@ impl Webhooks {
     /// Deletes an endpoint and its waiting deliveries.
     pub async fn delete(&self, tenant: &Tenant, id: WebhookId) -> Result<(), WebhookError> {
         let audit = Event::Audit(tenant.audit(AuditAction::Delete, ENTITY, id));
-        match self.store.delete(tenant.account_id, id, &[audit]).await? {
-            true => Ok(()),
-            false => Err(WebhookError::NotFound),
-        }
+        self.store
+            .delete(tenant.account_id, id, &[audit])
+            .await?
+            .or_missing(WebhookError::NotFound)
     }
 
     /// Lists logs, newest first.
@@ -250,10 +250,8 @@ impl Webhooks {
             account_id: tenant.account_id,
             data: json!({ "webhook_id": webhook.id, "name": webhook.name }),
         };
-        match self.store.ping(tenant.account_id, id, &event).await? {
-            true => Ok(event.id),
-            false => Err(WebhookError::NotFound),
-        }
+        let pinged = self.store.ping(tenant.account_id, id, &event).await?;
+        pinged.or_missing(WebhookError::NotFound).map(|()| event.id)
     }
 
     /// Enqueues the event of a log again for the log's endpoint. Returns the event's id.
@@ -266,10 +264,8 @@ impl Webhooks {
             Err(WebhookError::NotFound) => return Err(RedeliveryRefusal::Deleted.into()),
             Err(error) => return Err(error),
         }
-        match self.store.redeliver(account, logged.endpoint_id, event).await? {
-            true => Ok(event),
-            false => Err(RedeliveryRefusal::EventPurged.into()),
-        }
+        let enqueued = self.store.redeliver(account, logged.endpoint_id, event).await?;
+        Ok(enqueued.or_missing(RedeliveryRefusal::EventPurged).map(|()| event)?)
     }
 
     /// Enqueues the deliveries that failed since `since` and did not succeed afterwards. Returns their number.

@@ -13,8 +13,8 @@ use super::tests::NOW;
 use super::*;
 use crate::egress::AllowList;
 use crate::shared::{
-    AccountId, Event, InsertOutcome, MockCipher, MockClock, MockIds, MockSecrets, Role, Sealed, Tenant, UpdateOutcome,
-    UserId, WebhookEventId, WebhookId, WebhookLogId,
+    AccountId, Event, InsertOutcome, MockCipher, MockClock, MockIds, MockSecrets, Role, RowOutcome, Sealed, Tenant,
+    UpdateOutcome, UserId, WebhookEventId, WebhookId, WebhookLogId,
 };
 
 fn tenant() -> Tenant {
@@ -224,7 +224,7 @@ async fn delivery_requires_an_active_outbound_endpoint() {
     let mut store = store_with(stored());
     store.expect_ping().times(1).returning(|_, _, body| {
         assert_eq!(body.kind, "test.ping");
-        Ok(true)
+        Ok(RowOutcome::Done)
     });
     assert!(webhooks(store).test(&tenant(), id).await.is_ok());
     let mut store = store_with(stored());
@@ -253,7 +253,9 @@ async fn redelivery_requires_a_stored_event_and_endpoint() {
                 event_id,
             }))
         });
-        store.expect_redeliver().returning(move |_, _, _| Ok(event_stored));
+        store
+            .expect_redeliver()
+            .returning(move |_, _, _| Ok(RowOutcome::of(event_stored)));
         match (webhooks(store).redeliver(&tenant(), log).await, expected) {
             (Ok(redelivered), None) => assert_eq!(redelivered, event),
             (Err(WebhookError::Refused(reason)), Some(refusal)) => assert_eq!(reason, refusal),

@@ -5,7 +5,7 @@ use time::Duration;
 
 use super::StoredProfile;
 use crate::media::MediaPath;
-use crate::shared::{AccountId, CursorPage, CursorQuery, Event, ProfileId, StoreError, UpdateOutcome};
+use crate::shared::{AccountId, CursorPage, CursorQuery, Event, ProfileId, RowOutcome, StoreError, UpdateOutcome};
 
 /// Connected numbers. Every method MUST see only the rows of the given account.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -35,9 +35,8 @@ pub trait ProfileStore: Send + Sync {
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Returns false if the profile does not exist; then no event is stored. The directory entry stays; readers skip
-    /// it.
-    async fn delete(&self, account: AccountId, id: ProfileId, events: &[Event]) -> Result<bool, StoreError>;
+    /// Deletes a profile and appends the events. The directory entry stays; readers skip it.
+    async fn delete(&self, account: AccountId, id: ProfileId, events: &[Event]) -> Result<RowOutcome, StoreError>;
 }
 
 /// WhatsApp's media ids of the files that were uploaded for a number.

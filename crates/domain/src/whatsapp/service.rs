@@ -159,10 +159,10 @@ impl Profiles {
 
     pub async fn delete(&self, tenant: &Tenant, id: ProfileId) -> Result<(), ProfileError> {
         let audit = Event::Audit(tenant.audit(AuditAction::Delete, AUDITED, id));
-        match self.store.delete(tenant.account_id, id, &[audit]).await? {
-            true => Ok(()),
-            false => Err(ProfileError::NotFound),
-        }
+        self.store
+            .delete(tenant.account_id, id, &[audit])
+            .await?
+            .or_missing(ProfileError::NotFound)
     }
 }
 

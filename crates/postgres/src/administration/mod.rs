@@ -17,7 +17,7 @@ use recado_domain::administration::{
     Days, PlatformEntry, SubscriptionTotals, Totals,
 };
 use recado_domain::billing::{Change, ChangeOutcome};
-use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError, UserId};
+use recado_domain::shared::{AccountId, Event, Page, PageQuery, RowOutcome, StoreError, UserId};
 use recado_domain::team::InviteInsert;
 use time::OffsetDateTime;
 
@@ -120,8 +120,8 @@ impl AdministrationStore for PgAdministration {
         status: AccountStatus,
         events: &[Event],
         entry: PlatformEntry,
-    ) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| accounts::set_status(conn, id, status, events, &entry))
+    ) -> Result<RowOutcome, StoreError> {
+        in_owner!(self.0, |conn| accounts::set_status(conn, id, status, events, &entry)).map(RowOutcome::of)
     }
 
     async fn set_plan(
@@ -130,8 +130,8 @@ impl AdministrationStore for PgAdministration {
         plan: &str,
         events: &[Event],
         entry: PlatformEntry,
-    ) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| accounts::grant_plan(conn, id, plan, events, &entry))
+    ) -> Result<RowOutcome, StoreError> {
+        in_owner!(self.0, |conn| accounts::grant_plan(conn, id, plan, events, &entry)).map(RowOutcome::of)
     }
 
     async fn change_subscription(&self, change: &Change, entry: PlatformEntry) -> Result<ChangeOutcome, StoreError> {

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::administration::{Admin, PlatformEntry, SupportStore};
-use recado_domain::shared::{AccountId, Event, StoreError, UserId};
+use recado_domain::shared::{AccountId, Event, RowOutcome, StoreError, UserId};
 use time::OffsetDateTime;
 
 use super::platform_audit;
@@ -91,8 +91,8 @@ impl SupportStore for PgSupport {
         ))
     }
 
-    async fn stop(&self, user: UserId, account: AccountId, entry: PlatformEntry) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| stop(conn, user, account, &entry))
+    async fn stop(&self, user: UserId, account: AccountId, entry: PlatformEntry) -> Result<RowOutcome, StoreError> {
+        in_owner!(self.0, |conn| stop(conn, user, account, &entry)).map(RowOutcome::of)
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {

@@ -6,7 +6,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Json, Nullable, SmallInt, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::analytics::{RfmClaim, RfmSegment, RfmStore, RfmTotals};
-use recado_domain::shared::{AccountId, StoreError};
+use recado_domain::shared::{AccountId, LeaseOutcome, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -284,7 +284,7 @@ impl RfmStore for PgRfm {
         Ok(claimed.map(|row| row.id.into()))
     }
 
-    async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<bool, StoreError> {
+    async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<LeaseOutcome, StoreError> {
         let statement = sql(
             "UPDATE rfm_calculations SET leased_until = now() + $3 * interval '1 microsecond'
              WHERE account_id = $1 AND worker = $2",
@@ -292,7 +292,9 @@ impl RfmStore for PgRfm {
         .bind(claim.account_id)
         .bind(claim.worker)
         .bind(lease);
-        Ok(self.tenants.run(claim.account_id, statement).await? == 1)
+        Ok(LeaseOutcome::of(
+            self.tenants.run(claim.account_id, statement).await? == 1,
+        ))
     }
 
     async fn calculate(
@@ -301,17 +303,17 @@ impl RfmStore for PgRfm {
         grid: &[(i32, i32, RfmSegment)],
         min_orders: i64,
         next: OffsetDateTime,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<LeaseOutcome, StoreError> {
         let account = claim.account_id;
         let is_scored = in_tenant!(self.tenants, account, |conn| stage(conn, claim, grid, min_orders))?;
         loop {
             match in_tenant!(self.tenants, account, |conn| write_batch(conn, claim))? {
                 Batch::Written => {}
                 Batch::NoneLeft => break,
-                Batch::ClaimLost => return Ok(false),
+                Batch::ClaimLost => return Ok(LeaseOutcome::Lost),
             }
         }
-        in_tenant!(self.tenants, account, |conn| complete(conn, claim, next, is_scored))
+        in_tenant!(self.tenants, account, |conn| complete(conn, claim, next, is_scored)).map(LeaseOutcome::of)
     }
 
     async fn postpone(&self, claim: &RfmClaim, until: OffsetDateTime) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use recado_domain::billing::{
     Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, ReserveOutcome, Subscription, SubscriptionFacts,
     SubscriptionState, SubscriptionStore, Usage, changed_event, exceeded,
 };
-use recado_domain::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
+use recado_domain::shared::{AccountId, GatewayEventId, GuardOutcome, Page, PageQuery, StoreError, SubscriptionId};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -403,12 +403,12 @@ impl SubscriptionStore for PgSubscriptions {
             .map(|_| ())
     }
 
-    async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
+    async fn remove(&self, attempt: &Subscription) -> Result<GuardOutcome, StoreError> {
         let unchanged = by_id(attempt.account_id, attempt.id)
             .filter(subscriptions::version.eq(attempt.version))
             .filter(subscriptions::attempt);
         let removed = self.tenants.run(attempt.account_id, diesel::delete(unchanged)).await?;
-        Ok(removed > 0)
+        Ok(GuardOutcome::of(removed > 0))
     }
 
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {

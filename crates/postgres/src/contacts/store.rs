@@ -8,7 +8,9 @@ use recado_domain::contacts::{
     BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore, ContactUpsert,
     ImportRow, Phone, UpsertOutcome, Upserted,
 };
-use recado_domain::shared::{AccountId, ContactId, CursorPage, StoreError, TagId, UpdateOutcome, WebhookKind};
+use recado_domain::shared::{
+    AccountId, ContactId, CursorPage, RowOutcome, StoreError, TagId, UpdateOutcome, WebhookKind,
+};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -279,8 +281,8 @@ impl ContactStore for PgContacts {
         ))
     }
 
-    async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        in_tenant!(self.tenants, account, |conn| delete(conn, account, id, now))
+    async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.tenants, account, |conn| delete(conn, account, id, now)).map(RowOutcome::of)
     }
 
     async fn upsert(

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
 use recado_domain::contacts::{Tag, TagStore};
-use recado_domain::shared::{AccountId, CursorPage, CursorQuery, StoreError, TagId};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, RowOutcome, StoreError, TagId};
 use uuid::Uuid;
 
 use crate::pool::TenantPool;
@@ -62,8 +62,8 @@ impl TagStore for PgTags {
         self.0.run(account, statement).await.map(drop)
     }
 
-    async fn delete(&self, account: AccountId, id: TagId) -> Result<bool, StoreError> {
+    async fn delete(&self, account: AccountId, id: TagId) -> Result<RowOutcome, StoreError> {
         let statement = diesel::delete(tags::table.find((account.0, id.0)));
-        Ok(self.0.run(account, statement).await? > 0)
+        Ok(RowOutcome::of(self.0.run(account, statement).await? > 0))
     }
 }

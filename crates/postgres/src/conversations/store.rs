@@ -17,7 +17,7 @@ use recado_domain::conversations::{
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{
-    AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor,
+    AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, RowOutcome, StoreError, TimeCursor,
 };
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -371,8 +371,13 @@ impl ConversationStore for PgConversations {
         in_tenant!(self.tenants, account, |conn| reply_facts(conn, account, id))
     }
 
-    async fn begin_reply(&self, account: AccountId, reply: &Message, profile: ProfileId) -> Result<bool, StoreError> {
-        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply, profile))
+    async fn begin_reply(
+        &self,
+        account: AccountId,
+        reply: &Message,
+        profile: ProfileId,
+    ) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply, profile)).map(RowOutcome::of)
     }
 
     async fn record_reply(

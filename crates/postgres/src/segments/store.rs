@@ -5,7 +5,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::segments::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
-use recado_domain::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
+use recado_domain::shared::{AccountId, ContactId, CursorPage, CursorQuery, RowOutcome, SegmentId, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -225,10 +225,10 @@ impl SegmentStore for PgSegments {
         in_tenant!(self.0, account, |conn| update(conn, account, id, change, now))
     }
 
-    async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<bool, StoreError> {
+    async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<RowOutcome, StoreError> {
         let deletion = (segments::deleted_at.eq(now), segments::updated_at.eq(now));
         let statement = diesel::update(live(account, id)).set(deletion);
-        Ok(self.0.run(account, statement).await? > 0)
+        Ok(RowOutcome::of(self.0.run(account, statement).await? > 0))
     }
 
     async fn add_members(
@@ -245,7 +245,7 @@ impl SegmentStore for PgSegments {
         account: AccountId,
         id: SegmentId,
         contacts: &[ContactId],
-    ) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| remove_members(conn, account, id, contacts))
+    ) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.0, account, |conn| remove_members(conn, account, id, contacts)).map(RowOutcome::of)
     }
 }

@@ -7,7 +7,9 @@ use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, CursorPage, CursorQuery, InviteId, StoreError, UserId, WriteOutcome};
+use recado_domain::shared::{
+    AccountId, CursorPage, CursorQuery, GuardOutcome, InviteId, StoreError, UserId, WriteOutcome,
+};
 use recado_domain::team::{
     Acceptance, InvitationFacts, Invite, InviteInsert, InviteOutcome, InviteStatus, InviteStore, PresentedInvite,
 };
@@ -180,14 +182,14 @@ impl InviteStore for PgInvites {
         id: InviteId,
         from: InviteStatus,
         to: InviteStatus,
-    ) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| expire(conn, account, id, from, to))
+    ) -> Result<GuardOutcome, StoreError> {
+        in_owner!(self.0, |conn| expire(conn, account, id, from, to)).map(GuardOutcome::of)
     }
 
-    async fn accept(&self, acceptance: &Acceptance) -> Result<bool, StoreError> {
+    async fn accept(&self, acceptance: &Acceptance) -> Result<GuardOutcome, StoreError> {
         // The transaction rolls back on false: `accept` may have updated the invite before it found that the user is a
         // member.
-        in_owner!(self.0, |conn| accept(conn, acceptance), unless false)
+        in_owner!(self.0, |conn| accept(conn, acceptance), unless false).map(GuardOutcome::of)
     }
 }
 

@@ -6,7 +6,7 @@ use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{Bool, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, CursorPage, CursorQuery, Role, StoreError, TimeCursor, UserId};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, GuardOutcome, Role, StoreError, TimeCursor, UserId};
 use recado_domain::team::{Member, MemberFacts, MemberStep, MemberStore, MemberWrite};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -136,8 +136,8 @@ impl MemberStore for PgMembers {
         on_owner!(self.0, |conn| facts(conn, account, actor, target))
     }
 
-    async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError> {
-        in_owner!(self.0, |conn| apply_write(conn, write))
+    async fn write(&self, write: &MemberWrite) -> Result<GuardOutcome, StoreError> {
+        in_owner!(self.0, |conn| apply_write(conn, write)).map(GuardOutcome::of)
     }
 }
 

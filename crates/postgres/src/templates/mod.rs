@@ -15,7 +15,7 @@ use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
 use recado_domain::shared::{
-    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WriteOutcome,
+    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, RowOutcome, StoreError, TemplateId, WriteOutcome,
 };
 use recado_domain::templates::{
     MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
@@ -430,8 +430,8 @@ impl TemplateStore for PgTemplates {
         id: TemplateId,
         now: OffsetDateTime,
         events: &[Event],
-    ) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| delete(conn, account, id, now, events))
+    ) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, now, events)).map(RowOutcome::of)
     }
 
     async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError> {

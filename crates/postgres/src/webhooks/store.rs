@@ -10,8 +10,8 @@ use diesel::prelude::{
 use diesel::sql_types::{BigInt, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{
-    AccountId, CursorPage, Event, InsertOutcome, Page, PageQuery, Sealed, StoreError, UpdateOutcome, WebhookEventId,
-    WebhookId, WebhookLogId,
+    AccountId, CursorPage, Event, InsertOutcome, Page, PageQuery, RowOutcome, Sealed, StoreError, UpdateOutcome,
+    WebhookEventId, WebhookId, WebhookLogId,
 };
 use recado_domain::webhooks::{
     FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookEvent, WebhookLog, WebhookStore,
@@ -332,8 +332,8 @@ impl WebhookStore for PgWebhooks {
         in_tenant!(self.0, account, |conn| update(conn, account, webhook, events))
     }
 
-    async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| delete(conn, account, id, events))
+    async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, events)).map(RowOutcome::of)
     }
 
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError> {
@@ -355,13 +355,18 @@ impl WebhookStore for PgWebhooks {
         feed::cursor_page(&self.0, account, query).await
     }
 
-    async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<bool, StoreError> {
+    async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<RowOutcome, StoreError> {
         // If the endpoint was deleted meanwhile, the rollback removes the ping event.
-        in_tenant!(self.0, account, |conn| ping(conn, account, id, event), unless false)
+        in_tenant!(self.0, account, |conn| ping(conn, account, id, event), unless false).map(RowOutcome::of)
     }
 
-    async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| enqueue_delivery(conn, account, id, event))
+    async fn redeliver(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        event: WebhookEventId,
+    ) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.0, account, |conn| enqueue_delivery(conn, account, id, event)).map(RowOutcome::of)
     }
 
     async fn recover(

@@ -6,7 +6,9 @@ use diesel::dsl::auto_type;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, CursorPage, CursorQuery, Event, ProfileId, Sealed, StoreError, UpdateOutcome};
+use recado_domain::shared::{
+    AccountId, CursorPage, CursorQuery, Event, ProfileId, RowOutcome, Sealed, StoreError, UpdateOutcome,
+};
 use recado_domain::whatsapp::verification::{NumberFacts, SuspectedFailure, Verification, VerificationHistory};
 use recado_domain::whatsapp::{Profile, ProfileStore, StoredProfile};
 use serde_json::{Value, json};
@@ -305,7 +307,7 @@ impl ProfileStore for PgProfiles {
         in_tenant!(self.0, account, |conn| update(conn, account, profile, events))
     }
 
-    async fn delete(&self, account: AccountId, id: ProfileId, events: &[Event]) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| delete(conn, account, id, events))
+    async fn delete(&self, account: AccountId, id: ProfileId, events: &[Event]) -> Result<RowOutcome, StoreError> {
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, events)).map(RowOutcome::of)
     }
 }

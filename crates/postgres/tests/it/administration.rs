@@ -349,7 +349,7 @@ async fn support_mode_adds_one_membership_and_removes_it() {
     };
     let stop = async |user: UserId, account: AccountId| {
         let stopped = support.stop(user, account, platform_entry(account));
-        stopped.await.unwrap()
+        stopped.await.unwrap().is_done()
     };
     let (a, b, c) = tokio::join!(
         start(&root, here, None, &events),

@@ -145,16 +145,34 @@ async fn api_key_is_stored_and_deleted_in_both_tables() {
     assert_eq!(fixture.relay().await, 0);
 
     // Other accounts cannot delete the key, and its account only once.
-    assert!(!keys.delete(other_account, key, &[event(key.0)]).await.unwrap());
+    assert!(
+        !keys
+            .delete(other_account, key, &[event(key.0)])
+            .await
+            .unwrap()
+            .is_done()
+    );
     assert!(
         !keys
             .delete(fixture.account, ApiKeyId(id()), &[event(key.0)])
             .await
             .unwrap()
+            .is_done()
     );
     assert_eq!(fixture.relay().await, 0);
-    assert!(keys.delete(fixture.account, key, &[event(key.0)]).await.unwrap());
-    assert!(!keys.delete(fixture.account, key, &[event(key.0)]).await.unwrap());
+    assert!(
+        keys.delete(fixture.account, key, &[event(key.0)])
+            .await
+            .unwrap()
+            .is_done()
+    );
+    assert!(
+        !keys
+            .delete(fixture.account, key, &[event(key.0)])
+            .await
+            .unwrap()
+            .is_done()
+    );
     assert_eq!(fixture.relay().await, 1);
     assert_eq!(keys.find(&[1; 32]).await.unwrap(), None);
     assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 0);
@@ -353,7 +371,12 @@ async fn rotation_keeps_two_secrets_at_most() {
     assert_eq!(outcome.unwrap(), UpdateOutcome::Done(()));
     assert_eq!((ends(1).await, ends(2).await), (Some(Some(NOW + Duration::HOUR)), None));
     assert_eq!(ends(4).await, Some(None));
-    assert!(keys.delete(fixture.account, record.key.id, &[]).await.unwrap());
+    assert!(
+        keys.delete(fixture.account, record.key.id, &[])
+            .await
+            .unwrap()
+            .is_done()
+    );
     assert_eq!(fixture.number("SELECT count(*) FROM api_key_hashes").await, 0);
 }
 

@@ -229,7 +229,10 @@ async fn subscription_write_requires_the_read_version() {
         7
     );
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
-    assert!(!store.remove(&row).await.unwrap(), "only an attempt can be removed");
+    assert!(
+        !store.remove(&row).await.unwrap().is_done(),
+        "only an attempt can be removed"
+    );
 }
 
 #[tokio::test]
@@ -253,7 +256,7 @@ async fn ended_subscription_cannot_revive_beside_a_live_one() {
     store.reserve(&waiting).await.unwrap();
     let facts = store.facts(fixture.account, first.id, None).await.unwrap().unwrap();
     assert!(facts.other_live && facts.others.is_empty());
-    assert!(store.remove(&waiting).await.unwrap());
+    assert!(store.remove(&waiting).await.unwrap().is_done());
     let second = subscribed(&fixture, fixture.account, "sub_2").await;
     let facts = store
         .facts(fixture.account, first.id, Some("none".into()))
@@ -284,9 +287,9 @@ async fn subscription_attempt_is_removed_once() {
     store.reserve(&attempt).await.unwrap();
     let mut later = attempt.clone();
     later.version = 7;
-    assert!(!store.remove(&later).await.unwrap());
-    assert!(store.remove(&attempt).await.unwrap());
-    assert!(!store.remove(&attempt).await.unwrap());
+    assert!(!store.remove(&later).await.unwrap().is_done());
+    assert!(store.remove(&attempt).await.unwrap().is_done());
+    assert!(!store.remove(&attempt).await.unwrap().is_done());
     assert_eq!(fixture.number("SELECT count(*) FROM subscriptions").await, 0);
 }
 

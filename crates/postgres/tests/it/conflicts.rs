@@ -60,9 +60,9 @@ async fn administration_writes_are_retried_after_conflicts() {
     let (administration, account) = (PgAdministration::new(fixture.owner.clone()), fixture.account);
     let events = [event(account.0)];
     let suspended = administration.set_status(account, AccountStatus::Suspended, &events, platform_entry(account));
-    assert!(with_conflicts!(fixture, "accounts", suspended));
+    assert!(with_conflicts!(fixture, "accounts", suspended).is_done());
     let planned = administration.set_plan(account, "growth", &events, platform_entry(account));
-    assert!(with_conflicts!(fixture, "outbox_events", planned));
+    assert!(with_conflicts!(fixture, "outbox_events", planned).is_done());
     let stored = administration.account(account).await.unwrap().unwrap();
     assert_eq!(
         (stored.status, stored.plan.as_str()),
@@ -80,7 +80,7 @@ async fn subscription_attempt_is_retried_after_conflicts() {
         with_conflicts!(fixture, "subscriptions", store.reserve(&attempt)),
         ReserveOutcome::Done
     );
-    assert!(with_conflicts!(fixture, "subscriptions", store.remove(&attempt)));
+    assert!(with_conflicts!(fixture, "subscriptions", store.remove(&attempt)).is_done());
     assert_eq!(store.find(fixture.account, attempt.id).await.unwrap(), None);
 }
 
@@ -106,7 +106,7 @@ async fn tenant_statements_are_retried_after_conflicts() {
         color: None,
     };
     with_conflicts!(fixture, "tags", tags.insert(account, &tag));
-    assert!(with_conflicts!(fixture, "tags", tags.delete(account, tag.id)));
+    assert!(with_conflicts!(fixture, "tags", tags.delete(account, tag.id)).is_done());
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ async fn contact_phone_is_unique_until_deletion() {
         .insert(other, id().into(), &draft("Y", Some("+5511961234567")), &[], NOW)
         .await
         .unwrap();
-    assert!(contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
+    assert!(contacts.delete(fixture.account, ana.id, NOW).await.unwrap().is_done());
     add(&fixture, &draft("Z", Some("+5511961234567")), &[]).await;
 }
 
@@ -165,10 +165,10 @@ async fn contact_deleted_or_foreign_is_not_found() {
         .update(other, ana.id, Some(ana.version), &renamed("X"), NOW)
         .await;
     assert_eq!(foreign.unwrap(), UpdateOutcome::Missing);
-    assert!(!contacts.delete(other, ana.id, NOW).await.unwrap());
+    assert!(!contacts.delete(other, ana.id, NOW).await.unwrap().is_done());
     assert_eq!(contacts.list(other, &first_page()).await.unwrap().data, []);
-    assert!(contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
-    assert!(!contacts.delete(fixture.account, ana.id, NOW).await.unwrap());
+    assert!(contacts.delete(fixture.account, ana.id, NOW).await.unwrap().is_done());
+    assert!(!contacts.delete(fixture.account, ana.id, NOW).await.unwrap().is_done());
     assert_eq!(contacts.find(fixture.account, ana.id).await.unwrap(), None);
     let change = renamed("X");
     let deleted = contacts
@@ -446,9 +446,9 @@ async fn tag_name_is_unique_in_any_case_and_deleted_everywhere() {
     assert_eq!((second.data[0].id, second.has_more), (vip, false));
 
     let ana = add(&fixture, &draft("Ana", None), &[vip]).await;
-    assert!(!tags.delete(other, vip).await.unwrap());
-    assert!(tags.delete(fixture.account, vip).await.unwrap());
-    assert!(!tags.delete(fixture.account, vip).await.unwrap());
+    assert!(!tags.delete(other, vip).await.unwrap().is_done());
+    assert!(tags.delete(fixture.account, vip).await.unwrap().is_done());
+    assert!(!tags.delete(fixture.account, vip).await.unwrap().is_done());
     assert_eq!(
         fixture
             .contacts()

@@ -474,7 +474,13 @@ pub(crate) async fn reply_to_inbound_message(fixture: &DbFixture, profile: Profi
         pricing: None,
         created_at: NOW + Duration::minutes(3),
     };
-    assert!(store.begin_reply(fixture.account, &reply, profile).await.unwrap());
+    assert!(
+        store
+            .begin_reply(fixture.account, &reply, profile)
+            .await
+            .unwrap()
+            .is_done()
+    );
     reply
 }
 
@@ -536,7 +542,13 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
         store.reply_facts(other_account, reply.conversation_id).await.unwrap(),
         None
     );
-    assert!(!store.begin_reply(other_account, &reply, profile).await.unwrap());
+    assert!(
+        !store
+            .begin_reply(other_account, &reply, profile)
+            .await
+            .unwrap()
+            .is_done()
+    );
     assert_eq!(
         store.record_reply(other_account, reply.id, &sent("w")).await.unwrap(),
         None
@@ -633,7 +645,7 @@ async fn reply_ignores_foreign_updates_and_taken_message_ids() {
         id: id_at(NOW).into(),
         ..reply.clone()
     };
-    assert!(store.begin_reply(account, &second, profile).await.unwrap());
+    assert!(store.begin_reply(account, &second, profile).await.unwrap().is_done());
     let recorded = store
         .record_reply(account, second.id, &sent("w"))
         .await
@@ -657,7 +669,7 @@ async fn reply_rejected_or_unresolved_ends_as_failed() {
         id: id_at(NOW).into(),
         ..reply.clone()
     };
-    assert!(store.begin_reply(account, &second, profile).await.unwrap());
+    assert!(store.begin_reply(account, &second, profile).await.unwrap().is_done());
     let refused = ReplyResult::Failed {
         message: "closed".into(),
     };

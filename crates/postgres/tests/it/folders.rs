@@ -67,9 +67,9 @@ async fn folder_deletion_leaves_its_contents_without_folder() {
     };
     fixture.templates().insert(&template).await.unwrap();
     for folder in [campaigns, templates] {
-        assert!(!store.delete(other_account, folder).await.unwrap());
-        assert!(store.delete(fixture.account, folder).await.unwrap());
-        assert!(!store.delete(fixture.account, folder).await.unwrap());
+        assert!(!store.delete(other_account, folder).await.unwrap().is_done());
+        assert!(store.delete(fixture.account, folder).await.unwrap().is_done());
+        assert!(!store.delete(fixture.account, folder).await.unwrap().is_done());
     }
     let folder_of = async |campaign: &Campaign| {
         let found = fixture.campaigns().find(fixture.account, campaign.id).await.unwrap();

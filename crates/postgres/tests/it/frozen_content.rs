@@ -56,6 +56,7 @@ async fn change_and_delete_template(fixture: &DbFixture, stored: &Template) {
             .delete(account, stored.id, edited.updated_at, &[])
             .await
             .unwrap()
+            .is_done()
     );
 }
 

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;
 use recado_domain::mail::{OutgoingMail, RecipientHash};
-use recado_domain::shared::{AccountId, CursorQuery, Role, Sealed, UserId, WriteOutcome};
+use recado_domain::shared::{AccountId, CursorQuery, GuardOutcome, Role, Sealed, UserId, WriteOutcome};
 use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteOutcome, InviteStatus, InviteStore};
 use recado_postgres::{PgAccounts, PgInvites};
 use time::Duration;
@@ -182,7 +182,7 @@ async fn invite_accepted_fifty_times_adds_one_member() {
     let acceptance = fixture.acceptance(&invite, user);
     let invites = fixture.invites();
     let results = join_all((0..50).map(async |_| invites.accept(&acceptance).await.unwrap())).await;
-    assert_eq!(results.iter().filter(|&&accepted| accepted).count(), 1);
+    assert_eq!(results.iter().filter(|&&accepted| accepted.is_done()).count(), 1);
     let members = format!("SELECT count(*) FROM account_users WHERE user_id = '{user}' AND role = 'member'");
     assert_eq!(fixture.number(&members).await, 1);
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 1);
@@ -198,7 +198,7 @@ async fn invite_of_another_account_is_not_found() {
     let foreign = fixture.invited(other_account, "bia@example.com", 1).await;
     // An invite of another account is not found.
     let acceptance = fixture.acceptance(&foreign, user);
-    assert!(!fixture.invites().accept(&acceptance).await.unwrap());
+    assert!(!fixture.invites().accept(&acceptance).await.unwrap().is_done());
     let moved = fixture
         .invites()
         .set_status(fixture.account, foreign.id, Pending, Revoked)
@@ -209,7 +209,7 @@ async fn invite_of_another_account_is_not_found() {
         .invites()
         .expire(fixture.account, foreign.id, Pending, Expired)
         .await;
-    assert!(!expired.unwrap());
+    assert!(!expired.unwrap().is_done());
     let stored = fixture
         .invites()
         .invite(other_account, foreign.id)
@@ -224,7 +224,7 @@ async fn invite_accepted_by_a_member_stays_pending() {
     let fixture = DbFixture::new().await;
     let invite = fixture.invited(fixture.account, "bia@example.com", 1).await;
     let acceptance = fixture.acceptance(&invite, fixture.user);
-    assert!(!fixture.invites().accept(&acceptance).await.unwrap());
+    assert!(!fixture.invites().accept(&acceptance).await.unwrap().is_done());
     assert_eq!(fixture.status(&invite).await, Pending);
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 0);
     assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 1);
@@ -242,7 +242,7 @@ async fn invite_expires_by_the_database_clock() {
             .await
             .unwrap()
     };
-    assert!(!expire().await, "not before its time");
+    assert!(!expire().await.is_done(), "not before its time");
     fixture.set_expiry(&invite, "now() - interval '1 microsecond'").await;
     assert!(
         !fixture
@@ -250,9 +250,10 @@ async fn invite_expires_by_the_database_clock() {
             .accept(&fixture.acceptance(&invite, user))
             .await
             .unwrap()
+            .is_done()
     );
-    assert!(expire().await);
-    assert!(!expire().await, "once");
+    assert!(expire().await.is_done());
+    assert!(!expire().await.is_done(), "once");
     assert_eq!(fixture.status(&invite).await, Expired);
     assert_eq!(fixture.number("SELECT count(*) FROM invite_tokens").await, 0);
     assert!(
@@ -261,6 +262,7 @@ async fn invite_expires_by_the_database_clock() {
             .accept(&fixture.acceptance(&invite, user))
             .await
             .unwrap()
+            .is_done()
     );
     let moved = fixture
         .invites()
@@ -284,8 +286,12 @@ async fn invite_revoked_and_accepted_at_once_does_one() {
             revokes.set_status(fixture.account, invite.id, Pending, Revoked)
         );
         let (accepted, revoked) = (accepted.unwrap(), revoked.unwrap());
-        assert_eq!(accepted, revoked == WriteOutcome::Stale(Accepted), "{revoked:?}");
+        assert_eq!(
+            accepted,
+            GuardOutcome::of(revoked == WriteOutcome::Stale(Accepted)),
+            "{revoked:?}"
+        );
         let members = format!("SELECT count(*) FROM account_users WHERE user_id = '{user}'");
-        assert_eq!(fixture.number(&members).await, i64::from(accepted));
+        assert_eq!(fixture.number(&members).await, i64::from(accepted.is_done()));
     }
 }

@@ -112,9 +112,9 @@ async fn member_change_on_outdated_facts_is_rejected() {
         },
         events: vec![event(bia.0)],
     };
-    assert!(members.write(&write).await.unwrap());
+    assert!(members.write(&write).await.unwrap().is_done());
     // The member already is an admin.
-    assert!(!members.write(&write).await.unwrap());
+    assert!(!members.write(&write).await.unwrap().is_done());
     let removal = MemberWrite {
         facts: members.facts(fixture.account, fixture.user, bia).await.unwrap(),
         step: MemberStep::Remove { from: Role::Admin },
@@ -127,14 +127,14 @@ async fn member_change_on_outdated_facts_is_rejected() {
             fixture.user
         ))
         .await;
-    assert!(!members.write(&removal).await.unwrap());
+    assert!(!members.write(&removal).await.unwrap().is_done());
     fixture
         .sql(&format!(
             "UPDATE account_users SET role = 'owner' WHERE user_id = '{}'",
             fixture.user
         ))
         .await;
-    assert!(members.write(&removal).await.unwrap());
+    assert!(members.write(&removal).await.unwrap().is_done());
     assert_eq!(fixture.number("SELECT count(*) FROM account_users").await, 1);
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
     let account = fixture.account;
@@ -158,7 +158,7 @@ async fn change(members: &PgMembers, write: (AccountId, UserId, UserId), change:
             step,
             events: vec![],
         };
-        if members.write(&write).await.unwrap() {
+        if members.write(&write).await.unwrap().is_done() {
             return true;
         }
     }

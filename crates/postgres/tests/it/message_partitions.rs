@@ -73,6 +73,7 @@ async fn reply_of_now(fixture: &DbFixture, profile: ProfileId) -> Message {
             .begin_reply(fixture.account, &reply, profile)
             .await
             .unwrap()
+            .is_done()
     );
     reply
 }

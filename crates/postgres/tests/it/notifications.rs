@@ -68,15 +68,15 @@ async fn notifications_are_listed_newest_first_and_read_once() {
         .await
         .unwrap();
     assert_eq!((rest.data.len(), rest.has_more), (1, false));
-    assert!(store.read(account, first.data[1].id).await.unwrap());
+    assert!(store.read(account, first.data[1].id).await.unwrap().is_done());
     let read_at = store.list(account, &query(false, None, 9)).await.unwrap().data[1].read_at;
-    assert!(read_at.is_some() && store.read(account, first.data[1].id).await.unwrap());
+    assert!(read_at.is_some() && store.read(account, first.data[1].id).await.unwrap().is_done());
     assert_eq!(
         store.list(account, &query(false, None, 9)).await.unwrap().data[1].read_at,
         read_at
     );
-    assert!(!store.read(other_account, first.data[1].id).await.unwrap());
-    assert!(!store.read(account, NotificationId(id())).await.unwrap());
+    assert!(!store.read(other_account, first.data[1].id).await.unwrap().is_done());
+    assert!(!store.read(account, NotificationId(id())).await.unwrap().is_done());
     assert_eq!(titles(&fixture, account, true).await, ["c", "a"]);
     fixture.append_events(account, &[notification("d")]).await;
     store.read_all(account).await.unwrap();

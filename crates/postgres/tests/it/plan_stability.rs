@@ -350,6 +350,7 @@ async fn segment_members_use_index_lookups(mut fixture: DbFixture) {
             .remove_members(fixture.account, full.into(), &contacts)
             .await
             .unwrap()
+            .is_done()
     );
     drop(segments);
     fixture.assert_looked_up("removed members").await;

@@ -48,9 +48,9 @@ async fn account_changes_insert_one_entry_each() {
     let (status, events) = (AccountStatus::Suspended, [event(fixture.account.0)]);
     let entry_of_status = platform_entry(fixture.account);
     let suspended = store.set_status(fixture.account, status, &events, entry_of_status);
-    assert!(suspended.await.unwrap());
+    assert!(suspended.await.unwrap().is_done());
     let planned = store.set_plan(fixture.account, "growth", &events, platform_entry(fixture.account));
-    assert!(planned.await.unwrap());
+    assert!(planned.await.unwrap().is_done());
     let found = entries(&fixture).await;
     assert_eq!(found.len(), 4);
     let changes: Vec<_> = found.iter().rev().map(|entry| entry.changes.clone()).collect();
@@ -89,12 +89,13 @@ async fn change_that_does_not_happen_inserts_no_entry() {
     assert_eq!(missing.unwrap(), AccountUpdate::Missing);
     let status = AccountStatus::Suspended;
     let missing = store.set_status(unknown, status, &[], platform_entry(unknown)).await;
-    assert!(!missing.unwrap());
+    assert!(!missing.unwrap().is_done());
     assert!(
         !store
             .set_plan(unknown, "growth", &[], platform_entry(unknown))
             .await
             .unwrap()
+            .is_done()
     );
     let ended = store.end_sessions(UserId(id()), NOW, platform_entry(unknown)).await;
     assert_eq!(ended.unwrap(), None);
@@ -104,6 +105,7 @@ async fn change_that_does_not_happen_inserts_no_entry() {
             .begin(unknown, LEASE, NOW, platform_entry(unknown))
             .await
             .unwrap()
+            .is_done()
     );
     assert_eq!(count(&fixture).await, 0);
 }
@@ -194,8 +196,8 @@ async fn entries_survive_their_account() {
         action: AuditAction::Delete,
         ..platform_entry(here)
     };
-    assert!(deletions.begin(here, LEASE, NOW, entry).await.unwrap());
-    while deletions.purge(here, LEASE).await.unwrap() {}
+    assert!(deletions.begin(here, LEASE, NOW, entry).await.unwrap().is_done());
+    while deletions.purge(here, LEASE).await.unwrap().has_worked() {}
     deletions.end(here).await.unwrap();
     assert_eq!(fixture.number("SELECT count(*) FROM accounts").await, 0);
     let [found] = entries(&fixture).await.try_into().unwrap();
@@ -209,7 +211,13 @@ async fn entries_cannot_be_changed_deleted_or_read_by_tenants() {
     let fixture = DbFixture::new().await;
     let status = AccountStatus::Suspended;
     let (store, entry) = (administration(&fixture), platform_entry(fixture.account));
-    assert!(store.set_status(fixture.account, status, &[], entry).await.unwrap());
+    assert!(
+        store
+            .set_status(fixture.account, status, &[], entry)
+            .await
+            .unwrap()
+            .is_done()
+    );
     // The owner of the database is a superuser in tests, whom no grant binds. So another role owns the table here.
     let (client, owner) = (fixture.db.client().await, format!("audit_owner_{}", id().simple()));
     client

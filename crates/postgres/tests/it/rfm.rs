@@ -52,7 +52,13 @@ async fn calculate(fixture: &DbFixture, account: AccountId) {
         account_id: account,
         worker,
     };
-    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT_DUE).await.unwrap());
+    assert!(
+        store
+            .calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT_DUE)
+            .await
+            .unwrap()
+            .is_held()
+    );
 }
 
 async fn stored(fixture: &DbFixture, contact: ContactId) -> Option<(RfmScores, RfmSegment)> {
@@ -257,14 +263,20 @@ async fn one_rfm_calculation_runs_per_account() {
     store.request(account).await.unwrap();
     assert_eq!(fixture.text(row).await, before);
     assert_eq!(store.claim(id(), RFM_LEASE).await.unwrap(), None);
-    assert!(store.renew(&claim, RFM_LEASE).await.unwrap());
-    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT_DUE).await.unwrap());
+    assert!(store.renew(&claim, RFM_LEASE).await.unwrap().is_held());
+    assert!(
+        store
+            .calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT_DUE)
+            .await
+            .unwrap()
+            .is_held()
+    );
     assert_eq!(
         store.claim(id(), RFM_LEASE).await.unwrap(),
         None,
         "no calculation is due before the next schedule"
     );
-    assert!(!store.renew(&claim, RFM_LEASE).await.unwrap());
+    assert!(!store.renew(&claim, RFM_LEASE).await.unwrap().is_held());
     // A new request makes a calculation due at once.
     store.request(account).await.unwrap();
     assert_eq!(store.claim(id(), RFM_LEASE).await.unwrap(), Some(account));
@@ -283,7 +295,13 @@ async fn rfm_lease_of_a_dead_worker_is_taken_over() {
         account_id: account,
         worker: dead,
     };
-    assert!(!store.calculate(&dead, &grid(), ENOUGH_ORDERS, NEXT_DUE).await.unwrap());
+    assert!(
+        !store
+            .calculate(&dead, &grid(), ENOUGH_ORDERS, NEXT_DUE)
+            .await
+            .unwrap()
+            .is_held()
+    );
     assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 0);
     store.postpone(&dead, NEXT_DUE).await.unwrap();
     let living = RfmClaim {
@@ -295,6 +313,7 @@ async fn rfm_lease_of_a_dead_worker_is_taken_over() {
             .calculate(&living, &grid(), ENOUGH_ORDERS, NEXT_DUE)
             .await
             .unwrap()
+            .is_held()
     );
     assert_eq!(fixture.number("SELECT count(*) FROM contact_rfm").await, 10);
     assert_eq!(

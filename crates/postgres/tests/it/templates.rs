@@ -116,7 +116,13 @@ async fn template_names_are_unique_by_language() {
         "{taken:?}"
     );
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 0);
-    assert!(templates.delete(fixture.account, second.id, NOW, &[]).await.unwrap());
+    assert!(
+        templates
+            .delete(fixture.account, second.id, NOW, &[])
+            .await
+            .unwrap()
+            .is_done()
+    );
     templates.insert(&fixture.template("second")).await.unwrap();
 }
 
@@ -183,18 +189,21 @@ async fn deleted_template_is_not_found() {
             .delete(other_account, template.id, NOW, &[event(id())])
             .await
             .unwrap()
+            .is_done()
     );
     assert!(
         templates
             .delete(fixture.account, template.id, NOW, &[event(id())])
             .await
             .unwrap()
+            .is_done()
     );
     assert!(
         !templates
             .delete(fixture.account, template.id, NOW, &[event(id())])
             .await
             .unwrap()
+            .is_done()
     );
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 1);
     assert_eq!(templates.find(fixture.account, template.id).await.unwrap(), None);
@@ -455,7 +464,13 @@ async fn templates_are_found_by_name_and_language_together() {
     for template in [&oi, &tchau, &hello, &deleted] {
         templates.insert(template).await.unwrap();
     }
-    assert!(templates.delete(fixture.account, deleted.id, NOW, &[]).await.unwrap());
+    assert!(
+        templates
+            .delete(fixture.account, deleted.id, NOW, &[])
+            .await
+            .unwrap()
+            .is_done()
+    );
     let english_bye = Template {
         language: "en_US".into(),
         ..tchau

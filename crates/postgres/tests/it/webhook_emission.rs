@@ -60,8 +60,8 @@ async fn change_contacts(fixture: &DbFixture, account: AccountId) {
     let ids = [id().into(), id().into(), id().into()];
     let upserted = upserted(contacts.upsert(account, &ids, &rows, NOW).await);
     assert_eq!((upserted.imported, upserted.updated), (2, 1));
-    assert!(contacts.delete(account, contact, NOW).await.unwrap());
-    assert!(!contacts.delete(account, contact, NOW).await.unwrap());
+    assert!(contacts.delete(account, contact, NOW).await.unwrap().is_done());
+    assert!(!contacts.delete(account, contact, NOW).await.unwrap().is_done());
     let taken = contacts
         .insert(account, id().into(), &draft("Davi", "+5511961234568"), &[], NOW)
         .await;

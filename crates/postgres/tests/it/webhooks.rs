@@ -143,9 +143,15 @@ async fn endpoint_update_is_guarded_by_its_version() {
         .await
         .unwrap();
     assert_eq!((beyond.total, beyond.data.len()), (2, 0));
-    assert!(!store.delete(other_account, first.webhook.id, &[]).await.unwrap());
-    assert!(store.delete(account, first.webhook.id, &[]).await.unwrap());
-    assert!(!store.delete(account, first.webhook.id, &[]).await.unwrap());
+    assert!(
+        !store
+            .delete(other_account, first.webhook.id, &[])
+            .await
+            .unwrap()
+            .is_done()
+    );
+    assert!(store.delete(account, first.webhook.id, &[]).await.unwrap().is_done());
+    assert!(!store.delete(account, first.webhook.id, &[]).await.unwrap().is_done());
 }
 
 #[tokio::test]
@@ -162,7 +168,13 @@ async fn endpoint_id_is_unique_over_all_accounts() {
     let inbound = PgInbound::new(fixture.tenants.clone(), fixture.owner.clone());
     let (account, found) = inbound.endpoint(endpoint.webhook.id).await.unwrap().unwrap();
     assert_eq!((account, found.webhook.id), (fixture.account, endpoint.webhook.id));
-    assert!(store.delete(fixture.account, endpoint.webhook.id, &[]).await.unwrap());
+    assert!(
+        store
+            .delete(fixture.account, endpoint.webhook.id, &[])
+            .await
+            .unwrap()
+            .is_done()
+    );
     assert_eq!(inbound.endpoint(endpoint.webhook.id).await.unwrap(), None);
     assert_eq!(
         store.insert(other_account, &endpoint, 2, &[]).await.unwrap(),
@@ -508,21 +520,28 @@ async fn redelivery_and_ping_queue_one_delivery() {
     fixture.sql("DELETE FROM webhook_deliveries").await;
     let event = fixture.text("SELECT id FROM webhook_events").await.unwrap();
     let event = WebhookEventId(event.parse().unwrap());
-    assert!(store.redeliver(account, endpoint_id, event).await.unwrap());
-    assert!(!store.redeliver(other_account, endpoint_id, event).await.unwrap());
+    assert!(store.redeliver(account, endpoint_id, event).await.unwrap().is_done());
+    assert!(
+        !store
+            .redeliver(other_account, endpoint_id, event)
+            .await
+            .unwrap()
+            .is_done()
+    );
     assert!(
         !store
             .redeliver(account, endpoint_id, WebhookEventId(id()))
             .await
             .unwrap()
+            .is_done()
     );
     let claimed = claim(&fixture, &[], 9).await;
     assert_eq!((claimed.len(), claimed[0].key.event_id), (1, event));
     // A delivery with an attempt in flight is not queued a second time.
-    assert!(store.redeliver(account, endpoint_id, event).await.unwrap());
+    assert!(store.redeliver(account, endpoint_id, event).await.unwrap().is_done());
     assert_eq!(claim(&fixture, &[], 9).await.len(), 0);
     finish(&fixture, &[attempt(&claimed[0], None, DeliveryState::Failed)]).await;
-    assert!(store.redeliver(account, endpoint_id, event).await.unwrap());
+    assert!(store.redeliver(account, endpoint_id, event).await.unwrap().is_done());
     assert_eq!(claim(&fixture, &[], 9).await[0].attempts, 0);
     let log = fixture.text("SELECT id FROM webhook_logs").await.unwrap();
     let log = WebhookLogId(log.parse().unwrap());
@@ -536,8 +555,8 @@ async fn redelivery_and_ping_queue_one_delivery() {
         account_id: account,
         data: json!({}),
     };
-    assert!(!store.ping(account, WebhookId(id()), &ping).await.unwrap());
-    assert!(store.ping(account, endpoint_id, &ping).await.unwrap());
+    assert!(!store.ping(account, WebhookId(id()), &ping).await.unwrap().is_done());
+    assert!(store.ping(account, endpoint_id, &ping).await.unwrap().is_done());
     assert_eq!(claim(&fixture, &[], 9).await[0].key.event_id, ping.id);
     let feed = FeedQuery {
         after: None,

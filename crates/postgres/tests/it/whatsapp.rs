@@ -82,9 +82,15 @@ async fn number_is_stored_updated_and_deleted() {
     assert_eq!(stale, UpdateOutcome::Stale);
     changed.version = first.version + 1;
     assert_eq!(profiles.find(account, first.profile.id).await.unwrap(), Some(changed));
-    assert!(!profiles.delete(other_account, first.profile.id, &[]).await.unwrap());
-    assert!(profiles.delete(account, first.profile.id, &[]).await.unwrap());
-    assert!(!profiles.delete(account, first.profile.id, &[]).await.unwrap());
+    assert!(
+        !profiles
+            .delete(other_account, first.profile.id, &[])
+            .await
+            .unwrap()
+            .is_done()
+    );
+    assert!(profiles.delete(account, first.profile.id, &[]).await.unwrap().is_done());
+    assert!(!profiles.delete(account, first.profile.id, &[]).await.unwrap().is_done());
     assert_eq!(profiles.find(account, ProfileId(id())).await.unwrap(), None);
 }
 

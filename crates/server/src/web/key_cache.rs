@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use moka::sync;
 use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord, KeyUse, Rotation, StoredApiKey};
-use recado_domain::shared::{AccountId, ApiKeyId, Event, InsertOutcome, StoreError, TemplateId, UpdateOutcome};
+use recado_domain::shared::{
+    AccountId, ApiKeyId, Event, InsertOutcome, RowOutcome, StoreError, TemplateId, UpdateOutcome,
+};
 
 use super::auth_cache::{AuthCache, BYPASS_AFTER_CHANGE, FRESHNESS, MAX_ENTRIES, cache_with_ttl};
 use super::key_lookups::KeyLookups;
@@ -156,9 +158,9 @@ impl ApiKeyStore for CachedKeys {
         self.store.missing_templates(account, templates).await
     }
 
-    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
+    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<RowOutcome, StoreError> {
         let deleted = self.store.delete(account, key, events).await?;
-        if deleted {
+        if deleted.is_done() {
             self.cache.removed.insert(key, ());
         }
         Ok(deleted)
@@ -251,9 +253,9 @@ mod tests {
             unreachable!()
         }
 
-        async fn delete(&self, _: AccountId, _: ApiKeyId, _: &[Event]) -> Result<bool, StoreError> {
+        async fn delete(&self, _: AccountId, _: ApiKeyId, _: &[Event]) -> Result<RowOutcome, StoreError> {
             *self.is_deleted.lock().unwrap() = true;
-            Ok(true)
+            Ok(RowOutcome::Done)
         }
     }
 
@@ -306,7 +308,7 @@ mod tests {
     async fn deleted_key_is_invalid_at_once() {
         let (cached, ..) = cached();
         assert!(is_valid(&cached, HASH).await);
-        assert!(cached.delete(ACCOUNT, KEY, &[]).await.unwrap());
+        assert!(cached.delete(ACCOUNT, KEY, &[]).await.unwrap().is_done());
         assert!(!is_valid(&cached, HASH).await);
     }
 

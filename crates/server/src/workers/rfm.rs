@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_domain::analytics::{RfmClaim, RfmWork};
-use recado_domain::shared::StoreError;
+use recado_domain::shared::{LeaseOutcome, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -53,16 +53,16 @@ async fn run_calculation(work: &RfmWork, claim: &RfmClaim, stop: &CancellationTo
         loop {
             tokio::time::sleep(RENEWAL_INTERVAL).await;
             match work.renew(claim).await {
-                Ok(true) => {}
-                Ok(false) => return,
+                Ok(LeaseOutcome::Held) => {}
+                Ok(LeaseOutcome::Lost) => return,
                 Err(error) => tracing::warn!(cause = ?error, "the lease of an RFM calculation was not renewed"),
             }
         }
     };
     tokio::select! {
         done = work.calculate(claim) => match done? {
-            true => tracing::debug!(account = %claim.account_id, "RFM scores calculated"),
-            false => tracing::warn!(account = %claim.account_id, "another worker took over the RFM calculation"),
+            LeaseOutcome::Held => tracing::debug!(account = %claim.account_id, "RFM scores calculated"),
+            LeaseOutcome::Lost => tracing::warn!(account = %claim.account_id, "another worker took over the RFM calculation"),
         },
         () = lease_lost => tracing::warn!(account = %claim.account_id, "another worker took over the RFM calculation"),
         () = stop.cancelled() => work.give_back(claim).await?,

@@ -1,6 +1,7 @@
 //! Tests of account deletion.
 
 use super::*;
+use crate::shared::{RowOutcome, StepOutcome};
 
 fn cancellation(gateway_id: Option<&str>, until: OffsetDateTime) -> GatewayCancellation {
     GatewayCancellation {
@@ -92,7 +93,7 @@ async fn account_deletion_completes_despite_gateway_failure() {
     store.expect_begin().returning(|_, _, until, entry| {
         assert_eq!(until, NOW + CANCELLATION_WATCH_TIME);
         assert_eq!(described(&entry), "delete account, account true");
-        Ok(true)
+        Ok(RowOutcome::Done)
     });
     store
         .expect_cancellations()
@@ -101,7 +102,7 @@ async fn account_deletion_completes_despite_gateway_failure() {
     store.expect_purge().times(4).returning(move |_, _| {
         let mut batches_left = batches_left.lock().unwrap();
         *batches_left -= 1;
-        Ok(*batches_left >= 0)
+        Ok(StepOutcome::of(*batches_left >= 0))
     });
     store.expect_end().times(1).returning(|_| Ok(()));
     let mut gateway = MockPaymentGateway::new();
@@ -133,7 +134,7 @@ async fn account_deletion_stays_open_until_files_are_deleted() {
     for (media_error, ends) in [(failed(), false), (MediaStoreError::NotConfigured, true)] {
         let mut store = MockDeletionStore::new();
         store.expect_claim().returning(|_| Ok(Some(ACCOUNT)));
-        store.expect_purge().returning(|_, _| Ok(false));
+        store.expect_purge().returning(|_, _| Ok(StepOutcome::Idle));
         store.expect_end().times(usize::from(ends)).returning(|_| Ok(()));
         let mut media = MockMediaStore::new();
         let error = Mutex::new(Some(media_error));
@@ -145,7 +146,7 @@ async fn account_deletion_stays_open_until_files_are_deleted() {
         assert_eq!(deletions.finish_next().await.is_ok(), ends);
     }
     let mut store = MockDeletionStore::new();
-    store.expect_begin().returning(|_, _, _, _| Ok(false));
+    store.expect_begin().returning(|_, _, _, _| Ok(RowOutcome::Missing));
     let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
     let deletions = Deletions::new(Arc::new(store), media, gateway, no_report(), clock());
     assert!(matches!(

@@ -15,7 +15,7 @@ async fn support_stop_is_recorded_in_the_platform_audit_log() {
             (entry.ip_address.as_deref(), entry.request_id.as_deref()),
             (Some("10.0.0.1"), Some("r1"))
         );
-        Ok(false)
+        Ok(RowOutcome::Missing)
     });
     Support::new(Arc::new(store), clock())
         .stop(&admin(true), ACCOUNT)

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
 
 use super::{RfmClaim, RfmSegment, RfmTotals};
-use crate::shared::{AccountId, StoreError};
+use crate::shared::{AccountId, LeaseOutcome, StoreError};
 
 /// RFM scores and their calculations. Each account has one calculation row, so that it never has two calculations.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -25,13 +25,12 @@ pub trait RfmStore: Send + Sync {
     /// Claims the longest due calculation that no worker holds, for the lease.
     async fn claim(&self, worker: uuid::Uuid, lease: Duration) -> Result<Option<AccountId>, StoreError>;
 
-    /// Renews a claim. Returns false if another worker holds the calculation.
-    async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<bool, StoreError>;
+    /// Renews a claim.
+    async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<LeaseOutcome, StoreError>;
 
     /// Calculates the account's scores, writes those that differ in batches, and then their time and the next due time.
     /// Until then a reader may see scores of both calculations. `grid` gives the segment of each pair of recency and
-    /// frequency scores. An account with fewer than `min_orders` paid orders gets no scores. Returns false, and writes
-    /// nothing more, if another worker holds the calculation.
+    /// frequency scores. An account with fewer than `min_orders` paid orders gets no scores.
     ///
     /// Every contact that is not deleted and has a paid order gets a score. Each dimension is scored by the number of
     /// contacts with a lower value, as [`scores`](super::scores) defines.
@@ -41,7 +40,7 @@ pub trait RfmStore: Send + Sync {
         grid: &[(i32, i32, RfmSegment)],
         min_orders: i64,
         next: OffsetDateTime,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<LeaseOutcome, StoreError>;
 
     /// Releases a claim and makes the calculation due at `until`. The scores do not change.
     async fn postpone(&self, claim: &RfmClaim, until: OffsetDateTime) -> Result<(), StoreError>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use time::{Duration, OffsetDateTime, Time, UtcOffset};
 
 use super::{ENOUGH_ORDERS, RfmClaim, RfmError, RfmReport, RfmSegment, RfmStore, RfmTotals, SegmentSize, grid};
-use crate::shared::{AccountId, Clock, ErrorReport, Ids, SideStep, StoreError, Tenant};
+use crate::shared::{AccountId, Clock, ErrorReport, Ids, LeaseOutcome, SideStep, StoreError, Tenant};
 
 /// The lease of a claimed calculation. The worker renews it during the calculation.
 const LEASE: Duration = Duration::seconds(30);
@@ -106,8 +106,8 @@ impl RfmWork {
         Ok(account.map(|account_id| RfmClaim { account_id, worker }))
     }
 
-    /// Renews a claim. The worker MUST call it within `LEASE`. Returns false if the claim was lost.
-    pub async fn renew(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
+    /// Renews a claim. The worker MUST call it within `LEASE`.
+    pub async fn renew(&self, claim: &RfmClaim) -> Result<LeaseOutcome, StoreError> {
         self.store.renew(claim, LEASE).await
     }
 
@@ -116,9 +116,9 @@ impl RfmWork {
         self.store.postpone(claim, self.clock.now()).await
     }
 
-    /// Runs a calculation. Returns false if another worker holds it. A failed calculation is retried after
+    /// Runs a calculation. A failed calculation is retried after
     /// `RETRY_AFTER`, and the scores do not change.
-    pub async fn calculate(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
+    pub async fn calculate(&self, claim: &RfmClaim) -> Result<LeaseOutcome, StoreError> {
         let next = next_night(claim.account_id, self.clock.now());
         let calculated = self.store.calculate(claim, &grid(), ENOUGH_ORDERS, next).await;
         if calculated.is_err() {

@@ -327,15 +327,15 @@ impl SubscriptionStore for Fixture {
         Ok(())
     }
 
-    async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
+    async fn remove(&self, attempt: &Subscription) -> Result<GuardOutcome, StoreError> {
         self.with(|state| {
             state.write()?;
             let same = |row: &Subscription| row.version == attempt.version && row.is_attempt();
             if !state.rows.get(&attempt.id).is_some_and(same) {
-                return Ok(false);
+                return Ok(GuardOutcome::Stale);
             }
             state.rows.remove(&attempt.id);
-            Ok(true)
+            Ok(GuardOutcome::Done)
         })
     }
 
