@@ -1,6 +1,6 @@
 //! Template files: upload forms, and the directory of the media store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -20,16 +20,23 @@ pub const PDF: &[u8] = b"%PDF-1.7\n%\xE2\xE3\xCF\xD3\n";
 pub const BOUNDARY: &str = "----recado";
 pub const FORM: &str = "multipart/form-data; boundary=----recado";
 
-/// A temporary directory; removed when dropped.
-pub struct MediaDirectory(TempDir);
+/// A directory that does not exist at first, in a temporary directory; removed when dropped.
+pub struct MediaDirectory {
+    path: PathBuf,
+    _parent: TempDir,
+}
 
 impl MediaDirectory {
     pub fn new() -> Self {
-        Self(TempDir::with_prefix("recado-it-media-").unwrap())
+        let parent = TempDir::with_prefix("recado-it-media-").unwrap();
+        Self {
+            path: parent.path().join("media"),
+            _parent: parent,
+        }
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        &self.path
     }
 
     /// The relative paths of all files below the directory.
