@@ -211,9 +211,9 @@ impl Stores {
         };
         let report = Arc::new(shared.reports.clone());
         let held = self.held_messages(shared);
-        let news = self.number_news(shared);
+        let updates = self.business_updates(shared);
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        Callbacks::new(stores, held, Arc::new(CloudCallbackReader), report, clock, ids).with_news(news)
+        Callbacks::new(stores, held, Arc::new(CloudCallbackReader), report, clock, ids).with_business_updates(updates)
     }
 
     pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {

@@ -7,7 +7,7 @@ use crate::conversations::InboundEvent;
 use crate::messaging::{Pricing, SendStatus, StatusPricing};
 use crate::shared::{SendId, redacted_debug};
 use crate::templates::{CategoryUpdate, MetaStatus};
-use crate::whatsapp::verification::AccountNews;
+use crate::whatsapp::verification::BusinessUpdate;
 
 /// One change in a callback.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +17,8 @@ pub enum CallbackChange {
     /// A message, preference or number change of a contact.
     Inbound(ReceivedInbound),
     Template(TemplateUpdate),
-    /// News of a business account or of one of its numbers.
-    Account(AccountNews),
+    /// An update of a business account or of one of its numbers.
+    Account(BusinessUpdate),
 }
 
 /// A status update, with the number that the message was sent from.

@@ -21,7 +21,7 @@ use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
 use crate::whatsapp::Recent;
-use crate::whatsapp::verification::{NumberNews, VerificationStore};
+use crate::whatsapp::verification::{BusinessUpdates, VerificationStore};
 
 /// The lease of a claimed callback. After it, another worker may claim the callback.
 pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
@@ -61,7 +61,7 @@ pub struct Callbacks {
     ids: Arc<dyn Ids>,
     /// The numbers whose callbacks were noted lately.
     noted: Recent<String>,
-    news: Option<Arc<NumberNews>>,
+    business_updates: Option<Arc<BusinessUpdates>>,
 }
 
 impl Callbacks {
@@ -81,15 +81,18 @@ impl Callbacks {
             clock,
             ids,
             noted: Recent::default(),
-            news: None,
+            business_updates: None,
         }
     }
 
-    /// Also applies news of numbers and business accounts. Default: they are skipped.
+    /// Also applies updates of numbers and business accounts. Default: they are skipped.
     #[must_use]
-    pub fn with_news(self, news: Arc<NumberNews>) -> Self {
-        let news = Some(news);
-        Self { news, ..self }
+    pub fn with_business_updates(self, updates: Arc<BusinessUpdates>) -> Self {
+        let business_updates = Some(updates);
+        Self {
+            business_updates,
+            ..self
+        }
     }
 
     /// Stores a callback durably and claims it for the caller, who has verified the signature and then calls
@@ -173,9 +176,9 @@ impl Callbacks {
                 CallbackChange::Inbound(ReceivedInbound { phone_number_id, event }) => {
                     inbound_by_number.entry(phone_number_id).or_default().push(event);
                 }
-                CallbackChange::Account(news) => {
-                    if let Some(numbers) = &self.news {
-                        progress.note(numbers.apply(&news).await)?;
+                CallbackChange::Account(update) => {
+                    if let Some(numbers) = &self.business_updates {
+                        progress.note(numbers.apply(&update).await)?;
                     }
                 }
                 CallbackChange::Template(update) => {

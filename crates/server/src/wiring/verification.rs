@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recado_domain::whatsapp::verification::{NumberNews, VerificationPorts, Verifications};
+use recado_domain::whatsapp::verification::{BusinessUpdates, VerificationPorts, Verifications};
 use recado_postgres::PgProfiles;
 
 use super::{Shared, Stores};
@@ -21,10 +21,10 @@ impl Stores {
         }))
     }
 
-    /// Applies WhatsApp's news of numbers.
-    pub(super) fn number_news(&self, shared: &Shared) -> Arc<NumberNews> {
+    /// Applies WhatsApp's updates of numbers.
+    pub(super) fn business_updates(&self, shared: &Shared) -> Arc<BusinessUpdates> {
         let profiles = Arc::new(PgProfiles::new(self.tenant.clone()));
         let store = Arc::new(self.verification_store());
-        Arc::new(NumberNews::new(profiles, store, shared.clock.clone()))
+        Arc::new(BusinessUpdates::new(profiles, store, shared.clock.clone()))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use recado_simulators::whatsapp::{NewsCallback, signature};
+use recado_simulators::whatsapp::{BusinessUpdateCallback, signature};
 use serde_json::{Value, json};
 
 use crate::harness::numbers::NumberFault;
@@ -158,11 +158,11 @@ fn stranger_learns_nothing_about_the_number_of_another() {
     subscribe_to_all_events(&eva);
     server
         .whatsapp
-        .news(&NewsCallback::business_capability(&json!(100_000)).of_account(ACCOUNT));
+        .business_update(&BusinessUpdateCallback::business_capability(&json!(100_000)).of_account(ACCOUNT));
     server
         .whatsapp
-        .news(&NewsCallback::account_update("ACCOUNT_RESTRICTION").of_account(ACCOUNT));
-    until("the news arrived", || {
+        .business_update(&BusinessUpdateCallback::account_update("ACCOUNT_RESTRICTION").of_account(ACCOUNT));
+    until("the updates arrived", || {
         let callbacks = server.whatsapp.counters().callbacks;
         callbacks.delivered > 0 && callbacks.waiting == 0 && server.db.count("FROM whatsapp_callbacks") == 0
     });
@@ -442,7 +442,7 @@ fn token_and_pin_are_nowhere_and_every_change_is_audited_once() {
 }
 
 #[test]
-fn news_change_the_number_and_cause_a_check() {
+fn business_update_changes_the_number_and_causes_a_check() {
     let server = Server::new();
     let ana = server.owner();
     subscribe_to_all_events(&ana);
@@ -457,12 +457,13 @@ fn news_change_the_number_and_cause_a_check() {
             ana.get(&path).ok()["number"]["messaging_limit"] == expected
         });
     };
-    let quality = |number: &str| NewsCallback::number_quality(number, "ONBOARDING", "TIER_10K").of_account(ACCOUNT);
+    let quality =
+        |number: &str| BusinessUpdateCallback::number_quality(number, "ONBOARDING", "TIER_10K").of_account(ACCOUNT);
     server
         .whatsapp
         .set_number(NUMBER, |number| number.messaging_limit = Some("TIER_10K".into()));
-    server.whatsapp.news(&quality("16315550199"));
-    server.whatsapp.news(&quality("16315550100"));
+    server.whatsapp.business_update(&quality("16315550199"));
+    server.whatsapp.business_update(&quality("16315550100"));
     limit(10_000);
     server.whatsapp.set_number(NUMBER, |number| {
         number.messaging_limit = Some("TIER_100K".into());
@@ -470,7 +471,7 @@ fn news_change_the_number_and_cause_a_check() {
     });
     server
         .whatsapp
-        .news(&NewsCallback::account_update("ACCOUNT_VIOLATION").of_account(ACCOUNT));
+        .business_update(&BusinessUpdateCallback::account_update("ACCOUNT_VIOLATION").of_account(ACCOUNT));
     // Nothing but a check learns these values.
     limit(100_000);
     let events = eventually("the events", || {

@@ -1,5 +1,5 @@
-//! The control routes of the WhatsApp simulator: counters, templates, numbers, inbound messages, preferences, news,
-//! options.
+//! The control routes of the WhatsApp simulator: counters, templates, numbers, inbound messages, preferences, business
+//! updates, options.
 
 use std::time::Instant;
 
@@ -87,8 +87,8 @@ impl Core {
                 self.preference(&call.read()?);
                 json!({})
             }
-            ("POST", ["news"]) => {
-                self.news(&call.read()?);
+            ("POST", ["business-update"]) => {
+                self.business_update(&call.read()?);
                 json!({})
             }
             ("GET", ["subscriptions"]) => json!(locked(&self.state).accounts.subscribed()),

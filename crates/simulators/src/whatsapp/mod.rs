@@ -3,6 +3,7 @@
 
 mod bounded;
 mod burst_limiter;
+mod business_updates;
 mod callback;
 mod control;
 mod core;
@@ -12,7 +13,6 @@ mod graph;
 mod inbound;
 mod job;
 mod media;
-mod news;
 mod number_routes;
 mod numbers;
 mod options;
@@ -26,11 +26,11 @@ use std::{io, thread};
 
 use serde_json::{Value, json};
 
+pub use business_updates::BusinessUpdateCallback;
 pub use callback::signature;
 pub use control::{Counters, ReceivedRequest};
 pub use fault::{On, WhatsappFault, WhatsappFaultKind};
 pub use inbound::{Inbound, InboundBatch, Preference};
-pub use news::NewsCallback;
 pub use numbers::NumberSettings;
 pub use options::{Approval, WhatsappOptions};
 pub use phone::wa_id;
@@ -130,9 +130,9 @@ impl Whatsapp {
         self.core.preference(preference);
     }
 
-    /// Sends the callback of news about a business account or one of its numbers.
-    pub fn news(&self, news: &NewsCallback) {
-        self.core.news(news);
+    /// Sends the callback of an update of a business account or one of its numbers.
+    pub fn business_update(&self, update: &BusinessUpdateCallback) {
+        self.core.business_update(update);
     }
 
     /// Changes what the platform knows about a phone number.

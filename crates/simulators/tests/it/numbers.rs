@@ -1,7 +1,7 @@
-//! The WhatsApp simulator's numbers and business accounts: fields, lists, subscriptions, registration, faults and news.
+//! The WhatsApp simulator's numbers and business accounts: fields, lists, subscriptions, registration, faults and updates.
 
 use recado_simulators::whatsapp::{
-    NewsCallback, On, Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions, signature,
+    BusinessUpdateCallback, On, Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions, signature,
 };
 use serde_json::{Value, json};
 
@@ -275,24 +275,30 @@ fn token_is_described_and_expired_ones_are_refused() {
 }
 
 #[test]
-fn news_are_signed_callbacks_of_their_account() {
+fn business_updates_are_signed_callbacks_of_their_account() {
     let receiver = Receiver::start(0);
     let whatsapp = start(WhatsappOptions {
         callback_url: Some(receiver.url.clone()),
         ..WhatsappOptions::default()
     });
-    whatsapp.news(&NewsCallback::account_update("ACCOUNT_RESTRICTION").of_account("77"));
-    whatsapp.news(&NewsCallback::account_alert("LOW_BALANCE", "Add a payment method."));
-    whatsapp.news(&NewsCallback::number_quality(
+    whatsapp.business_update(&BusinessUpdateCallback::account_update("ACCOUNT_RESTRICTION").of_account("77"));
+    whatsapp.business_update(&BusinessUpdateCallback::account_alert(
+        "LOW_BALANCE",
+        "Add a payment method.",
+    ));
+    whatsapp.business_update(&BusinessUpdateCallback::number_quality(
         "551130000000",
         "THROUGHPUT_UPGRADE",
         "TIER_10K",
     ));
-    whatsapp.news(&NewsCallback::number_name("551130000000", "REJECTED", "Loja"));
-    whatsapp.news(&NewsCallback::business_capability(&json!("TIER_100K")));
+    whatsapp.business_update(&BusinessUpdateCallback::number_name("551130000000", "REJECTED", "Loja"));
+    whatsapp.business_update(&BusinessUpdateCallback::business_capability(&json!("TIER_100K")));
     let by_hand = json!({ "waba_id": "78", "field": "business_capability_update",
         "value": { "max_daily_conversations_per_business": -1 } });
-    assert_eq!(control(&whatsapp, "POST", "/news", Some(&by_hand)).status, 200);
+    assert_eq!(
+        control(&whatsapp, "POST", "/business-update", Some(&by_hand)).status,
+        200
+    );
     assert!(whatsapp.wait_idle(DEADLINE));
     let mut fields = Vec::new();
     for post in receiver.posts() {

@@ -114,7 +114,7 @@ fn number_changes(before: &NumberFacts, now: &NumberFacts, reason: Option<&str>)
     .collect()
 }
 
-/// The notification of a new state. A pending profile is no news: a member entered it, or its checks go on.
+/// The notification of a new state. A pending profile needs none: a member entered it, or its checks go on.
 fn state_notice(before: &Profile, verification: &Verification, number: &NumberFacts) -> Option<Event> {
     let shown = number
         .display_phone_number

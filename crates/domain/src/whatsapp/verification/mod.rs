@@ -5,16 +5,17 @@
 //! [`HeldMessageStore`]). Decision 46 gives the reasons.
 
 mod asking;
+mod business_updates;
 mod changes;
 mod checks;
 mod health;
 mod model;
-mod news;
 mod number;
 mod ports;
 mod record;
 mod service;
 
+pub use business_updates::{AffectedNumbers, BusinessUpdate, BusinessUpdates};
 pub(super) use changes::restart_event;
 pub use checks::{
     BusinessNumbers, CheckReport, business_account_check, number_check, pace_check, proves_ownership, quality_check,
@@ -22,7 +23,6 @@ pub use checks::{
 };
 pub use health::{NumberHealth, ServiceMessages};
 pub use model::*;
-pub use news::{AccountNews, AffectedNumbers, NumberNews};
 pub use number::{NumberFacts, max_messages_per_second};
 pub use ports::*;
 pub use record::{CONFIRM_AFTER, FAILED_FOR, SuspectedFailure, VerificationHistory, VerificationRecord};

@@ -184,7 +184,7 @@ pub trait VerificationStore: Send + Sync {
     async fn request_check(&self, account: AccountId, id: ProfileId) -> Result<(), StoreError>;
 
     /// Replaces verification and number if both versions are still those of the update, and ends the claim, together
-    /// with the events. `Stale`: another check, a change of the number's news or of the credentials came first.
+    /// with the events. `Stale`: another check, an update of the number or a change of the credentials came first.
     /// Increments `verification_version`.
     async fn record(
         &self,

@@ -176,7 +176,7 @@ impl Verifications {
         }
     }
 
-    /// Records answers about the credentials of `stored`. A concurrent check or news of the number does not discard
+    /// Records answers about the credentials of `stored`. A concurrent check or update of the number does not discard
     /// them: they are applied to the newer state.
     async fn record(
         &self,
@@ -223,7 +223,7 @@ impl Verifications {
             .verification_record()
             .after(answers.checks.clone(), profile.id, now);
         let due = profile.verification.next_check_at;
-        // News of the number that came while WhatsApp was asked wait for a check of their own.
+        // An update of the number that came while WhatsApp was asked waits for a check of its own.
         if due != asked_when_due {
             let next = record.verification.next_check_at;
             record.verification.next_check_at = [due, next].into_iter().flatten().min();

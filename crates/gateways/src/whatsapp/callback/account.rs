@@ -1,14 +1,14 @@
-//! Reads news of business accounts and their numbers.
+//! Reads updates of business accounts and their numbers.
 
-use recado_domain::whatsapp::verification::{AccountNews, AffectedNumbers, NumberFacts};
+use recado_domain::whatsapp::verification::{AffectedNumbers, BusinessUpdate, NumberFacts};
 use serde_json::Value;
 
 use crate::whatsapp::graph::messaging_limit;
 
-/// The longest text of news, in characters.
+/// The longest text of an update, in characters.
 const TEXT_CHARS: usize = 300;
 
-/// The callback fields with news.
+/// The callback fields with updates.
 pub(super) const ACCOUNT_FIELDS: [&str; 5] = [
     "account_update",
     "account_alerts",
@@ -17,10 +17,10 @@ pub(super) const ACCOUNT_FIELDS: [&str; 5] = [
     "business_capability_update",
 ];
 
-/// The news in a callback's change. None if the field has none, or `value` is no object.
-pub(super) fn account_news(waba_id: &str, field: &str, value: &Value) -> Option<AccountNews> {
+/// The update in a callback's change. None if the field has none, or `value` is no object.
+pub(super) fn business_update(waba_id: &str, field: &str, value: &Value) -> Option<BusinessUpdate> {
     value.as_object()?;
-    let news = AccountNews {
+    let update = BusinessUpdate {
         waba_id: waba_id.to_owned(),
         numbers: AffectedNumbers::All,
         facts: NumberFacts::default(),
@@ -30,19 +30,19 @@ pub(super) fn account_news(waba_id: &str, field: &str, value: &Value) -> Option<
     let limit = |name: &str| value.get(name).and_then(messaging_limit);
     let daily_limit = || limit("max_daily_conversations_per_business");
     Some(match field {
-        "account_update" => AccountNews {
+        "account_update" => BusinessUpdate {
             numbers: by_digits(value, "phone_number").unwrap_or(AffectedNumbers::All),
             account_event: word(value, "event"),
             reason: restriction(value),
-            ..news
+            ..update
         },
-        "account_alerts" => AccountNews {
+        "account_alerts" => BusinessUpdate {
             numbers: alerted(value),
             account_event: word(value, "alert_type"),
             reason: text(value, "alert_description"),
-            ..news
+            ..update
         },
-        "phone_number_quality_update" => AccountNews {
+        "phone_number_quality_update" => BusinessUpdate {
             numbers: by_digits(value, "display_phone_number")?,
             facts: NumberFacts {
                 throughput: word(value, "event")
@@ -51,20 +51,20 @@ pub(super) fn account_news(waba_id: &str, field: &str, value: &Value) -> Option<
                 messaging_limit: limit("current_limit").or_else(daily_limit),
                 ..NumberFacts::default()
             },
-            ..news
+            ..update
         },
-        "phone_number_name_update" => AccountNews {
+        "phone_number_name_update" => BusinessUpdate {
             numbers: by_digits(value, "display_phone_number")?,
             facts: name_decision(value),
             reason: text(value, "rejection_reason").filter(|reason| reason != "NONE"),
-            ..news
+            ..update
         },
-        "business_capability_update" => AccountNews {
+        "business_capability_update" => BusinessUpdate {
             facts: NumberFacts {
                 messaging_limit: daily_limit(),
                 ..NumberFacts::default()
             },
-            ..news
+            ..update
         },
         _ => return None,
     })
@@ -129,8 +129,8 @@ mod tests {
 
     use super::*;
 
-    fn read(field: &str, value: &Value) -> AccountNews {
-        account_news("1022", field, value).unwrap()
+    fn read(field: &str, value: &Value) -> BusinessUpdate {
+        business_update("1022", field, value).unwrap()
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
                 Some(2000)
             );
         }
-        assert_eq!(account_news("1022", "account_update", &json!("x")), None);
-        assert_eq!(account_news("1022", "flows", &json!({})), None);
+        assert_eq!(business_update("1022", "account_update", &json!("x")), None);
+        assert_eq!(business_update("1022", "flows", &json!({})), None);
     }
 }

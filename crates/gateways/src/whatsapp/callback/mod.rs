@@ -15,7 +15,7 @@ use recado_domain::templates::{CategoryChange, CategoryUpdate, MetaStatus, revie
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::account::{ACCOUNT_FIELDS, account_news};
+use self::account::{ACCOUNT_FIELDS, business_update};
 use self::fields::{id, text, unix_time};
 
 /// The callback fields that concern templates.
@@ -51,7 +51,7 @@ impl CallbackReader for CloudCallbackReader {
                         changes.extend(template_update(&waba_id, field, value).map(CallbackChange::Template));
                     }
                     Some(field) if ACCOUNT_FIELDS.contains(&field) => {
-                        changes.extend(account_news(&waba_id, field, value).map(CallbackChange::Account));
+                        changes.extend(business_update(&waba_id, field, value).map(CallbackChange::Account));
                     }
                     Some(field) => unread.push(Unread {
                         field: field.to_owned(),

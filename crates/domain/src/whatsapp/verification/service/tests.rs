@@ -159,7 +159,11 @@ async fn stale_record_is_repeated_without_asking_again() {
     let service = service(vec![pending(), newer], store, gateway);
     let profile = service.check_entered(ACCOUNT, PROFILE, None).await.unwrap();
     assert_eq!(profile.verification.state, VerificationState::Verified);
-    assert_eq!(profile.verification.next_check_at, Some(NOW), "news wait for a check");
+    assert_eq!(
+        profile.verification.next_check_at,
+        Some(NOW),
+        "the update waits for a check"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! WhatsApp's news about numbers and business accounts: they change what is known of a number, and cause a check.
+//! WhatsApp's updates of numbers and business accounts. They change what is known of a number, and cause a check.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{NumberFacts, NumberHolder, VerificationStore, VerificationUpdate};
 use crate::shared::{Clock, StoreError, UpdateOutcome, WRITE_ATTEMPTS};
 use crate::whatsapp::{Profile, ProfileStore};
 
-/// News cause a check at once, but not within this time after the last one: news may come in great numbers.
+/// An update causes a check at once, but not within this time after the last one: many may come together.
 const BETWEEN_CHECKS: Duration = Duration::seconds(10);
 
-/// The numbers that news concern.
+/// The numbers that an update concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AffectedNumbers {
     /// Every number of the business account.
@@ -23,9 +23,9 @@ pub enum AffectedNumbers {
     WithDigits(String),
 }
 
-/// News of a business account or of one of its numbers.
+/// An update of a business account or of one of its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccountNews {
+pub struct BusinessUpdate {
     /// WhatsApp's id of the business account.
     pub waba_id: String,
     pub numbers: AffectedNumbers,
@@ -36,8 +36,8 @@ pub struct AccountNews {
     pub reason: Option<String>,
 }
 
-impl AccountNews {
-    fn concern(&self, profile: &Profile) -> bool {
+impl BusinessUpdate {
+    fn concerns(&self, profile: &Profile) -> bool {
         match &self.numbers {
             AffectedNumbers::All => true,
             AffectedNumbers::WithId(id) => *id == profile.phone_number_id,
@@ -57,32 +57,32 @@ impl AccountNews {
     }
 }
 
-/// Applies news to the verified profiles of all accounts.
-pub struct NumberNews {
+/// Applies updates to the verified profiles of all accounts.
+pub struct BusinessUpdates {
     profiles: Arc<dyn ProfileStore>,
     store: Arc<dyn VerificationStore>,
     clock: Arc<dyn Clock>,
 }
 
-impl NumberNews {
+impl BusinessUpdates {
     pub fn new(profiles: Arc<dyn ProfileStore>, store: Arc<dyn VerificationStore>, clock: Arc<dyn Clock>) -> Self {
         Self { profiles, store, clock }
     }
 
-    /// Applies news to every verified profile that they concern. Applying them again changes no value again.
-    pub async fn apply(&self, news: &AccountNews) -> Result<(), StoreError> {
-        for holder in self.store.verified_of_business(&news.waba_id).await? {
-            self.apply_to(holder, news).await?;
+    /// Applies an update to every verified profile that it concerns. Applying it again changes no value again.
+    pub async fn apply(&self, update: &BusinessUpdate) -> Result<(), StoreError> {
+        for holder in self.store.verified_of_business(&update.waba_id).await? {
+            self.apply_to(holder, update).await?;
         }
         Ok(())
     }
 
-    async fn apply_to(&self, holder: NumberHolder, news: &AccountNews) -> Result<(), StoreError> {
+    async fn apply_to(&self, holder: NumberHolder, update: &BusinessUpdate) -> Result<(), StoreError> {
         let (account, id) = (holder.account_id, holder.profile_id);
         for _ in 0..WRITE_ATTEMPTS {
             let stored = self.profiles.find(account, id).await?;
             let stored = stored.filter(|stored| stored.profile.verification.is_verified());
-            let Some(stored) = stored.filter(|stored| news.concern(&stored.profile)) else {
+            let Some(stored) = stored.filter(|stored| update.concerns(&stored.profile)) else {
                 return Ok(());
             };
             let profile = &stored.profile;
@@ -92,8 +92,8 @@ impl NumberNews {
             let due = earliest.map_or(now, |earliest| earliest.max(now));
             let next = record.verification.next_check_at.map_or(due, |next| next.min(due));
             record.verification.next_check_at = Some(next);
-            let number = profile.number.clone().updated(news.facts.clone());
-            let events = change_events(profile, &record.verification, &number, news.account_event());
+            let number = profile.number.clone().updated(update.facts.clone());
+            let events = change_events(profile, &record.verification, &number, update.account_event());
             let update = VerificationUpdate {
                 credentials_version: stored.credentials_version,
                 verification_version: stored.verification_version,
@@ -127,8 +127,8 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-11-26 12:00 UTC);
 
-    fn limit_of(numbers: AffectedNumbers) -> AccountNews {
-        AccountNews {
+    fn limit_of(numbers: AffectedNumbers) -> BusinessUpdate {
+        BusinessUpdate {
             waba_id: "1022".into(),
             numbers,
             facts: NumberFacts {
@@ -150,12 +150,12 @@ mod tests {
         stored
     }
 
-    fn news_service(store: MockVerificationStore) -> NumberNews {
+    fn updates_service(store: MockVerificationStore) -> BusinessUpdates {
         let mut profiles = MockProfileStore::new();
         profiles.expect_find().returning(|_, _| Ok(Some(stored())));
         let mut clock = MockClock::new();
         clock.expect_now().return_const(NOW);
-        NumberNews::new(Arc::new(profiles), Arc::new(store), Arc::new(clock))
+        BusinessUpdates::new(Arc::new(profiles), Arc::new(store), Arc::new(clock))
     }
 
     fn holding() -> MockVerificationStore {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn news_change_the_number_and_make_its_check_due() {
+    async fn update_changes_the_number_and_makes_its_check_due() {
         let mut store = holding();
         store
             .expect_record()
@@ -189,13 +189,13 @@ mod tests {
             })
             .times(1)
             .returning(|_, _, _, _| Ok(UpdateOutcome::Done(())));
-        let news = limit_of(AffectedNumbers::All);
-        news_service(store).apply(&news).await.unwrap();
+        let update = limit_of(AffectedNumbers::All);
+        updates_service(store).apply(&update).await.unwrap();
     }
 
     #[tokio::test]
-    async fn news_of_another_number_change_nothing() {
-        let news = limit_of(AffectedNumbers::WithDigits("16315550000".into()));
-        news_service(holding()).apply(&news).await.unwrap();
+    async fn update_of_another_number_changes_nothing() {
+        let update = limit_of(AffectedNumbers::WithDigits("16315550000".into()));
+        updates_service(holding()).apply(&update).await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! News about business accounts and their numbers: the callbacks that are neither messages nor templates.
+//! Updates of business accounts and their numbers: the callbacks that are neither messages nor templates.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::job::Job;
 /// A callback about a business account or one of its numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct NewsCallback {
+pub struct BusinessUpdateCallback {
     /// None: the business account of the options.
     pub waba_id: Option<String>,
     /// For example `account_update`.
@@ -20,7 +20,7 @@ pub struct NewsCallback {
     pub value: Value,
 }
 
-impl NewsCallback {
+impl BusinessUpdateCallback {
     pub fn new(field: &str, value: Value) -> Self {
         Self {
             waba_id: None,
@@ -90,9 +90,9 @@ impl NewsCallback {
 }
 
 impl Core {
-    pub(super) fn news(&self, news: &NewsCallback) {
-        let waba = news.waba_id.clone().unwrap_or_else(|| self.options().waba_id);
-        let change = json!({ "field": news.field, "value": news.value });
+    pub(super) fn business_update(&self, update: &BusinessUpdateCallback) {
+        let waba = update.waba_id.clone().unwrap_or_else(|| self.options().waba_id);
+        let change = json!({ "field": update.field, "value": update.value });
         self.queue.push(Instant::now(), Job::Change { waba, change });
     }
 }
