@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use time::{Duration, OffsetDateTime};
 
-use super::workflow::ATTEMPTS;
 use super::{
     ChangeOutcome, EventReceipt, GatewayEvent, GatewayEventStore, RecordOutcome, StoredEvent, SubscriptionStore, effect,
 };
-use crate::shared::{Clock, Ids, StoreError};
+use crate::shared::{Clock, Ids, StoreError, WRITE_ATTEMPTS};
 
 /// Lease of a claimed event. After it another worker may apply the event.
 pub const EVENT_LEASE: Duration = Duration::seconds(30);
@@ -115,7 +114,7 @@ impl GatewayEvents {
             return self.defer_unknown(event).await;
         };
         let payment = event.data.payment.as_ref().map(|payment| payment.id.clone());
-        for _ in 0..ATTEMPTS {
+        for _ in 0..WRITE_ATTEMPTS {
             let facts = self.store.facts(account, subscription, payment.clone()).await?;
             let change = facts.and_then(|facts| {
                 let (new_id, now) = (self.ids.next().into(), self.clock.now());

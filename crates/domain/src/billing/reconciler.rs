@@ -12,7 +12,7 @@ use super::{
     Intent, PaymentGateway, PaymentGatewayError, PaymentSnapshot, PaymentStatus, ReconcileError, Subscription,
     SubscriptionStore, SubscriptionWorkStore,
 };
-use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId};
+use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId, WRITE_ATTEMPTS};
 
 /// Retry delay of a check after the gateway or the store failed.
 const CHECK_PAUSE: Duration = Duration::hours(1);
@@ -183,7 +183,7 @@ impl SubscriptionWorkflow {
         payment: &GatewayPayment,
     ) -> Result<(), StoreError> {
         let data = event_data(payment);
-        for _ in 0..super::workflow::ATTEMPTS {
+        for _ in 0..WRITE_ATTEMPTS {
             let facts = self.store.facts(account, id, Some(payment.id.clone())).await?;
             let Some(facts) = facts else { return Ok(()) };
             let change = effect(&facts, &data, None, self.ids.next().into(), self.clock.now());

@@ -10,11 +10,8 @@ use super::{
     PaymentGateway, PaymentGatewayError, PaymentStatus, PendingIntent, Subscription, SubscriptionCommand,
     SubscriptionState, SubscriptionStatus, SubscriptionStore, plan, remaining_plan, transition,
 };
-use crate::shared::{AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError};
+use crate::shared::{AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError, WRITE_ATTEMPTS};
 use time::{Duration, OffsetDateTime};
-
-/// Optimistic locking: how many times a change is decided and written before a concurrent change wins.
-pub(super) const ATTEMPTS: usize = 5;
 
 /// How long the gateway may still process a call to which it did not respond.
 pub const UNANSWERED_LEASE: Duration = Duration::seconds(30);
@@ -193,7 +190,7 @@ impl SubscriptionWorkflow {
     ) -> Result<Option<Subscription>, StoreError> {
         let intent = subscription.pending.as_ref().map(|pending| pending.intent.clone());
         let mut current = subscription.clone();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..WRITE_ATTEMPTS {
             if current.pending.as_ref().map(|pending| &pending.intent) != intent.as_ref() {
                 return Ok(None);
             }
@@ -224,7 +221,7 @@ impl SubscriptionWorkflow {
     ) -> Result<Subscription, BillingError> {
         let mut change = change;
         change.subscription = subscription.clone();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..WRITE_ATTEMPTS {
             let pending = PendingIntent::leased(intent.clone(), self.clock.now(), lease);
             change.subscription.pending = Some(pending);
             match self.store.write(&change).await? {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::campaigns::RunStore;
 use crate::conversations::{InboundEvent, InboxStore};
-use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WriteOutcome};
+use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WRITE_ATTEMPTS, WriteOutcome};
 use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
@@ -33,9 +33,6 @@ const RETRIES: u32 = 6;
 /// How often a review status of a draft is applied again. WhatsApp may report it before it answers the submission,
 /// which makes the draft a pending template. A later one concerns content that has since changed.
 const EARLY_RETRIES: u32 = 2;
-
-/// How often a template update is attempted while other writes change the template.
-const REVIEW_ATTEMPTS: u32 = 3;
 
 /// How often a callback is claimed before it is set aside. With at most `LONGEST_BACKOFF` between two claims, that is
 /// more than an hour.
@@ -277,7 +274,7 @@ impl Callbacks {
         update: &TemplateUpdate,
         may_be_early: bool,
     ) -> Result<bool, StoreError> {
-        for _ in 0..REVIEW_ATTEMPTS {
+        for _ in 0..WRITE_ATTEMPTS {
             let Some(template) = self
                 .stores
                 .templates

@@ -47,7 +47,8 @@ impl<S> WriteOutcome<S> {
 }
 
 /// Runs `attempt`, which reads, decides and writes, until its guarded write succeeds. `attempt` MUST read the row again
-/// each time, and returns `None` if its write was stale.
+/// each time, and returns `None` if its write was stale. Workers have loops of their own with the same limit: their tasks
+/// must be `Send`, which the compiler cannot prove of an async closure.
 pub async fn retry_on_conflict<T, E: From<Conflict>>(
     attempts: usize,
     attempt: impl AsyncFn() -> Result<Option<T>, E>,
