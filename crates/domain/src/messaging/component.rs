@@ -1,6 +1,8 @@
 //! Buttons, cards and components of templates in WhatsApp's JSON format, parsed once. Parsing never fails: a missing
 //! text is empty, and an unknown type has its name.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -67,7 +69,7 @@ impl Button {
         &self.json
     }
 
-    /// Whether the URL ends with a value.
+    /// Whether the URL has a placeholder, at any position.
     pub fn has_placeholder(&self) -> bool {
         self.url.contains("{{")
     }
@@ -115,11 +117,13 @@ pub struct Component {
     pub text: String,
     /// The examples of numbered placeholders, in order.
     pub examples: Vec<String>,
-    /// The examples of named placeholders, one per name.
-    pub named_examples: Vec<TextParameter>,
-    /// The URL of a header's file, or its handle after the upload.
+    /// The examples of named placeholders, one per name, in the two fields in which WhatsApp lists them.
+    pub named_header_examples: Vec<TextParameter>,
+    pub named_body_examples: Vec<TextParameter>,
+    /// The URL of a header's file, or its handle after the upload. An upload changes it here, not in the card's JSON.
     pub file: Option<String>,
     pub buttons: Vec<Button>,
+    /// Empty in a component of a card: cards do not nest.
     pub cards: Vec<CarouselCard>,
 }
 
@@ -129,10 +133,9 @@ impl Component {
         let kind = self.format.to_ascii_lowercase().parse().ok();
         kind.filter(|kind| *kind != HeaderType::None)
     }
-}
 
-impl From<&Value> for Component {
-    fn from(json: &Value) -> Self {
+    /// Reads everything but the cards. Each level of cards would copy the JSON of all levels below it.
+    fn without_cards(json: &Value) -> Self {
         let name = uppercase_text(json, "type");
         let kind = match name.as_str() {
             "HEADER" => ComponentType::Header,
@@ -142,29 +145,39 @@ impl From<&Value> for Component {
             "CAROUSEL" => ComponentType::Carousel,
             _ => ComponentType::Other(name),
         };
-        let (examples, named_examples) = if kind == ComponentType::Header {
-            ("/example/header_text", "/example/header_text_named_params")
-        } else {
-            ("/example/body_text/0", "/example/body_text_named_params")
+        let examples = match kind {
+            ComponentType::Header => "/example/header_text",
+            _ => "/example/body_text/0",
         };
         let examples = items(json.pointer(examples)).iter().filter_map(Value::as_str);
+        let named = |field| named_examples(items(json.pointer(field)));
         let file = json.pointer("/example/header_handle/0").and_then(Value::as_str);
         let buttons = items(json.get("buttons")).iter().cloned();
-        let cards = items(json.get("cards")).iter().cloned();
         Self {
             kind,
             format: uppercase_text(json, "format"),
             text: text(json, "text").to_owned(),
             examples: examples.map(str::to_owned).collect(),
-            named_examples: self::named_examples(items(json.pointer(named_examples))),
+            named_header_examples: named("/example/header_text_named_params"),
+            named_body_examples: named("/example/body_text_named_params"),
             file: file.map(str::to_owned),
             buttons: buttons.map(Button::from).collect(),
-            cards: cards.map(CarouselCard::from).collect(),
+            cards: vec![],
         }
     }
 }
 
-/// A card of a carousel. Its JSON is stored and returned with every key.
+impl From<&Value> for Component {
+    fn from(json: &Value) -> Self {
+        let cards = items(json.get("cards")).iter().cloned();
+        Self {
+            cards: cards.map(CarouselCard::from).collect(),
+            ..Self::without_cards(json)
+        }
+    }
+}
+
+/// A card of a carousel. Its original JSON is stored and returned with every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Value")]
 pub struct CarouselCard {
@@ -199,7 +212,7 @@ impl CarouselCard {
 
 impl From<Value> for CarouselCard {
     fn from(json: Value) -> Self {
-        let components = items(json.get("components")).iter().map(Component::from);
+        let components = items(json.get("components")).iter().map(Component::without_cards);
         Self {
             components: components.collect(),
             json,
@@ -214,15 +227,16 @@ impl Serialize for CarouselCard {
 }
 
 fn named_examples(examples: &[Value]) -> Vec<TextParameter> {
-    let mut named: Vec<TextParameter> = Vec::new();
-    for example in examples {
-        let name = Some(text(example, "param_name").to_owned());
-        if !named.iter().any(|existing| existing.name == name) {
-            let text = text(example, "example").to_owned();
-            named.push(TextParameter { name, text });
-        }
-    }
-    named
+    let mut seen = HashSet::new();
+    let first = examples
+        .iter()
+        .filter(|example| seen.insert(text(example, "param_name")));
+    first
+        .map(|example| TextParameter {
+            name: Some(text(example, "param_name").to_owned()),
+            text: text(example, "example").to_owned(),
+        })
+        .collect()
 }
 
 fn items(json: Option<&Value>) -> &[Value] {
@@ -235,4 +249,29 @@ fn text<'a>(json: &'a Value, field: &str) -> &'a str {
 
 fn uppercase_text(json: &Value, field: &str) -> String {
     text(json, field).to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cards_inside_a_card_are_kept_as_json_and_not_read() {
+        let nested = json!({ "components": [{ "type": "BODY", "cards": [{ "components": [] }] }] });
+        let card = CarouselCard::from(nested.clone());
+        assert_eq!(card.components[0].cards, []);
+        assert_eq!(*card.json(), nested);
+        let carousel = Component::from(&json!({ "type": "carousel", "cards": [nested] }));
+        assert_eq!(carousel.cards, [card]);
+    }
+
+    #[test]
+    fn first_example_of_a_name_counts() {
+        let examples = json!([{ "param_name": "a", "example": "1" }, { "param_name": "a", "example": "2" }]);
+        let body = Component::from(&json!({ "type": "BODY", "example": { "body_text_named_params": examples } }));
+        assert_eq!(body.named_body_examples.len(), 1);
+        assert_eq!(body.named_body_examples[0].text, "1");
+    }
 }

@@ -63,7 +63,7 @@ fn card_parameters(body: &Component, format: ParameterFormat) -> Vec<TextParamet
         ParameterFormat::Named => {
             let used = names(&body.text);
             let is_used = |name: &Option<String>| name.as_deref().is_some_and(|name| used.contains(&name));
-            let examples = body.named_examples.iter();
+            let examples = body.named_body_examples.iter();
             examples.filter(|example| is_used(&example.name)).cloned().collect()
         }
     };

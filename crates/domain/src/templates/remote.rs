@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::sendable::unsupported_parts;
 use super::{Template, TemplateType, placeholders};
-use crate::messaging::{Component, ComponentType, HeaderType, ParameterFormat, RemoteTemplate};
+use crate::messaging::{Component, ComponentType, HeaderType, ParameterFormat, RemoteTemplate, TextParameter};
 
 /// The draft with the content of WhatsApp's template.
 pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> Template {
@@ -18,7 +18,7 @@ pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> T
         read_component(&mut template, component);
     }
     if template.parameter_format == ParameterFormat::Named {
-        let examples = remote.components.iter().flat_map(|component| &component.named_examples);
+        let examples = remote.components.iter().flat_map(named_examples);
         let examples: HashMap<_, _> = examples
             .map(|example| (example.name.as_deref(), &example.text))
             .collect();
@@ -34,9 +34,23 @@ fn parameter_format(remote: &RemoteTemplate) -> Option<ParameterFormat> {
         Some(format) if format.eq_ignore_ascii_case("NAMED") => Some(ParameterFormat::Named),
         Some(format) if format.eq_ignore_ascii_case("POSITIONAL") => Some(ParameterFormat::Positional),
         Some(_) => None,
-        None if remote.components.iter().any(|part| !part.named_examples.is_empty()) => Some(ParameterFormat::Named),
+        None if remote
+            .components
+            .iter()
+            .any(|part| named_examples(part).next().is_some()) =>
+        {
+            Some(ParameterFormat::Named)
+        }
         None => Some(ParameterFormat::Positional),
     }
+}
+
+/// The examples of the body's field win: they come last. WhatsApp may list them in a component of any type.
+fn named_examples(component: &Component) -> impl Iterator<Item = &TextParameter> {
+    component
+        .named_header_examples
+        .iter()
+        .chain(&component.named_body_examples)
 }
 
 fn read_component(template: &mut Template, component: &Component) {
