@@ -4,14 +4,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix_web::middleware::from_fn;
-use actix_web::web::Data;
-use actix_web::{App, HttpServer};
+use actix_web::web::{Data, to};
+use actix_web::{App, HttpResponse, HttpServer};
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, check_databases};
+use crate::error::ApiError;
 use crate::routes::OpenApiDocument;
 use crate::streams::Streams;
 use crate::telemetry;
@@ -93,16 +94,20 @@ async fn run_until_stopped(
         ProcessRole::Everything | ProcessRole::Workers => workers::start(&shared, &stop, &tasks)?,
         ProcessRole::Routes => workers::start_without_workers(&shared, &stop, &tasks)?,
     }
-    if role == ProcessRole::Workers {
+    let result = if role == ProcessRole::Workers {
         tracing::info!("workers are running");
         signals.wait_and_stop(&stop).await;
+        Ok(())
     } else {
         tasks.spawn(shared.streams.clone().publish(shared.notification_feed()?));
         let served = CancellationToken::new();
         workers::start_clicks(&shared, &served, &tasks)?;
-        serve(&shared, signals, &stop).await?;
+        let result = serve(&shared, signals, &stop).await;
+        // The workers end in order also after a failure, so that nothing that they hold is lost.
+        stop.cancel();
         served.cancel();
-    }
+        result
+    };
     tasks.close();
     if tokio::time::timeout(DRAIN_WORKERS, tasks.wait()).await.is_err() {
         tracing::warn!("workers did not stop in time, leases will expire");
@@ -111,7 +116,7 @@ async fn run_until_stopped(
         metrics.stop().await;
     }
     tracing::info!("stopped");
-    Ok(())
+    result
 }
 
 async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) -> anyhow::Result<()> {
@@ -137,8 +142,13 @@ async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) 
                     config.app_data(document).configure(app::configure);
                 }
                 Err(error) => {
+                    let cause = format!("{error:#}");
+                    tracing::error!(cause, "the services of an HTTP thread cannot be created");
                     failure.set(error).ok();
                     stop.cancel();
+                    config.default_service(to(|| async {
+                        Err::<HttpResponse, _>(ApiError::unavailable("this thread has no services"))
+                    }));
                 }
             })
     });
