@@ -7,7 +7,7 @@ use recado_testkit::token::{sign, user_id};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     email: String,
     /// The id of the user (derived from the address).
     #[arg(long)]

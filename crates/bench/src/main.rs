@@ -128,14 +128,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// The chosen benches, or all, in the order of the table.
+fn selected(chosen: &[String]) -> impl Iterator<Item = &'static (&'static str, Run)> {
+    let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == name);
+    BENCHES.iter().filter(move |(name, _)| is_chosen(name))
+}
+
 fn run(CommandLine { names: chosen, options }: &CommandLine) -> Result<()> {
-    let selected = |(name, _): &&(&str, Run)| chosen.is_empty() || chosen.iter().any(|chosen| chosen == name);
     signals::install()?;
     let fixture = Fixture::start()?;
     let before = results::Ticks::now();
     let (mut results, mut names) = (Vec::new(), Vec::new());
     let mut failure = None;
-    for (name, run) in BENCHES.iter().filter(selected) {
+    for (name, run) in selected(chosen) {
         println!("\n== {name}");
         match run(&fixture, *options) {
             Ok(found) => {
@@ -189,6 +194,14 @@ mod tests {
         assert_eq!(names, ["import", "idle"]);
         assert_eq!(options, Options { seconds: 10, pairs: 7 });
         assert_eq!(parsed("").unwrap(), (Vec::new(), Options { seconds: 4, pairs: 5 }));
+    }
+
+    #[test]
+    fn chosen_benches_run_in_the_order_of_the_table() {
+        let (chosen, _) = parsed("import idle").unwrap();
+        let names: Vec<&str> = selected(&chosen).map(|(name, _)| *name).collect();
+        assert_eq!(names, ["idle", "import"]);
+        assert_eq!(selected(&[]).count(), BENCHES.len());
     }
 
     #[test]

@@ -23,10 +23,10 @@ pub(crate) struct Options {
     #[arg(value_parser = PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name)))]
     name: Option<String>,
     /// How often the suite iterates.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
     /// The first seed (from the clock).
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
     seed: Option<u64>,
 }
 

@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &["recado-testkit"]),
 ];
 
-/// Crates that every crate but `recado-domain` may use in its tests, and no crate of the product otherwise.
+/// Crates that the crates of `ALLOWED` may use in their tests, and no crate of the product otherwise.
 const FOR_TESTS: &[&str] = &["recado-simulators", "recado-testkit"];
 
 /// Crates that `domain` must not reach: exact names, and families by prefix.

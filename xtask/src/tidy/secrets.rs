@@ -32,8 +32,9 @@ pub(super) fn check(path: &str, source: &str) -> Vec<Finding> {
     }
     let (mut findings, mut shown, mut deriving) = (Vec::new(), false, false);
     for (number, line) in (1..).zip(source.lines()) {
-        let code = line.trim();
-        if code.starts_with("//") {
+        // A comment must neither hide a secret nor end a type.
+        let code = line.split("//").next().unwrap_or_default().trim();
+        if code.is_empty() {
             continue;
         }
         if code.starts_with("#[derive(") || deriving {
@@ -75,6 +76,12 @@ mod tests {
     fn plain_secret_with_derived_debug_is_found() {
         let source = "#[derive(Clone, Debug)]\npub struct A {\n    pub app_secret: [u8; 32],\n    name: String,\n}\n";
         assert_eq!(lines(source), [3]);
+        for comment in ["not a SecretString", "sent once;"] {
+            let source = format!(
+                "#[derive(Debug)]\nstruct A {{\n    id: u8, // {comment}\n    token: String, // {comment}\n}}\n"
+            );
+            assert_eq!(lines(&source), [4], "{comment}");
+        }
         let wrapped = "#[derive(\n    Clone,\n    Debug,\n)]\nstruct A {\n    smtp_password: Option<String>,\n}\n";
         assert_eq!(lines(wrapped), [6]);
         assert_eq!(check("crates/simulators/src/x.rs", source), []);

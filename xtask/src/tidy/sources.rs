@@ -1,7 +1,7 @@
-//! Rules for Rust files: length of files and functions, module docs, and no unfinished code.
+//! Rules for Rust files: length of files and functions, module docs, ignored tests and `ctid`.
 
 use super::Finding;
-use super::tokens::{functions, tokens};
+use super::tokens::{functions, is_readable, tokens};
 
 const FILE: usize = 500;
 /// `cargo xtask schema` writes it.
@@ -15,6 +15,9 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !text.starts_with("//!") && !path.ends_with("build.rs") {
         findings.push(Finding::new(path, 1, "does not begin with module docs (//!)"));
+    }
+    if !is_readable(text) {
+        findings.push(Finding::new(path, 1, "cannot be read as Rust, so no rule is checked"));
     }
     let lines = text.lines().count();
     if lines > FILE && is_source(path) && path != GENERATED {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
-use super::tokens::{strings, tokens};
+use super::tokens::{strings, tokens, without_tests};
 
 /// What no migration may contain, and why.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -61,8 +61,7 @@ pub(super) fn check_statements(path: &str, text: &str) -> Vec<Finding> {
     if !path.starts_with(STORES) || path == GENERATED {
         return Vec::new();
     }
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let tokens = tokens(code);
+    let (tokens, _) = without_tests(tokens(text));
     let statements = strings(&tokens).filter(|literal| {
         let mut words = literal.text.split(|c: char| !c.is_ascii_alphanumeric());
         words.any(|word| VERBS.contains(&word))

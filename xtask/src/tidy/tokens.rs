@@ -40,6 +40,11 @@ pub(super) struct DeclaredUse {
     pub(super) public: bool,
 }
 
+/// Whether the source can be read as tokens. The rules find nothing in source that cannot.
+pub(super) fn is_readable(source: &str) -> bool {
+    source.parse::<TokenStream>().is_ok()
+}
+
 /// The tokens of Rust source without its comments; doc comments are attributes. Empty if the source is malformed.
 pub(super) fn tokens(source: &str) -> Vec<Token> {
     let mut found = Vec::new();
