@@ -88,7 +88,8 @@ impl RetryRule {
     }
 }
 
-/// The retry rule of each code that has one. Every other failure may be retried at any time.
+/// The retry rule of each code that has one. Every other failure may be retried at any time. No class of a range of
+/// codes has a rule.
 pub fn retry_rules(codes: &ErrorCodes) -> Vec<(i64, RetryRule)> {
     let with_rule = |(class, codes): &(ErrorClass, &'static [i64])| Some((*codes, RetryRule::of(*class)?));
     let rules = codes.codes.iter().filter_map(with_rule);

@@ -9,17 +9,17 @@ pub enum ErrorClass {
     Throttled(ThrottleScope),
     /// Every message of a run would fail.
     Blocked(BlockCause),
-    /// The object does not exist for this token, or a parameter is invalid.
+    /// The object does not exist for this token, or a field of the request is unknown.
     NotFound,
     /// The message or its parameters are invalid.
     InvalidMessage,
-    /// WhatsApp does not support this message for the recipient, or cannot load its media.
+    /// WhatsApp does not support the type of the message, or cannot download its media for this recipient.
     UnsupportedMessage,
     /// The format of a parameter does not fit the template.
     ParameterFormat,
     /// WhatsApp does not accept the text of a parameter.
     ParameterText,
-    /// WhatsApp could not load the message's file.
+    /// WhatsApp could not take in the file of the message.
     MediaFailed,
     /// WhatsApp does not deliver messages of this kind to the recipient.
     RecipientRefused,
@@ -39,7 +39,7 @@ pub enum ErrorClass {
     ServiceFailed,
     /// WhatsApp failed while it processed the message, which may have been sent.
     OutcomeUnknown,
-    /// The PIN of the number is another one.
+    /// The PIN is not the number's.
     WrongPin,
     /// The phone number is not verified.
     NumberUnverified,

@@ -1,4 +1,5 @@
-//! Error codes of WhatsApp for the tests. Each code with a retry rule has the class that the gateway's table gives it.
+//! Error codes for the tests of stores, at least one for each class with a retry rule. The gateway's own table is tested
+//! in `crates/gateways`.
 
 use recado_domain::messaging::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 
