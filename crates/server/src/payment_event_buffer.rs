@@ -146,7 +146,7 @@ async fn store_and_apply(receiver: &PaymentEventReceiver, received_event: Receiv
         }
         Err(late) => tracing::warn!(cause = %late, "a payment gateway event was not applied, a worker will retry it"),
     }
-    receiver.signals.wake();
+    receiver.signals.wake_relays();
 }
 
 #[cfg(test)]

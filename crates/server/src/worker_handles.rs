@@ -30,7 +30,7 @@ pub struct WorkerSignals {
 
 impl WorkerSignals {
     /// Wakes all relays after a change, which may have appended outbox events of any kind.
-    pub fn wake(&self) {
+    pub fn wake_relays(&self) {
         for &kind in EventKind::ALL {
             self.of(kind).notify_one();
         }

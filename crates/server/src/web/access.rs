@@ -78,7 +78,7 @@ pub async fn check_access<B: MessageBody + 'static>(
         Err(error) => request.error_response(error),
     };
     if spec.access != Access::Read && spec.method != Method::GET {
-        checks.signals.wake();
+        checks.signals.wake_relays();
     }
     if let Some((limit, decision)) = decided {
         write_headers(response.headers_mut(), limit, decision);

@@ -39,13 +39,13 @@ pub(super) fn start(
     let events = Arc::new(stores.gateway_events(shared));
     let reconciler = Arc::new(stores.subscription_reconciler(shared)?);
     worker_loop::spawn(tasks, stop, "gateway_events", EVENTS_INTERVAL, {
-        let (events, relays) = (events.clone(), shared.signals.clone());
+        let (events, signals) = (events.clone(), shared.signals.clone());
         move || {
-            let (events, relays) = (events.clone(), relays.clone());
+            let (events, signals) = (events.clone(), signals.clone());
             async move {
                 let applied = events.apply_next().await?;
                 if applied {
-                    relays.wake();
+                    signals.wake_relays();
                 }
                 Ok(applied)
             }
