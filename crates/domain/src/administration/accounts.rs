@@ -13,8 +13,8 @@ use super::{
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{self, Change, ChangeOutcome, FREE_PLAN, SubscriptionStatus, SubscriptionStore};
 use crate::shared::{
-    AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, UserId, WRITE_ATTEMPTS,
-    retry_on_conflict, text,
+    AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, UserId, retry_on_conflict,
+    text,
 };
 use crate::team::{FirstOwner, InviteInsert, Invites, NewInvite};
 
@@ -251,7 +251,7 @@ impl Administration {
     /// itself, so that the plan ends with it. Without a paid subscription the grant is stored with the account.
     /// `AdministrationStore` writes both, because the entry of the platform audit log commits with them.
     async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), AdministrationError> {
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let before = self.store.account(account).await?;
             let before = before.ok_or(AdministrationError::NotFound)?;
             let changes = json!({ "action": "change_plan", "plan": { "from": before.plan, "to": plan } });

@@ -85,7 +85,7 @@ impl Deletions {
 
     /// Deletes the rows, then the files. Rows go first, because callbacks, runs and readers may still use them.
     async fn finish(&self, account: AccountId) -> Result<(), AdministrationError> {
-        while self.store.purge(account, DELETION_LEASE).await?.has_worked() {}
+        while self.store.purge(account, DELETION_LEASE).await?.has_more() {}
         match self.media.delete_account(account).await {
             // Without a media store the account has no files.
             Ok(()) | Err(MediaStoreError::NotConfigured) => {}

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{Change, ChangeOutcome};
-use crate::shared::{AccountId, Event, Page, PageQuery, RowOutcome, StepOutcome, StoreError, SubscriptionId, UserId};
+use crate::shared::{AccountId, Event, Page, PageQuery, RowOutcome, StoreError, SubscriptionId, UserId, WorkOutcome};
 use crate::team::InviteInsert;
 
 /// Outcome of updating an account.
@@ -164,7 +164,7 @@ pub trait DeletionStore: Send + Sync {
     async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError>;
 
     /// Deletes a batch of the account's rows from every table and renews the lease.
-    async fn purge(&self, account: AccountId, lease: Duration) -> Result<StepOutcome, StoreError>;
+    async fn purge(&self, account: AccountId, lease: Duration) -> Result<WorkOutcome, StoreError>;
 
     /// Deletes the account's row and its deletion.
     async fn end(&self, account: AccountId) -> Result<(), StoreError>;

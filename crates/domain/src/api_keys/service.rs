@@ -15,7 +15,7 @@ use super::{
 use crate::accounts::AccountStatus;
 use crate::shared::{
     Actor, ApiKeyId, AuditAction, CallingKey, Clock, Creation, Event, FieldErrors, Ids, InsertOutcome, KeyScopes, Role,
-    Secrets, Tenant, WRITE_ATTEMPTS, retry_on_conflict, secret_hash,
+    Secrets, Tenant, retry_on_conflict, secret_hash,
 };
 
 /// Minimum interval between two writes of `last_used_at`.
@@ -167,7 +167,7 @@ impl ApiKeys {
     /// Changes the given fields of a key. Optimistic locking preserves concurrent changes of other fields.
     pub async fn update(&self, tenant: &Tenant, id: ApiKeyId, input: ApiKeyInput) -> Result<ApiKey, ApiKeyError> {
         let fields = self.checked(tenant, input).await?;
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let stored = self.stored(tenant, id).await?;
             let changed = StoredApiKey {
                 key: with_fields(stored.key.clone(), fields.clone()),
@@ -197,7 +197,7 @@ impl ApiKeys {
             return Err(FieldErrors::one("grace_hours", "must be 0 to 168").into());
         }
         let full_key = self.new_secret();
-        let rotated = retry_on_conflict(WRITE_ATTEMPTS, async || {
+        let rotated = retry_on_conflict(async || {
             let stored = self.stored(tenant, id).await?;
             let now = self.clock.now();
             if stored.key.expires_at.is_some_and(|at| at <= now) {

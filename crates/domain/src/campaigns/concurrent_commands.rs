@@ -1,11 +1,10 @@
 //! Optimistic locking for commands: a command is decided again if the campaign changes between its read and its write.
 
 use super::{Campaign, CampaignError, CampaignStatus, Campaigns, Command, transition};
-use crate::shared::{CampaignId, Tenant, WRITE_ATTEMPTS, WriteOutcome, retry_on_conflict};
+use crate::shared::{CampaignId, Tenant, WriteOutcome, retry_on_conflict};
 
-/// How often a start or a template review is decided again after a concurrent change. Each attempt of a start freezes
-/// the audience, so it is expensive.
-pub(super) const DECISION_ATTEMPTS: u32 = 3;
+/// How often a start is decided again after a concurrent change. Each attempt freezes the audience, so it is expensive.
+pub(super) const START_ATTEMPTS: u32 = 3;
 
 impl Campaigns {
     /// Optimistic locking: reads the campaign, then `attempt` decides on it and writes. `attempt` gets the campaign and
@@ -18,7 +17,7 @@ impl Campaigns {
         command: Command,
         attempt: impl AsyncFn(Campaign, CampaignStatus) -> Result<(WriteOutcome<CampaignStatus>, T), CampaignError>,
     ) -> Result<T, CampaignError> {
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let stored = self.get(tenant, id).await?;
             let status = transition(stored.status, command)?;
             let (write, output) = attempt(stored, status).await?;
@@ -41,7 +40,7 @@ mod tests {
     use super::super::service::tests::{NOW, campaign, campaigns_over, tenant};
     use super::super::{CampaignInput, CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore};
     use super::*;
-    use crate::shared::Event;
+    use crate::shared::{Event, WRITE_ATTEMPTS};
 
     const ID: CampaignId = CampaignId(Uuid::from_u128(1));
 

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use time::Duration;
 use uuid::Uuid;
 
-use super::concurrent_commands::DECISION_ATTEMPTS;
+use super::concurrent_commands::START_ATTEMPTS;
 use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources};
@@ -25,7 +25,7 @@ use super::{
     pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{SendOutcome, WhatsappGateway};
-use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WriteOutcome};
+use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WRITE_ATTEMPTS, WriteOutcome};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
@@ -190,7 +190,7 @@ impl Dispatcher {
 
     /// Prepares a queued start. False: the run does not start now; the campaign may be a draft again.
     async fn prepare(&self, run: QueuedRun, queued_start: QueuedStart) -> Result<bool, StoreError> {
-        for _ in 0..DECISION_ATTEMPTS {
+        for _ in 0..START_ATTEMPTS {
             let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
                 return Ok(false);
             };
@@ -446,7 +446,7 @@ impl Dispatcher {
         let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
             return Ok(());
         };
-        for _ in 0..DECISION_ATTEMPTS {
+        for _ in 0..WRITE_ATTEMPTS {
             // Read the stored template, not the run's frozen content, since it is written back.
             let Some(template) = self.templates.find(run.account_id, template).await? else {
                 break;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::contacts::Phone;
 use crate::shared::{
-    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StepOutcome, StoreError, TemplateId,
+    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome,
     WriteOutcome, redacted_debug,
 };
 
@@ -292,7 +292,7 @@ pub trait RunSweepStore: Send + Sync {
 
     /// Creates some of the sends of recipient batches, or resets some of the sends that a retry chose, across tenants,
     /// whatever the status of their campaigns. A claim does the same for its own run.
-    async fn materialize_sends(&self) -> Result<StepOutcome, StoreError>;
+    async fn materialize_sends(&self) -> Result<WorkOutcome, StoreError>;
 
     /// Fails up to `limit` sends whose outcome has been unknown for longer than `ttl`, with the message
     /// [`NEVER_CONFIRMED`](super::NEVER_CONFIRMED). Returns the number.

@@ -4,8 +4,10 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::concurrent_commands::DECISION_ATTEMPTS;
-use super::preconditions::failed_resume_precondition;
+use super::batch_progress::BatchProgress;
+use super::concurrent_commands::START_ATTEMPTS;
+use super::model::PAUSED_BY_HAND;
+use super::preconditions::{check_number, check_sendable, failed_resume_precondition};
 use super::service::RUN_LEASE;
 use super::{
     Campaign, CampaignError, CampaignRefusal, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart,
@@ -13,9 +15,6 @@ use super::{
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome};
 
-use super::batch_progress::BatchProgress;
-use super::model::PAUSED_BY_HAND;
-use super::preconditions::{check_number, check_sendable};
 impl Campaigns {
     /// Starts the run of a campaign, leased to `worker` if one is given. After `Ok` the run continues even if the
     /// caller stops.
@@ -29,7 +28,7 @@ impl Campaigns {
             trigger: Trigger::Execute,
             actor: Some(tenant.actor.clone()),
         };
-        for _ in 0..DECISION_ATTEMPTS {
+        for _ in 0..START_ATTEMPTS {
             let facts = self.starts.facts(tenant.account_id, id).await?;
             let facts = facts.ok_or(CampaignError::NotFound)?;
             let start = prepare(facts, Command::Start, run.clone())?;

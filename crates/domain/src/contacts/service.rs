@@ -11,8 +11,7 @@ use super::{
     ImportFormat, Tag, TagStore, UpsertOutcome, upsert,
 };
 use crate::shared::{
-    AccountId, Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, TagId, Tenant, WRITE_ATTEMPTS,
-    retry_on_conflict, text,
+    AccountId, Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, TagId, Tenant, retry_on_conflict, text,
 };
 
 const TAG_NAME_CHARS: usize = 100;
@@ -61,7 +60,7 @@ impl Contacts {
     pub async fn update(&self, tenant: &Tenant, id: ContactId, input: ContactInput) -> Result<Contact, ContactError> {
         // Invalid input takes precedence over `NotFound`.
         let change = ContactChange::from_input(input)?;
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let mut version = None;
             if change.changes_address() {
                 let stored = self.get(tenant, id).await?;

@@ -145,7 +145,8 @@ impl RowOutcome {
     }
 }
 
-/// How a write ended that requires the facts on which its caller decided.
+/// How a write ended that is guarded by the facts on which its caller decided. Unlike [`WriteOutcome`] it returns no
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardOutcome {
     Done,
@@ -164,11 +165,11 @@ impl GuardOutcome {
     }
 }
 
-/// Whether a worker still holds its lease after a write that requires it.
+/// Whether the worker held its lease at the time of a write that requires it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseOutcome {
     Held,
-    /// Another worker holds the lease. Nothing more was written.
+    /// The lease was released, or another worker claimed it. Nothing was written.
     Lost,
 }
 
@@ -182,25 +183,26 @@ impl LeaseOutcome {
     }
 }
 
-/// How one step of work that is done in batches ended.
+/// How one batch of a larger work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepOutcome {
-    Worked,
-    /// No work was left.
-    Idle,
+pub enum WorkOutcome {
+    /// There may be more to do: call again.
+    More,
+    /// Nothing is left, or another worker does it.
+    Done,
 }
 
-impl StepOutcome {
-    pub fn of(has_worked: bool) -> Self {
-        if has_worked { Self::Worked } else { Self::Idle }
+impl WorkOutcome {
+    pub fn of(has_more: bool) -> Self {
+        if has_more { Self::More } else { Self::Done }
     }
 
-    pub fn has_worked(self) -> bool {
-        self == Self::Worked
+    pub fn has_more(self) -> bool {
+        self == Self::More
     }
 }
 
-/// How a guarded write ended. `S` is the state that the write expected.
+/// How a write ended that is guarded by the state of its row. `S` is the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome<S> {
     Done,

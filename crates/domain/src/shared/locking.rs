@@ -47,13 +47,12 @@ impl<S> WriteOutcome<S> {
 }
 
 /// Runs `attempt`, which reads, decides and writes, until its guarded write succeeds. `attempt` MUST read the row again
-/// each time, and returns `None` if its write was stale. Workers have loops of their own with the same limit: their tasks
-/// must be `Send`, which the compiler cannot prove of an async closure.
-pub async fn retry_on_conflict<T, E: From<Conflict>>(
-    attempts: usize,
-    attempt: impl AsyncFn() -> Result<Option<T>, E>,
-) -> Result<T, E> {
-    for _ in 0..attempts {
+/// each time, and returns `None` if its write was stale.
+///
+/// Code that runs in workers has its own loop with the same limit: the tasks of workers must be `Send`, which the
+/// compiler cannot prove of an async closure.
+pub async fn retry_on_conflict<T, E: From<Conflict>>(attempt: impl AsyncFn() -> Result<Option<T>, E>) -> Result<T, E> {
+    for _ in 0..WRITE_ATTEMPTS {
         if let Some(done) = attempt().await? {
             return Ok(done);
         }
@@ -68,21 +67,24 @@ mod tests {
     use super::*;
 
     /// Loses the first `lost` attempts. Returns the result and the number of attempts.
-    async fn after_losing(lost: usize, attempts: usize) -> (Result<usize, Conflict>, usize) {
+    async fn after_losing(lost: usize) -> (Result<usize, Conflict>, usize) {
         let attempt_count = Cell::new(0);
         let attempt = async || {
             attempt_count.set(attempt_count.get() + 1);
             Ok((attempt_count.get() > lost).then_some(attempt_count.get()))
         };
-        let result = retry_on_conflict(attempts, attempt).await;
+        let result = retry_on_conflict(attempt).await;
         (result, attempt_count.get())
     }
 
     #[tokio::test]
     async fn stale_write_is_retried_until_attempts_run_out() {
-        assert_eq!(after_losing(0, 3).await, (Ok(1), 1));
-        assert_eq!(after_losing(2, 3).await, (Ok(3), 3));
-        assert_eq!(after_losing(3, 3).await, (Err(Conflict), 3));
+        assert_eq!(after_losing(0).await, (Ok(1), 1));
+        assert_eq!(
+            after_losing(WRITE_ATTEMPTS - 1).await,
+            (Ok(WRITE_ATTEMPTS), WRITE_ATTEMPTS)
+        );
+        assert_eq!(after_losing(WRITE_ATTEMPTS).await, (Err(Conflict), WRITE_ATTEMPTS));
     }
 
     #[tokio::test]
@@ -102,7 +104,7 @@ mod tests {
             (UpdateOutcome::Missing, Err(Refused::NotFound)),
             (UpdateOutcome::Stale, Err(Refused::Conflict)),
         ] {
-            let result = retry_on_conflict(2, async || outcome.or_missing(Refused::NotFound)).await;
+            let result = retry_on_conflict(async || outcome.or_missing(Refused::NotFound)).await;
             assert_eq!(result, expected);
         }
     }

@@ -20,7 +20,7 @@ pub mod timestamp;
 
 pub use amount::Amount;
 pub use errors::{
-    FieldErrors, GatewayError, GuardOutcome, InsertOutcome, LeaseOutcome, RowOutcome, StepOutcome, StoreError,
+    FieldErrors, GatewayError, GuardOutcome, InsertOutcome, LeaseOutcome, RowOutcome, StoreError, WorkOutcome,
     WriteOutcome,
 };
 pub use events::{

@@ -11,8 +11,7 @@ use super::status::{AcceptDecision, AcceptFacts, decide_accept};
 use super::{Acceptance, InviteStatus, InviteStore, PresentedInvite, TeamError};
 use crate::accounts::Session;
 use crate::shared::{
-    AccountId, Audit, AuditAction, Event, FieldErrors, GuardOutcome, Role, WRITE_ATTEMPTS, retry_on_conflict,
-    secret_hash,
+    AccountId, Audit, AuditAction, Event, FieldErrors, GuardOutcome, Role, retry_on_conflict, secret_hash,
 };
 
 /// The membership that an accepted invite created.
@@ -49,7 +48,7 @@ impl Invitations {
             return Err(FieldErrors::one("token", "is required").into());
         };
         let hash = secret_hash(&token);
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let presented = self.store.presented(&hash, session.user_id).await?;
             let presented = presented.ok_or(TeamError::NotFound)?;
             let (account, id, status) = (presented.account_id, presented.invite.id, presented.invite.status);
@@ -65,8 +64,8 @@ impl Invitations {
                 },
                 AcceptDecision::Accept(accepted) => {
                     let acceptance = acceptance(&presented, session, accepted, ip_address.clone());
-                    let accepted = self.store.accept(&acceptance).await?;
-                    Ok(accepted.is_done().then(|| accepted_response(&presented)))
+                    let outcome = self.store.accept(&acceptance).await?;
+                    Ok(outcome.is_done().then(|| accepted_response(&presented)))
                 }
             }
         })

@@ -7,8 +7,7 @@ use serde_json::json;
 use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, parse_role, permits};
 use super::{Member, MemberStore, MemberWrite, TeamError};
 use crate::shared::{
-    AuditAction, CursorPage, CursorQuery, Event, FieldErrors, Role, Tenant, TimeCursor, UserId, WRITE_ATTEMPTS,
-    retry_on_conflict,
+    AuditAction, CursorPage, CursorQuery, Event, FieldErrors, Role, Tenant, TimeCursor, UserId, retry_on_conflict,
 };
 
 /// Use cases of members.
@@ -52,7 +51,7 @@ impl Members {
     /// decision depends on several rows, so the store compares all facts under the team's lock, not a row version.
     async fn apply(&self, tenant: &Tenant, target: UserId, change: MemberChange) -> Result<(), TeamError> {
         let (account_id, actor) = (tenant.account_id, tenant.actor.user_id);
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let facts = self.store.facts(account_id, actor, target).await?;
             let step = decide(facts, change).map_err(|refusal| to_team_error(refusal, change))?;
             let events = match step {

@@ -18,7 +18,7 @@ use crate::messaging::{
 };
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft,
-    NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WRITE_ATTEMPTS, WriteOutcome, retry_on_conflict,
+    NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WriteOutcome, retry_on_conflict,
 };
 use crate::whatsapp::ProfileStore;
 
@@ -120,7 +120,7 @@ impl Templates {
             ..self.new_draft(tenant)
         };
         validate::check_alone(placeholder, input.clone())?;
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let stored = self.get(tenant, id).await?;
             let changed = self.changed(&stored, input.clone())?;
             let written = self.store.update(&changed, &stored, &[]).await?;
@@ -319,7 +319,7 @@ impl Templates {
     /// The template was changed while its earlier content was submitted. The change stays. WhatsApp's id of the
     /// template is stored, so that the next submission edits the same template.
     async fn store_meta_id(&self, tenant: &Tenant, submitted: &Template) -> TemplateError {
-        let stored = retry_on_conflict(WRITE_ATTEMPTS, async || {
+        let stored = retry_on_conflict(async || {
             let fresh = self.get(tenant, submitted.id).await?;
             if fresh.name != submitted.name || fresh.language != submitted.language {
                 return Ok(Some(()));

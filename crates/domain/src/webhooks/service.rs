@@ -15,8 +15,7 @@ use super::{
 use crate::egress::AllowList;
 use crate::shared::{
     AuditAction, Cipher, Clock, Creation, CursorPage, Event, FieldErrors, Ids, InsertOutcome, Page, PageQuery,
-    SealContext, Secrets, Tenant, WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId,
-    retry_on_conflict,
+    SealContext, Secrets, Tenant, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
 };
 
 /// The most endpoints of an account. The limit bounds the deliveries of one event.
@@ -135,7 +134,7 @@ impl Webhooks {
     /// Changes the given fields of an endpoint. Optimistic locking preserves concurrent changes of other fields.
     pub async fn update(&self, tenant: &Tenant, id: WebhookId, input: WebhookInput) -> Result<Webhook, WebhookError> {
         self.validate_input(&input)?;
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let stored = self.stored(tenant, id).await?;
             let fields = merge(
                 Some(EndpointFields::from_stored(&stored)),
@@ -193,7 +192,7 @@ impl Webhooks {
     pub async fn rotate_secret(&self, tenant: &Tenant, id: WebhookId) -> Result<NewWebhook, WebhookError> {
         let secret = self.new_secret()?;
         let context = SealContext::webhook_secret(tenant.account_id, id);
-        let webhook = retry_on_conflict(WRITE_ATTEMPTS, async || {
+        let webhook = retry_on_conflict(async || {
             let stored = self.stored(tenant, id).await?;
             let mut changed = stored.clone();
             changed.webhook.updated_at = self.clock.now();

@@ -35,7 +35,8 @@ pub trait ProfileStore: Send + Sync {
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Deletes a profile and appends the events. The directory entry stays; readers skip it.
+    /// Deletes a profile and appends the events. Appends none if the profile does not exist. The directory entry stays;
+    /// readers skip it.
     async fn delete(&self, account: AccountId, id: ProfileId, events: &[Event]) -> Result<RowOutcome, StoreError>;
 }
 

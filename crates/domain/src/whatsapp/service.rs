@@ -10,7 +10,7 @@ use super::{Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile};
 use crate::messaging::{ProfileKey, WhatsappCredentials};
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Creation, CursorPage, CursorQuery, Event, FieldErrors, Ids, ProfileId,
-    SealContext, Sealed, Tenant, WRITE_ATTEMPTS, retry_on_conflict, text,
+    SealContext, Sealed, Tenant, retry_on_conflict, text,
 };
 
 /// The longest name of a number, WhatsApp id and access token, in characters.
@@ -104,7 +104,7 @@ impl Profiles {
         let sealed = token.map(|token| self.cipher.seal(token, &context));
         let audit = tenant.audit(AuditAction::Update, AUDITED, id);
         let audit = Event::Audit(audit.with_changes(audited_changes(&change)));
-        retry_on_conflict(WRITE_ATTEMPTS, async || {
+        retry_on_conflict(async || {
             let stored = self.store.find(tenant.account_id, id).await?;
             let stored = stored.ok_or(ProfileError::NotFound)?;
             let before = stored.profile.clone();

@@ -7,7 +7,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::administration::{DeletionStore, GatewayCancellation, PlatformEntry};
-use recado_domain::shared::{AccountId, RowOutcome, StepOutcome, StoreError, SubscriptionId};
+use recado_domain::shared::{AccountId, RowOutcome, StoreError, SubscriptionId, WorkOutcome};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -164,11 +164,11 @@ impl DeletionStore for PgDeletions {
         Ok(self.0.row_if_any::<IdRow>(statement).await?.map(|row| row.id.into()))
     }
 
-    async fn purge(&self, account: AccountId, lease: Duration) -> Result<StepOutcome, StoreError> {
+    async fn purge(&self, account: AccountId, lease: Duration) -> Result<WorkOutcome, StoreError> {
         let renew =
             sql("UPDATE account_deletions SET due_at = now() + $2 * interval '1 microsecond' WHERE account_id = $1");
         self.0.run(renew.bind(account).bind(lease)).await?;
-        in_owner!(self.0, |conn| purge(conn, account)).map(StepOutcome::of)
+        in_owner!(self.0, |conn| purge(conn, account)).map(WorkOutcome::of)
     }
 
     async fn end(&self, account: AccountId) -> Result<(), StoreError> {

@@ -15,7 +15,7 @@ use recado_domain::campaigns::{
 };
 use recado_domain::messaging::{ErrorClass, ErrorCodes};
 use recado_domain::shared::{
-    AccountId, CampaignId, Event, ProfileId, SendId, StepOutcome, StoreError, TemplateId, WriteOutcome,
+    AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WorkOutcome, WriteOutcome,
 };
 use time::Duration;
 use uuid::Uuid;
@@ -247,18 +247,18 @@ impl RunSweepStore for PgRuns {
         Ok(u64::try_from(folded).unwrap_or(u64::MAX))
     }
 
-    async fn materialize_sends(&self) -> Result<StepOutcome, StoreError> {
+    async fn materialize_sends(&self) -> Result<WorkOutcome, StoreError> {
         if let Some(run) = on_owner!(self.owner, |conn| audience::run_with_recipient_batches(conn))? {
             let (account, campaign) = (run.account_id, run.campaign_id);
             return in_tenant!(self.tenants, account, |conn| audience::materialize_sends(
                 conn, account, campaign
             ))
-            .map(StepOutcome::of);
+            .map(WorkOutcome::of);
         }
         match on_owner!(self.owner, |conn| retry_batches::run_with_retry_batches(conn))? {
             Some(run) => in_tenant!(self.tenants, run.account_id, |conn| retry_batches::next_step(conn, run))
-                .map(StepOutcome::of),
-            None => Ok(StepOutcome::Idle),
+                .map(WorkOutcome::of),
+            None => Ok(WorkOutcome::Done),
         }
     }
 

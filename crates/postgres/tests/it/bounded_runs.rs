@@ -260,7 +260,7 @@ async fn large_retry_is_announced_and_reset_in_batches() {
         });
     }
     assert_eq!(i64::try_from(claimed.len()).unwrap(), MANY_FAILED);
-    assert!(!runs.materialize_sends().await.unwrap().has_worked());
+    assert!(!runs.materialize_sends().await.unwrap().has_more());
     runs.finish(run).await.unwrap();
     assert_eq!(fixture.usage().await, "0/0");
     fixture.assert_recount().await;
@@ -276,7 +276,7 @@ async fn cancelled_retry_releases_its_batches() {
     let read = sends_read(&mut fixture).await - before;
     assert!(read <= FEW, "{read} sends were read");
     assert_eq!(fixture.usage().await, "0/0");
-    while fixture.runs().materialize_sends().await.unwrap().has_worked() {}
+    while fixture.runs().materialize_sends().await.unwrap().has_more() {}
     assert_eq!(fixture.number(PENDING).await, MANY_FAILED);
     assert_eq!(fixture.usage().await, "0/0");
     fixture.assert_recount().await;

@@ -115,7 +115,7 @@ fn remaining_entry() -> BTreeMap<String, i64> {
 }
 
 async fn remove(store: &PgDeletions, account: AccountId) {
-    while store.purge(account, LEASE).await.unwrap().has_worked() {}
+    while store.purge(account, LEASE).await.unwrap().has_more() {}
     store.end(account).await.unwrap();
 }
 
@@ -202,7 +202,7 @@ async fn account_deletion_of_a_large_account_runs_in_batches() {
             .is_done()
     );
     let mut batches = 1;
-    while store.purge(fixture.account, LEASE).await.unwrap().has_worked() {
+    while store.purge(fixture.account, LEASE).await.unwrap().has_more() {
         batches += 1;
     }
     assert_eq!(batches, 5, "slightly more than 9,000 rows in batches of 2,000");
@@ -280,7 +280,7 @@ async fn account_deletion_reads_bounded_pages_per_row() {
         let more = store.purge(fixture.account, LEASE).await.unwrap();
         longest = longest.max(batch.elapsed());
         batches += 1;
-        if !more.has_worked() {
+        if !more.has_more() {
             break;
         }
     }

@@ -197,7 +197,7 @@ async fn entries_survive_their_account() {
         ..platform_entry(here)
     };
     assert!(deletions.begin(here, LEASE, NOW, entry).await.unwrap().is_done());
-    while deletions.purge(here, LEASE).await.unwrap().has_worked() {}
+    while deletions.purge(here, LEASE).await.unwrap().has_more() {}
     deletions.end(here).await.unwrap();
     assert_eq!(fixture.number("SELECT count(*) FROM accounts").await, 0);
     let [found] = entries(&fixture).await.try_into().unwrap();

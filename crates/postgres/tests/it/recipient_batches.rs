@@ -95,7 +95,7 @@ async fn cancel_releases_batches_and_still_materializes_sends() {
     cancel(&fixture, campaign).await;
     assert_eq!(fixture.usage().await, "0/0");
     let mut rounds = 0;
-    while fixture.runs().materialize_sends().await.unwrap().has_worked() {
+    while fixture.runs().materialize_sends().await.unwrap().has_more() {
         rounds += 1;
     }
     assert_eq!((rounds, fixture.number(SENDS).await), (3, 9300));
@@ -131,7 +131,7 @@ async fn materialization_during_a_cancel_counts_once() {
 async fn claim_waits_for_concurrent_materialization() {
     let worker = id();
     let (fixture, _, run) = started(worker).await;
-    while fixture.runs().materialize_sends().await.unwrap().has_worked() {
+    while fixture.runs().materialize_sends().await.unwrap().has_more() {
         if fixture.number(BATCHES).await == 1 {
             break;
         }
@@ -185,7 +185,7 @@ async fn retry_includes_batches_left_by_an_early_end() {
     let recipients = 9300;
     assert_eq!(outcome, RetryOutcome::Started { recipients, report });
     assert_eq!(fixture.usage().await, "0/9300");
-    while fixture.runs().materialize_sends().await.unwrap().has_worked() {}
+    while fixture.runs().materialize_sends().await.unwrap().has_more() {}
     let untried = "SELECT count(*) FROM campaign_sends WHERE status = 'pending' AND retry_at <= now()";
     assert_eq!(fixture.number(untried).await, 9300);
     fixture.assert_recount().await;

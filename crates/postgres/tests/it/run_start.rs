@@ -307,7 +307,7 @@ async fn large_audience_is_frozen_within_timeouts() {
         .await
         .unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 20_000 });
-    while fixture.runs().materialize_sends().await.unwrap().has_worked() {}
+    while fixture.runs().materialize_sends().await.unwrap().has_more() {}
     fixture.assert_recount().await;
 }
 

@@ -128,7 +128,7 @@ async fn account_deletion_removes_its_webhook_events() {
         "the relay adds none to a deleted account"
     );
     let deletions = PgDeletions::new(fixture.owner.clone());
-    while deletions.purge(account, LEASE).await.unwrap().has_worked() {}
+    while deletions.purge(account, LEASE).await.unwrap().has_more() {}
     for table in ["webhook_endpoints", "webhook_events", "webhook_deliveries"] {
         let remaining = format!("SELECT count(*) FROM {table} WHERE account_id = '{account}'");
         assert_eq!(fixture.number(&remaining).await, 0, "{table}");

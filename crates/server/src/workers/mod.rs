@@ -22,7 +22,7 @@ use std::time::Duration;
 use recado_domain::campaigns::{Dispatcher, RunSweepStore, Worker};
 use recado_domain::conversations::ConversationStore;
 use recado_domain::idempotency::IdempotencyStore as _;
-use recado_domain::shared::StepOutcome;
+use recado_domain::shared::WorkOutcome;
 use recado_postgres::PgStatistics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -142,7 +142,7 @@ fn materialize_sends(runs: Arc<dyn RunSweepStore>, stop: &CancellationToken, tas
         let runs = runs.clone();
         async move {
             for _ in 0..MATERIALIZE_BATCH {
-                if runs.materialize_sends().await? == StepOutcome::Idle {
+                if runs.materialize_sends().await? == WorkOutcome::Done {
                     break;
                 }
             }

@@ -1,7 +1,7 @@
 //! Tests of account deletion.
 
 use super::*;
-use crate::shared::{RowOutcome, StepOutcome};
+use crate::shared::{RowOutcome, WorkOutcome};
 
 fn cancellation(gateway_id: Option<&str>, until: OffsetDateTime) -> GatewayCancellation {
     GatewayCancellation {
@@ -102,7 +102,7 @@ async fn account_deletion_completes_despite_gateway_failure() {
     store.expect_purge().times(4).returning(move |_, _| {
         let mut batches_left = batches_left.lock().unwrap();
         *batches_left -= 1;
-        Ok(StepOutcome::of(*batches_left >= 0))
+        Ok(WorkOutcome::of(*batches_left >= 0))
     });
     store.expect_end().times(1).returning(|_| Ok(()));
     let mut gateway = MockPaymentGateway::new();
@@ -134,7 +134,7 @@ async fn account_deletion_stays_open_until_files_are_deleted() {
     for (media_error, ends) in [(failed(), false), (MediaStoreError::NotConfigured, true)] {
         let mut store = MockDeletionStore::new();
         store.expect_claim().returning(|_| Ok(Some(ACCOUNT)));
-        store.expect_purge().returning(|_, _| Ok(StepOutcome::Idle));
+        store.expect_purge().returning(|_, _| Ok(WorkOutcome::Done));
         store.expect_end().times(usize::from(ends)).returning(|_| Ok(()));
         let mut media = MockMediaStore::new();
         let error = Mutex::new(Some(media_error));

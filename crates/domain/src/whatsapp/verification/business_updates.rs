@@ -94,13 +94,13 @@ impl BusinessUpdates {
             record.verification.next_check_at = Some(next);
             let number = profile.number.clone().updated(update.facts.clone());
             let events = change_events(profile, &record.verification, &number, update.account_event());
-            let update = VerificationUpdate {
+            let verification = VerificationUpdate {
                 credentials_version: stored.credentials_version,
                 verification_version: stored.verification_version,
                 record,
                 number,
             };
-            match self.store.record(account, id, &update, &events).await? {
+            match self.store.record(account, id, &verification, &events).await? {
                 UpdateOutcome::Done(()) | UpdateOutcome::Missing => return Ok(()),
                 UpdateOutcome::Stale => {}
             }
