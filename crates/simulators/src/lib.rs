@@ -1,7 +1,8 @@
 //! Simulators of the external systems: [`whatsapp`], [`payment`], [`ai`], [`smtp`], and [`receiver`] for a customer's
 //! system that receives webhooks. [`raw`] holds servers that send any bytes that a test chooses. The other modules are
-//! shared: an HTTP server on its own thread (`host`), its requests and responses (`call`), its control routes (`control`), the record of received requests
-//! ([`ledger`]), scripted faults ([`fault`]) and the background worker that posts callbacks (`callback_sender`).
+//! shared: an HTTP server on its own thread (`host`), its requests and responses (`call`), its control routes
+//! (`control`), the record of received requests ([`ledger`]), scripted faults ([`fault`]) and the background worker
+//! that posts callbacks (`callback_sender`).
 //!
 #![doc = include_str!("../README.md")]
 

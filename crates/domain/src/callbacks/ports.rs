@@ -75,8 +75,8 @@ pub trait CallbackReport: Send + Sync {
 #[async_trait]
 pub trait StatusUpdateStore: Send + Sync {
     /// Applies status updates to the account's sends and replies in one transaction with the counters. A message is
-    /// found by Recado's id, otherwise by WhatsApp's. Each status follows `SendStatus::advance`, and each send
-    /// advances at most once. A missing `wa_message_id` is stored. An error of the class `OptedOut` opts the contact out. Returns
-    /// the positions in `updates` that match no message of the account.
+    /// found by Recado's id, otherwise by WhatsApp's. Each status follows `SendStatus::advance`, and each send advances
+    /// at most once. A missing `wa_message_id` is stored. An error of the class `OptedOut` opts the contact out.
+    /// Returns the positions in `updates` that match no message of the account.
     async fn apply(&self, account: AccountId, updates: &[StatusUpdate]) -> Result<Vec<usize>, StoreError>;
 }

@@ -229,8 +229,8 @@ pub trait RunStore: Send + Sync {
     async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError>;
 
     /// Ends the run by `finish`, in one transaction with its events, if the campaign still is sending and not paused.
-    /// The cost MUST NOT depend on the number of sends. Deletes the queue entry, and releases the reservations of messages that never left. Returns the report after
-    /// that.
+    /// The cost MUST NOT depend on the number of sends. Deletes the queue entry, and releases the reservations of
+    /// messages that never left. Returns the report after that.
     async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
 
     /// The current report. None if the campaign does not exist.

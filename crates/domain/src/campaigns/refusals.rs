@@ -35,8 +35,8 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Counts a result, with the class of its error if WhatsApp rejected the message. Ignores results without a call, and
-    /// retries for another reason than the number's rate.
+    /// Counts a result, with the class of its error if WhatsApp rejected the message. Ignores results without a call,
+    /// and retries for another reason than the number's rate.
     pub(super) fn add(&mut self, result: &SendResult, error: Option<ErrorClass>) {
         match result {
             SendResult::Sent { .. } | SendResult::Unknown => *self = Self::default(),

@@ -29,8 +29,8 @@ pub enum IngestionOutcome {
 #[async_trait]
 pub trait IngestionStore: Send + Sync {
     /// Upserts orders by platform and external id with `Order::merged`. If a batch has an order more than once, the
-    /// last one wins. A new order gets the id with its index. MUST append [`super::orders_recorded`] for the orders that
-    /// are new or changed, in the same transaction.
+    /// last one wins. A new order gets the id with its index. MUST append [`super::orders_recorded`] for the orders
+    /// that are new or changed, in the same transaction.
     async fn orders(
         &self,
         account: AccountId,

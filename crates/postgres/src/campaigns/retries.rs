@@ -25,8 +25,9 @@ use crate::sql::{FENCE, Sql, sql};
 /// null if the retry includes it. [`bind_classification`] binds the parameters. Reads the failed sends by their index,
 /// and each contact by its key, as in a list of sends.
 ///
-/// A send that fails with the class `OptedOut` opts its contact out, and sets `consent_at` to `failed_at`. If the contact is no
-/// longer opted out, it has opted in since: through WhatsApp, or because the account reversed the opt-out.
+/// A send that fails with the class `OptedOut` opts its contact out, and sets `consent_at` to `failed_at`. If the
+/// contact is no longer opted out, it has opted in since: through WhatsApp, or because the account reversed the
+/// opt-out.
 fn classification_ctes() -> String {
     format!(
         include_str!("classify_failed_sends.sql"),

@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use crate::partitions::first_id;
 
-/// The sends of campaign `$2` after contact `$3`, for the order `campaign_id, contact_id`. The campaign is a range of one,
-/// because an equality is no part of an order: by the contact alone, the planner may read the index on the account's
-/// contacts, with the sends of all campaigns.
+/// The sends of campaign `$2` after contact `$3`, for the order `campaign_id, contact_id`. The campaign is a range of
+/// one, because an equality is no part of an order: by the contact alone, the planner may read the index on the
+/// account's contacts, with the sends of all campaigns.
 pub(super) const AFTER_CONTACT: &str = "(campaign_id, contact_id) > ($2, $3) AND campaign_id <= $2";
 
 /// The smallest and the greatest id that a statement may read.

@@ -1,6 +1,6 @@
-//! A page of contacts: one statement for each combination of filters, and one for a whole phone number. It starts from the narrowest source (the tag, the
-//! members of the segment, or all contacts) in the order of the list, and reads at most [`MAX_SCAN`] rows to find
-//! those that the other filters select.
+//! A page of contacts: one statement for each combination of filters, and one for a whole phone number. It starts from
+//! the narrowest source (the tag, the members of the segment, or all contacts) in the order of the list, and reads at
+//! most [`MAX_SCAN`] rows to find those that the other filters select.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Bool, Nullable, Text, Uuid as SqlUuid};
@@ -102,9 +102,9 @@ impl<'a> ContactList<'a> {
         words.into_iter().any(|word| word.chars().nth(2).is_some())
     }
 
-    /// Selects the contact that has the searched phone number, unless cursor or filters exclude it. A scan-end row follows
-    /// if a contact has this number at all: it distinguishes an empty page from an unknown number. None: the search is not a
-    /// whole number.
+    /// Selects the contact that has the searched phone number, unless cursor or filters exclude it. A scan-end row
+    /// follows if a contact has this number at all: it distinguishes an empty page from an unknown number. None: the
+    /// search is not a whole number.
     pub(super) fn by_number(&self, before: Uuid) -> Option<Sql<'a>> {
         let number = Phone::parse(self.filter.search.as_deref()?)?;
         let conditions = self.tag_condition().into_iter().chain(self.segment_condition());

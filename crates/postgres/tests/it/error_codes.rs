@@ -1,5 +1,5 @@
-//! Error codes for the tests of stores, at least one for each class with a retry rule. The gateway's own table is tested
-//! in `crates/gateways`.
+//! Error codes for the tests of stores, at least one for each class with a retry rule. The gateway's own table is
+//! tested in `crates/gateways`.
 
 use recado_domain::messaging::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 

@@ -1,4 +1,5 @@
-//! The WhatsApp simulator's numbers and business accounts: fields, lists, subscriptions, registration, faults and updates.
+//! The WhatsApp simulator's numbers and business accounts: fields, lists, subscriptions, registration, faults and
+//! updates.
 
 use recado_simulators::whatsapp::{
     BusinessUpdateCallback, On, Whatsapp, WhatsappFault, WhatsappFaultKind, WhatsappOptions, signature,
