@@ -121,7 +121,8 @@ struct ActionResult {
     message: &'static str,
 }
 
-/// A request of a platform administrator.
+/// A request of a platform administrator. Only for routes with `Access::Administrator`: their access check has
+/// verified the role, and this extractor does not.
 struct AdminRequest {
     admin: Admin,
     session: Session,
