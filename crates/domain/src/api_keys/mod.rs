@@ -10,8 +10,6 @@ mod networks;
 mod notices;
 mod ports;
 mod service;
-#[cfg(test)]
-mod service_tests;
 
 pub use input::ApiKeyInput;
 pub use model::*;

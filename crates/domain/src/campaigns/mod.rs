@@ -39,8 +39,6 @@ mod batch_progress;
 mod concurrent_commands;
 mod content;
 mod dispatch;
-#[cfg(test)]
-mod dispatch_tests;
 mod events;
 mod failure;
 mod finish;
@@ -64,8 +62,6 @@ mod service;
 mod start;
 mod status;
 mod test_send;
-#[cfg(test)]
-mod test_send_tests;
 mod variables;
 
 pub use audience::{Audience, SegmentConfig};

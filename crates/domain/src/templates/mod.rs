@@ -6,8 +6,6 @@
 mod category;
 mod components;
 mod content;
-#[cfg(test)]
-mod corpus_tests;
 mod events;
 mod meta_review;
 mod model;
@@ -20,14 +18,10 @@ mod service;
 mod status;
 mod submission_rules;
 mod submit;
-#[cfg(test)]
-mod submit_tests;
 mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod validate;
-#[cfg(test)]
-mod validate_tests;
 
 pub use category::{
     CategoryUpdate, category_notifications, changed_notification, has_other_category, scheduled_category_change,

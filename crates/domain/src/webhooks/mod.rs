@@ -9,14 +9,10 @@ mod deliverer;
 mod endpoint;
 mod endpoint_queues;
 mod inbound;
-#[cfg(test)]
-mod inbound_tests;
 mod model;
 mod ports;
 mod retry_policy;
 mod service;
-#[cfg(test)]
-mod service_tests;
 mod signature;
 #[cfg(test)]
 mod tests;

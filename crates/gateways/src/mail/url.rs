@@ -6,13 +6,26 @@ use lettre::transport::smtp::AsyncSmtpTransportBuilder;
 use lettre::transport::smtp::client::{Certificate, CertificateStore, Tls, TlsParameters, TlsParametersBuilder};
 use lettre::{AsyncSmtpTransport, Tokio1Executor};
 use secrecy::{ExposeSecret, SecretString};
+use thiserror::Error;
 use url::Url;
 
-use super::SmtpConfigError;
 use crate::tls::Authorities;
 
 /// The default port of message submission (RFC 6409), for URLs that name their TLS.
 const SUBMISSION_PORT: u16 = 587;
+
+/// Why the configuration is invalid. The text contains no value: the URL may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SmtpConfigError {
+    #[error("must be smtp://user:password@host:port, with ?tls=required, ?tls=opportunistic or ?tls=none, or smtps://")]
+    Url,
+    #[error("has a password and ?tls=none: it would be sent in clear text; use ?tls=required or smtps://")]
+    PlaintextPassword,
+    #[error("cannot be used: TLS cannot be set up")]
+    Tls,
+    #[error("must be an address like no-reply@example.com or Name <no-reply@example.com>")]
+    From,
+}
 
 /// The encryption of connections to the mail server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn buttons_and_cards_of_the_corpus_are_submitted() {
-        let inputs = include_str!("../../../domain/src/templates/corpus/inputs.jsonl");
+        let inputs = include_str!("../../../domain/src/templates/tests/corpus/inputs.jsonl");
         let expected = include_str!("corpus.jsonl");
         let list = |input: &Value, field: &str| input.get(field).cloned().unwrap_or(json!([]));
         let submitted = inputs.lines().map(|line| {

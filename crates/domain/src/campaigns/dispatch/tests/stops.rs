@@ -1,0 +1,119 @@
+//! Runs that stop: WhatsApp pauses the template or rejects unreadably, the number is missing, or the campaign is
+//! deleted.
+
+use std::sync::Arc;
+
+use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, opaque_rejection, phone, template_paused};
+use super::{all_phones, over, paused};
+use crate::campaigns::{CampaignStatus, RunEnd};
+use crate::messaging::SendStatus;
+use crate::shared::{Event, NotificationKind, WriteOutcome};
+use crate::templates::tests::approved_template;
+use crate::templates::{MetaStatus, MockTemplateStore, Template};
+
+#[tokio::test]
+async fn unreadable_rejection_pauses_the_run_and_is_never_resent() {
+    let fixture = Fixture::new(12, |to, call| {
+        if to == phone(2) && call == 0 {
+            opaque_rejection()
+        } else {
+            accepted(to)
+        }
+    });
+    assert_eq!(fixture.run().await, paused(12, 2));
+    assert_eq!(fixture.called_phones(), all_phones(3));
+    let row = fixture.row(2);
+    assert_eq!(
+        (row.status, row.unknown, row.started),
+        (SendStatus::Pending, true, true)
+    );
+    let reason = fixture.runs.state().campaign().pause_reason.clone().unwrap();
+    assert!(reason.contains("HTTP 403"), "{reason}");
+    fixture.runs.resume();
+    assert_eq!(
+        fixture.take_over(SECOND).await,
+        Some(over(12, 11, CampaignStatus::Partial))
+    );
+    assert_eq!(fixture.called_phones(), all_phones(12), "a contact was called twice");
+}
+
+#[tokio::test]
+async fn paused_template_is_stored_before_the_run_pauses() {
+    let mut fixture = Fixture::new(12, |to, _| {
+        if to == phone(2) {
+            template_paused()
+        } else {
+            accepted(to)
+        }
+    });
+    let mut templates = MockTemplateStore::new();
+    let mut outcomes = [WriteOutcome::Stale(MetaStatus::Approved), WriteOutcome::Done].into_iter();
+    let runs = fixture.runs.clone();
+    // The stored template is updated, not the run's frozen content.
+    let stored = approved_template("Tchau", &[]);
+    let found = stored.clone();
+    templates
+        .expect_find()
+        .withf(|_, id| *id == approved_template("", &[]).id)
+        .returning(move |_, _| Ok(Some(found.clone())));
+    templates
+        .expect_update()
+        .times(2)
+        .withf(move |reviewed, expected, events| {
+            let is_paused = runs.state().campaign().paused_at.is_some();
+            assert!(!is_paused, "the run was paused before the template was updated");
+            reviewed.meta_status == MetaStatus::Paused
+                && reviewed.updated_at > expected.updated_at
+                && *expected == stored
+                && reviewed.content() == stored.content()
+                && matches!(events, [Event::Notification(notification)]
+                    if notification.title.starts_with("Template paused"))
+        })
+        .returning(move |_, _, _| Ok(outcomes.next().unwrap()));
+    fixture.templates = Arc::new(templates);
+    assert_eq!(fixture.run().await, paused(12, 2));
+    let state = fixture.runs.state();
+    assert_eq!(
+        state.campaign().pause_reason.as_deref(),
+        Some("Template is paused (code 132015)")
+    );
+}
+
+#[tokio::test]
+async fn changed_template_keeps_its_status() {
+    let draft = Template {
+        meta_status: MetaStatus::Draft,
+        ..approved_template("Tchau", &[])
+    };
+    for found in [Some(draft), None] {
+        let mut fixture = Fixture::new(3, |_, _| template_paused());
+        let mut templates = MockTemplateStore::new();
+        templates.expect_find().returning(move |_, _| Ok(found.clone()));
+        templates.expect_update().never();
+        fixture.templates = Arc::new(templates);
+        assert_eq!(fixture.run().await, paused(3, 0));
+    }
+}
+
+#[tokio::test]
+async fn run_without_its_number_pauses() {
+    let unreadable = Fixture::new(3, |to, _| accepted(to));
+    let end = unreadable.dispatcher_with(FIRST, false).run(RUN).await.unwrap();
+    let disconnected = Fixture::new(3, |to, _| accepted(to));
+    disconnected.runs.state().inputs.as_mut().unwrap().profile = None;
+    assert_eq!((end, disconnected.run().await), (paused(3, 0), paused(3, 0)));
+    for fixture in [unreadable, disconnected] {
+        assert_eq!(fixture.called_phones().len(), 0);
+        let (state, reason) = (fixture.runs.state(), "the WhatsApp number is not connected any more");
+        assert_eq!(state.campaign().pause_reason.as_deref(), Some(reason));
+        let is_warning = |event: &Event| matches!(event, Event::Notification(n) if n.kind == NotificationKind::Warning);
+        assert!(matches!(&state.events[..], [event] if is_warning(event)));
+    }
+}
+
+#[tokio::test]
+async fn run_of_a_deleted_campaign_ends_as_gone() {
+    let fixture = Fixture::new(3, |to, _| accepted(to));
+    fixture.runs.state().inputs = None;
+    assert_eq!(fixture.run().await, RunEnd::Gone);
+}

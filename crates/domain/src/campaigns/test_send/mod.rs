@@ -1,0 +1,256 @@
+//! Test sends: one message of a campaign to one phone number, rendered as a run renders it, outside all statistics.
+//!
+//! A test send is not stored as a send. It leaves an audit entry and uses one message of the month's quota. It reserves
+//! the message before the call to WhatsApp, and releases it if the message certainly did not leave. Nothing is retried:
+//! the caller waits for the response and decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, json};
+use thiserror::Error;
+use time::{Date, Duration};
+
+use super::preconditions::{approved_template, check_number};
+use super::run_context::{RunContext, file_sources, values};
+use super::{Campaign, CampaignRefusal, Recipient, RunInputs, SendRate, TestSendFacts, TestSendStore};
+use crate::contacts::Phone;
+use crate::media::MediaStoreError;
+use crate::messaging::{SendOutcome, WhatsappCredentials, WhatsappGateway};
+use crate::shared::text::single_spaced;
+use crate::shared::{
+    AuditAction, CampaignId, Cipher, ErrorReport, Event, FieldErrors, GatewayError, Ids, SendId, SideStep, StoreError,
+    Tenant, redacted_debug,
+};
+use crate::templates::Template;
+use crate::whatsapp::{MessageFileError, MessageFiles};
+
+/// The result of a test send.
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TestSendReport {
+    /// Whether the message was sent. Always true: every other outcome is an error response.
+    #[schemars(example = true)]
+    pub sent: bool,
+    /// Whether the test send was simulated: no WhatsApp number is connected, so no message was sent.
+    pub simulated: bool,
+    /// WhatsApp's id of the message; null when the test send was simulated.
+    #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
+    pub wa_message_id: Option<String>,
+}
+
+redacted_debug!(TestSendReport { sent, simulated });
+
+/// Why a test send failed, or may have failed.
+#[derive(Debug, Error)]
+pub enum TestSendError {
+    #[error("not found")]
+    NotFound,
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The state of the campaign, its template or its plan does not allow a test send.
+    #[error(transparent)]
+    Refused(#[from] CampaignRefusal),
+    /// The number or a file of the template cannot be used. The message is published.
+    #[error("{0}")]
+    Unready(String),
+    /// The media store failed to return a file of the template.
+    #[error(transparent)]
+    Media(MediaStoreError),
+    /// WhatsApp rejected the message or could not be reached.
+    #[error("WhatsApp did not accept the message")]
+    Gateway(#[source] GatewayError),
+    #[error("the outcome is unknown: WhatsApp may have the message")]
+    Unknown,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<MessageFileError> for TestSendError {
+    fn from(error: MessageFileError) -> Self {
+        match error {
+            MessageFileError::Unusable(message) => Self::Unready(message),
+            MessageFileError::Media(error) => Self::Media(error),
+            MessageFileError::Gateway(error) => Self::Gateway(error),
+            MessageFileError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// The use case of test sends.
+pub struct TestSends {
+    store: Arc<dyn TestSendStore>,
+    gateway: Arc<dyn WhatsappGateway>,
+    files: MessageFiles,
+    cipher: Arc<dyn Cipher>,
+    report: Arc<dyn ErrorReport>,
+    ids: Arc<dyn Ids>,
+}
+
+/// A test send that is allowed, if the month's quota has a message left.
+struct TestSend {
+    inputs: RunInputs,
+    recipient: Recipient,
+    values: Vec<String>,
+    monthly_limit: i64,
+}
+
+impl TestSends {
+    pub fn new(
+        store: Arc<dyn TestSendStore>,
+        gateway: Arc<dyn WhatsappGateway>,
+        files: MessageFiles,
+        cipher: Arc<dyn Cipher>,
+        report: Arc<dyn ErrorReport>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            store,
+            gateway,
+            files,
+            cipher,
+            report,
+            ids,
+        }
+    }
+
+    /// Sends one message of the campaign to a phone number, whatever the campaign's status.
+    pub async fn send(&self, tenant: &Tenant, id: CampaignId, phone: &str) -> Result<TestSendReport, TestSendError> {
+        let phone = Phone::parse(phone).ok_or_else(|| FieldErrors::one("phone", "is not a phone number"))?;
+        let account = tenant.account_id;
+        let facts = self.store.facts(account, id, &phone).await?;
+        let test_send = prepare(facts.ok_or(TestSendError::NotFound)?, &phone)?;
+        let (recipient, values, limit) = (test_send.recipient, test_send.values, test_send.monthly_limit);
+        let context = self.run_context(tenant, test_send.inputs).await?;
+        // The audit log is permanent, so it MUST NOT contain the phone number, which is personal data.
+        let changes = json!({ "simulated": context.credentials.is_none() });
+        let audit = tenant.audit(AuditAction::Create, "campaign_test", id);
+        let events = [Event::Audit(audit.with_changes(changes))];
+        let month = self.store.reserve_message(account, limit, &events).await?;
+        let month = month.ok_or(CampaignRefusal::MonthUsedUp { limit })?;
+        let Some(credentials) = &context.credentials else {
+            return Ok(sent(None));
+        };
+        let message = context.message(SendId(self.ids.next()), &recipient, &values);
+        let outcome = self.gateway.send_template(credentials, &message).await;
+        self.conclude(tenant, month, outcome).await
+    }
+
+    async fn run_context(&self, tenant: &Tenant, inputs: RunInputs) -> Result<RunContext, TestSendError> {
+        let credentials = self.credentials(tenant, &inputs)?;
+        let gateway = self.gateway.as_ref();
+        let files = match &credentials {
+            Some(credentials) => {
+                file_sources(&self.files, gateway, tenant.account_id, credentials, &inputs.template).await?
+            }
+            None => HashMap::new(),
+        };
+        Ok(RunContext {
+            inputs,
+            credentials,
+            // A single message needs no rate limit.
+            send_rate: SendRate::Delay(Duration::ZERO),
+            files,
+        })
+    }
+
+    /// The credentials of the sending number. None if the test send is simulated.
+    fn credentials(&self, tenant: &Tenant, inputs: &RunInputs) -> Result<Option<WhatsappCredentials>, TestSendError> {
+        let Some(profile) = &inputs.profile else {
+            return Ok(None);
+        };
+        let credentials = profile.credentials(tenant.account_id, self.cipher.as_ref());
+        let unreadable = "the access token of the WhatsApp number cannot be read; enter it again";
+        credentials
+            .map(Some)
+            .ok_or_else(|| TestSendError::Unready(unreadable.to_owned()))
+    }
+
+    async fn conclude(
+        &self,
+        tenant: &Tenant,
+        month: Date,
+        outcome: SendOutcome,
+    ) -> Result<TestSendReport, TestSendError> {
+        match (outcome.refusal(), outcome) {
+            (Some(refusal), _) => {
+                // If the release fails, the month has one message less. The caller needs WhatsApp's error instead.
+                if let Err(error) = self.store.release_message(tenant.account_id, month).await {
+                    self.report.swallowed(SideStep::ReturnTestQuota, &error);
+                }
+                Err(TestSendError::Gateway(refusal))
+            }
+            (None, SendOutcome::Accepted { message_id, .. }) => Ok(sent(Some(message_id))),
+            // The message may have left, so its reservation stays.
+            (None, _) => Err(TestSendError::Unknown),
+        }
+    }
+}
+
+fn sent(wa_message_id: Option<String>) -> TestSendReport {
+    TestSendReport {
+        sent: true,
+        simulated: wa_message_id.is_none(),
+        wa_message_id,
+    }
+}
+
+/// Decides whether a test send is allowed, whatever the campaign's status and audience.
+fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefusal> {
+    let run = facts.run;
+    let template = approved_template(&run)?.clone();
+    check_number(&run)?;
+    let monthly_limit = run
+        .billing
+        .messages_per_month(run.now)
+        .ok_or(CampaignRefusal::NoActivePlan)?;
+    let recipient = match facts.contact {
+        Some(contact) if contact.opted_out => return Err(CampaignRefusal::OptedOut),
+        Some(contact) => contact.recipient,
+        None => unknown_recipient(phone),
+    };
+    Ok(TestSend {
+        values: values_or_examples(&run.campaign, &template, &recipient)?,
+        inputs: RunInputs {
+            campaign: run.campaign,
+            template,
+            profile: facts.profile,
+        },
+        recipient,
+        monthly_limit,
+    })
+}
+
+/// A recipient who is not a contact of the account.
+fn unknown_recipient(phone: &Phone) -> Recipient {
+    Recipient {
+        name: String::new(),
+        phone: phone.to_string(),
+        email: None,
+        attributes: Map::new(),
+    }
+}
+
+/// The recipient's value of each placeholder. An empty value is replaced by the template's example.
+fn values_or_examples(
+    campaign: &Campaign,
+    template: &Template,
+    recipient: &Recipient,
+) -> Result<Vec<String>, CampaignRefusal> {
+    let mut values = values(campaign, template, recipient);
+    for (value, placeholder) in values.iter_mut().zip(template.placeholders()) {
+        if value.is_empty() {
+            *value = single_spaced(&placeholder.example);
+        }
+        if value.is_empty() {
+            return Err(CampaignRefusal::EmptyPlaceholder {
+                placeholder: placeholder.key,
+            });
+        }
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! Validation of a template's content. Every error names its field.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::placeholders::{count, invalid_name, names};
+use super::{Template, TemplateInput, TemplateType, placeholders};
+use crate::messaging::{Button, CarouselCard, HeaderType, ParameterFormat};
+use crate::shared::{FieldErrors, text};
+
+const NAME_CHARS: usize = 512;
+const BODY_CHARS: usize = 1024;
+const FOOTER_CHARS: usize = 60;
+const HEADER_CHARS: usize = 60;
+const URL_CHARS: usize = 2000;
+const EXAMPLE_CHARS: usize = 1024;
+const BUTTONS: usize = 10;
+/// The most bytes of all buttons, and of all cards: a list holds up to a hundred templates.
+const MAX_JSON_BYTES: usize = 64 * 1024;
+const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
+
+/// Which fields are validated. A stored template may have content that no caller could write, such as missing examples
+/// after a synchronization. Its other fields can still be changed.
+pub(super) enum Checked {
+    /// All fields: the template is new.
+    All,
+    /// The fields of the input, and the fields that must be consistent with them.
+    Only(Vec<&'static str>),
+}
+
+impl Checked {
+    pub(super) fn from_input(input: &TemplateInput) -> Self {
+        let fields = [
+            ("name", input.name.is_some()),
+            ("category", input.category.is_some()),
+            ("language", input.language.is_some()),
+            ("template_type", input.template_type.is_some()),
+            ("parameter_format", input.parameter_format.is_some()),
+            ("header_type", input.header_type.is_some()),
+            ("header_text", input.header_text.is_some()),
+            ("header_media_url", input.header_media_url.is_some()),
+            ("body_text", input.body_text.is_some()),
+            ("footer_text", input.footer_text.is_some()),
+            ("buttons", input.buttons.is_some()),
+            ("example_values", input.example_values.is_some()),
+            ("carousel_cards", input.carousel_cards.is_some()),
+        ];
+        let present = fields.into_iter().filter(|(_, is_present)| *is_present);
+        Self::Only(present.map(|(field, _)| field).collect())
+    }
+
+    fn any(&self, fields: &[&str]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(fields_given) => fields_given.iter().any(|field| fields.contains(field)),
+        }
+    }
+}
+
+/// The template with the caller's fields, after validation.
+pub(super) fn merge(template: Template, input: TemplateInput, checked: &Checked) -> Result<Template, FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let merged = apply(template, input, &mut errors);
+    check_each(&merged, checked, &mut errors);
+    check_together(&merged, checked, &mut errors);
+    errors.into_result()?;
+    Ok(merged)
+}
+
+/// Validates the caller's fields independently of the stored template. `placeholder` is a valid template.
+pub(super) fn check_alone(placeholder: Template, input: TemplateInput) -> Result<(), FieldErrors> {
+    let (mut errors, checked) = (FieldErrors::default(), Checked::from_input(&input));
+    let merged = apply(placeholder, input, &mut errors);
+    check_each(&merged, &checked, &mut errors);
+    errors.into_result()
+}
+
+fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> Template {
+    let header_type = input
+        .header_type
+        .map(|value| value.unwrap_or_else(|| HeaderType::None.as_str().to_owned()));
+    Template {
+        name: input.name.unwrap_or(template.name),
+        category: parse_enum("category", input.category, template.category, errors),
+        language: input.language.unwrap_or(template.language),
+        template_type: parse_enum("template_type", input.template_type, template.template_type, errors),
+        parameter_format: parse_enum(
+            "parameter_format",
+            input.parameter_format,
+            template.parameter_format,
+            errors,
+        ),
+        header_type: parse_enum("header_type", header_type, template.header_type, errors),
+        header_text: input.header_text.unwrap_or(template.header_text),
+        header_media_url: input.header_media_url.unwrap_or(template.header_media_url),
+        body_text: input.body_text.unwrap_or(template.body_text),
+        footer_text: input.footer_text.unwrap_or(template.footer_text),
+        buttons: input.buttons.map_or(template.buttons, Option::unwrap_or_default),
+        variables: input
+            .example_values
+            .map_or(template.variables, Option::unwrap_or_default),
+        carousel_cards: input
+            .carousel_cards
+            .map_or(template.carousel_cards, Option::unwrap_or_default),
+        folder_id: input.folder_id.unwrap_or(template.folder_id),
+        ..template
+    }
+}
+
+fn parse_enum<T: std::str::FromStr<Err = String>>(
+    field: &str,
+    value: Option<String>,
+    current: T,
+    errors: &mut FieldErrors,
+) -> T {
+    match value.map(|value| value.parse()) {
+        None => current,
+        Some(Ok(value)) => value,
+        Some(Err(message)) => {
+            errors.add(field, message);
+            current
+        }
+    }
+}
+
+/// The rules of single fields.
+fn check_each(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
+    let name_fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let name = &template.name;
+    if checked.any(&["name"]) && (name.is_empty() || name.len() > NAME_CHARS || !name.bytes().all(name_fits)) {
+        errors.add("name", "must be 1 to 512 lowercase letters, digits and underscores");
+    }
+    if checked.any(&["language"]) && !is_language(&template.language) {
+        errors.add("language", "must have the form pt_BR, pt or fil");
+    }
+    for (field, text, chars) in [
+        ("header_text", &template.header_text, HEADER_CHARS),
+        ("body_text", &template.body_text, BODY_CHARS),
+        ("footer_text", &template.footer_text, FOOTER_CHARS),
+    ] {
+        if checked.any(&[field]) {
+            at_most(field, text.as_deref(), chars, errors);
+        }
+    }
+    let url = template.header_media_url.as_deref();
+    if checked.any(&["header_media_url"]) && url.is_some_and(|url| !is_web_url(url)) {
+        errors.add("header_media_url", "must be an http or https URL");
+    }
+    let footer = template.footer_text.as_deref().unwrap_or_default();
+    if checked.any(&["footer_text"]) && count(footer, template.parameter_format) > 0 {
+        errors.add("footer_text", "must not have placeholders");
+    }
+    if checked.any(&["example_values"]) {
+        check_examples(&template.variables, errors);
+    }
+    if checked.any(&["buttons"]) {
+        check_buttons(&template.buttons, errors);
+    }
+    if checked.any(&["carousel_cards"]) {
+        check_each_card(&template.carousel_cards, errors);
+    }
+}
+
+fn check_examples(examples: &[String], errors: &mut FieldErrors) {
+    for (position, example) in examples.iter().enumerate() {
+        if example.trim().is_empty() || example.chars().count() > EXAMPLE_CHARS {
+            errors.add(format!("example_values[{position}]"), "must have 1 to 1024 characters");
+        }
+    }
+}
+
+fn check_each_card(cards: &[CarouselCard], errors: &mut FieldErrors) {
+    for (position, card) in cards.iter().enumerate() {
+        if !card.json().is_object() {
+            errors.add(format!("carousel_cards[{position}]"), "must be an object");
+        }
+    }
+    check_size("carousel_cards", &cards, errors);
+}
+
+fn check_size(field: &str, items: &impl Serialize, errors: &mut FieldErrors) {
+    if text::json_bytes(items) > MAX_JSON_BYTES {
+        errors.add(field, format!("must be at most {MAX_JSON_BYTES} bytes"));
+    }
+}
+
+/// The rules between fields.
+fn check_together(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
+    let header = template.header_text.as_deref().unwrap_or_default();
+    let of_header = checked.any(&["header_type", "header_text"]);
+    if of_header && template.header_type == HeaderType::Text && header.trim().is_empty() {
+        errors.add("header_text", "is required when header_type is text");
+    }
+    if of_header || checked.any(&["parameter_format", "body_text", "example_values"]) {
+        check_placeholders(template, errors);
+    }
+    if checked.any(&["template_type", "carousel_cards"]) {
+        check_cards(template, errors);
+    }
+}
+
+fn at_most(field: &str, text: Option<&str>, chars: usize, errors: &mut FieldErrors) {
+    if text.is_some_and(|text| text.chars().count() > chars) {
+        errors.add(field, format!("must have at most {chars} characters"));
+    }
+}
+
+/// Header and body share their placeholders, so that one value can be used in both.
+fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
+    let header = template.header_placeholder_text().unwrap_or_default();
+    let body = template.body_text.as_deref().unwrap_or_default();
+    if count(header, template.parameter_format) > 1 {
+        errors.add("header_text", "must have at most one placeholder");
+    }
+    let texts = [("header_text", header), ("body_text", body)];
+    let placeholders = match template.parameter_format {
+        ParameterFormat::Positional => numbered(texts, errors),
+        ParameterFormat::Named => named(template, texts, errors),
+    };
+    if let Some(placeholders) = placeholders
+        && template.variables.len() != placeholders
+    {
+        let message = format!(
+            "must have one example per placeholder: {placeholders}, not {}",
+            template.variables.len()
+        );
+        errors.add("example_values", message);
+    }
+}
+
+/// The number of numbered placeholders, or none after an error.
+fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
+    for (field, text) in texts {
+        if let Some(name) = names(text).first() {
+            let message = format!("has the named placeholder {{{{{name}}}}}, which needs parameter_format named");
+            errors.add(field, message);
+            return None;
+        }
+    }
+    let all: BTreeSet<usize> = texts.into_iter().flat_map(|(_, text)| placeholders(text)).collect();
+    if !all.iter().copied().eq(1..=all.len()) {
+        errors.add(
+            "body_text",
+            "must number its placeholders {{1}}, {{2}}, ... without gaps",
+        );
+        return None;
+    }
+    Some(all.len())
+}
+
+/// The number of named placeholders, or none after an error.
+fn named(template: &Template, texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
+    for (field, text) in texts {
+        if let Some(name) = invalid_name(text) {
+            let message = format!(
+                "has {{{{{name}}}}}, which is not a name: use lowercase letters, digits and underscores, at most 64, \
+                 and no digit first"
+            );
+            errors.add(field, message);
+            return None;
+        }
+    }
+    Some(template.names().len())
+}
+
+fn check_buttons(buttons: &[Button], errors: &mut FieldErrors) {
+    if buttons.len() > BUTTONS {
+        errors.add("buttons", format!("must have at most {BUTTONS} items"));
+    }
+    for (position, button) in buttons.iter().enumerate() {
+        if button.kind.as_str().is_empty() {
+            errors.add(format!("buttons[{position}].type"), "is required");
+        }
+    }
+    check_size("buttons", &buttons, errors);
+}
+
+fn check_cards(template: &Template, errors: &mut FieldErrors) {
+    let cards = &template.carousel_cards;
+    match template.template_type {
+        TemplateType::Carousel if !CARDS.contains(&cards.len()) => {
+            errors.add("carousel_cards", "must have 2 to 10 items");
+        }
+        TemplateType::Standard if !cards.is_empty() => {
+            errors.add("carousel_cards", "needs template_type carousel");
+        }
+        TemplateType::Carousel | TemplateType::Standard => {}
+    }
+}
+
+/// Two or three letters and an optional region, for example `pt_BR`, `pt` and `fil`.
+fn is_language(language: &str) -> bool {
+    let (code, region) = match language.split_once('_') {
+        Some((code, region)) => (code, Some(region)),
+        None => (language, None),
+    };
+    let is_region = |region: &str| region.len() == 2 && region.bytes().all(|b| b.is_ascii_uppercase());
+    matches!(code.len(), 2 | 3) && code.bytes().all(|b| b.is_ascii_lowercase()) && region.is_none_or(is_region)
+}
+
+fn is_web_url(url: &str) -> bool {
+    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let plain = !url.chars().any(|c| c.is_whitespace() || c.is_control());
+    host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')) && plain && url.len() <= URL_CHARS
+}
+
+#[cfg(test)]
+mod tests;
