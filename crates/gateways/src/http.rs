@@ -290,7 +290,8 @@ impl Http {
         let result = self.attempt(request).instrument(call.span()).await;
         call.end(match &result {
             Ok(response) => CallOutcome::from_status(response.status),
-            Err(error) => CallOutcome::from_error(error),
+            Err(CallError::NotSent(_)) => CallOutcome::NotSent,
+            Err(CallError::MaybeSent(_)) => CallOutcome::NoResponse,
         });
         result
     }

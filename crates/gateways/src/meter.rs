@@ -6,8 +6,6 @@ use std::time::Instant;
 use metrics::{Counter, Histogram, counter, histogram};
 use tracing::Span;
 
-use crate::http::CallError;
-
 /// The target of spans that belong to traces only, not to the log.
 pub const TRACED: &str = "recado::trace";
 
@@ -47,13 +45,6 @@ impl CallOutcome {
             429 => Self::Throttled,
             400..=499 => Self::Refused,
             _ => Self::Failed,
-        }
-    }
-
-    pub(crate) fn from_error(error: &CallError) -> Self {
-        match error {
-            CallError::NotSent(_) => Self::NotSent,
-            CallError::MaybeSent(_) => Self::NoResponse,
         }
     }
 

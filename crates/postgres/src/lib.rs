@@ -15,6 +15,7 @@ mod audit;
 mod automations;
 mod billing;
 mod brand;
+mod callbacks;
 mod campaigns;
 mod contacts;
 mod conversations;
@@ -65,6 +66,7 @@ pub use audit::PgAudit;
 pub use automations::PgAutomations;
 pub use billing::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 pub use brand::PgBrand;
+pub use callbacks::{PgCallbacks, PgHeldMessages, PgStatusUpdates};
 pub use campaigns::{PgCampaigns, PgRuns, PgSendSlots, PgTestSends};
 pub use contacts::{PgContacts, PgTags, SearchIndexError, has_contact_search, prepare_contact_search};
 pub use conversations::{PgConversations, PgInbox};
@@ -94,6 +96,4 @@ pub use templates::PgTemplates;
 pub use tenant_role::{TenantRoleError, check_tenant_role, prepare_tenant_role};
 pub use tls::{DatabaseTls, TlsMode, TlsRefusal, UrlTls, check_tls, url_tls};
 pub use webhooks::{PgDeliveryQueue, PgInbound, PgWebhooks};
-pub use whatsapp::{
-    PgCallbacks, PgFileIds, PgHeldMessages, PgProfileStates, PgProfiles, PgStatusUpdates, PgVerifications,
-};
+pub use whatsapp::{PgFileIds, PgProfileStates, PgProfiles, PgVerifications};

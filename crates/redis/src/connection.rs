@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, RedisResult};
 
-use crate::rate_limiter;
+use crate::hit;
 
 /// Limit of one connection attempt. The attempt continues in the background when a hit has timed out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ impl SharedConnection {
                 let mut warming = connection.clone();
                 // Connects in a separate task: hits that time out must not cancel the connection attempt.
                 tokio::spawn(async move {
-                    if let Err(error) = rate_limiter::load(&mut warming).await {
+                    if let Err(error) = hit::load(&mut warming).await {
                         tracing::debug!(%error, "Redis is unreachable");
                     }
                 });
@@ -89,13 +89,13 @@ impl SharedConnection {
     /// Opens a connection and probes it with the command and timeout of a hit. `None` if the probe gets no response.
     async fn open_probed(&self, timeout: Duration) -> Option<ConnectionManager> {
         let mut connection = self.connect().ok()?;
-        match rate_limiter::load(&mut connection).await {
+        match hit::load(&mut connection).await {
             // A refusal is a response, too: the connection works.
-            Err(error) if !rate_limiter::is_refusal(&error) => return None,
+            Err(error) if !hit::is_refusal(&error) => return None,
             _ => {}
         }
-        match rate_limiter::run_within(timeout, rate_limiter::probe(&mut connection)).await? {
-            Err(error) if !rate_limiter::is_refusal(&error) => None,
+        match hit::run_within(timeout, hit::probe(&mut connection)).await? {
+            Err(error) if !hit::is_refusal(&error) => None,
             _ => Some(connection),
         }
     }

@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod connection;
+mod hit;
 mod log_throttle;
 mod rate_limiter;
 

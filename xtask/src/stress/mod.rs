@@ -108,7 +108,7 @@ fn run_tests(services: &TestServices, tests: &Tests, runs: u64, seed: u64, count
     }
     command.env("RECADO_RUNS", runs.to_string());
     command.env("RECADO_SEED", seed.to_string());
-    test::counted(&mut command, counts)?;
+    test::counts::counted(&mut command, counts)?;
     match counts.passed > before {
         true => Ok(()),
         false => bail!("{} has no tests named {}", tests.package, tests.names.join(", ")),

@@ -1,5 +1,11 @@
 //! Counts of passed and failed tests, from the output of cargo test.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, anyhow, bail};
+use recado_testkit::process;
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
@@ -24,6 +30,27 @@ fn before(text: &str, word: &str) -> u64 {
         true => number.and_then(|digits| digits.parse().ok()).unwrap_or(0),
         false => 0,
     }
+}
+
+/// Runs `cargo test`, prints its output and adds up its results.
+pub(crate) fn counted(test: &mut Command, counts: &mut Counts) -> Result<()> {
+    let mut child = process::start(test.stdout(Stdio::piped()), "cargo test")?;
+    let Some(out) = child.stdout.take() else {
+        bail!("cargo test has no output");
+    };
+    let reader = std::thread::scope(|scope| {
+        // Read in a thread: this thread waits for the child and forwards signals.
+        let reading = scope.spawn(|| {
+            for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                counts.add(&line);
+            }
+        });
+        let finished = process::finish(&mut child, "cargo test");
+        reading.join().map(|()| finished)
+    });
+    reader.map_err(|_| anyhow!("the reader of the output of cargo test panicked"))?
 }
 
 #[cfg(test)]

@@ -11,17 +11,15 @@ pub(crate) mod plans;
 mod schema;
 pub(crate) mod services;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use recado_testkit::{paths, process, signals};
 
 use crate::deny::Advisories;
 use crate::{deny, guides, sbom, tidy};
-use counts::Counts;
+use counts::{Counts, counted};
 use services::TestServices;
 
 /// State that the steps share.
@@ -196,27 +194,6 @@ fn plans(run: &mut Run) -> Result<()> {
         bail!("skipped, because the build failed");
     }
     plans::check(services(run)?)
-}
-
-/// Runs `cargo test`, prints its output and adds up its results.
-pub(crate) fn counted(test: &mut Command, counts: &mut Counts) -> Result<()> {
-    let mut child = process::start(test.stdout(Stdio::piped()), "cargo test")?;
-    let Some(out) = child.stdout.take() else {
-        bail!("cargo test has no output");
-    };
-    let reader = std::thread::scope(|scope| {
-        // Read in a thread: this thread waits for the child and forwards signals.
-        let reading = scope.spawn(|| {
-            for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line);
-                println!("{line}");
-                counts.add(&line);
-            }
-        });
-        let finished = process::finish(&mut child, "cargo test");
-        reading.join().map(|()| finished)
-    });
-    reader.map_err(|_| anyhow!("the reader of the output of cargo test panicked"))?
 }
 
 fn doc(_: &mut Run) -> Result<()> {

@@ -11,8 +11,8 @@ use recado_testkit::services::find;
 use recado_testkit::services::postgres::{Cluster, Purpose};
 use recado_testkit::services::versions::{self, Version};
 
-use super::counts::Counts;
-use super::{counted, services::TestServices};
+use super::counts::{Counts, counted};
+use super::services::TestServices;
 
 /// The major versions whose newest minor version the gate runs, besides the installed version.
 const GATE: [u32; 2] = [15, 18];

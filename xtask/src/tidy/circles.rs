@@ -2,22 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::Finding;
+use super::finding::Finding;
 use super::imports::{Import, imports};
-
-/// The file of [`KNOWN`].
-const LIST: &str = "xtask/src/tidy/known_imports.txt";
-
-/// Imports that close a circle and still have to go, one a line. The list may only shrink.
-const KNOWN: &str = include_str!("known_imports.txt");
-
-/// An entry of [`KNOWN`].
-#[derive(Debug)]
-struct Known<'a> {
-    line: usize,
-    from: &'a str,
-    to: &'a str,
-}
 
 /// Each import with its first location.
 #[derive(Debug, Default)]
@@ -31,24 +17,13 @@ pub(super) fn check(sources: &[(String, String)]) -> Vec<Finding> {
             graph.add(&src, &import);
         }
     }
-    graph.check(&known_imports(KNOWN))
-}
-
-/// The imports of the list, with their lines.
-fn known_imports(list: &str) -> Vec<Known<'_>> {
-    let lines = (1..).zip(list.lines());
-    lines
-        .filter_map(|(line, text)| {
-            let (from, to) = text.split_once(" -> ")?;
-            Some(Known { line, from, to })
-        })
-        .collect()
+    graph.check()
 }
 
 /// The files of every crate by its `src` folder.
 fn crates(sources: &[(String, String)]) -> BTreeMap<String, Vec<(String, String)>> {
     let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
-    for (path, text) in sources.iter().filter(|(path, _)| path.starts_with("crates/")) {
+    for (path, text) in sources {
         if let Some((folder, _)) = path.split_once("/src/") {
             let files = crates.entry(format!("{folder}/src/")).or_default();
             files.push((path.clone(), text.clone()));
@@ -74,34 +49,26 @@ impl Graph {
         locations.entry(to).or_insert_with(|| location.clone());
     }
 
-    fn check(&self, known: &[Known<'_>]) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for Known { line, from, to } in known {
-            let exists = self.0.get(*from).is_some_and(|used| used.contains_key(*to));
-            if !exists || self.path(to, from, &[]).is_none() {
-                let message = format!("{from} -> {to} closes no import circle any more: remove the line");
-                findings.push(Finding::new(LIST, *line, message));
-            }
-        }
-        for circle in self.circles(known) {
-            let [from, to, ..] = circle.as_slice() else { continue };
-            let location = self.0.get(from).and_then(|used| used.get(to));
-            let (path, line) = location.map_or((LIST, 1), |(path, line)| (path.as_str(), *line));
+    fn check(&self) -> Vec<Finding> {
+        let circles = self.circles();
+        let finding = |circle: &Vec<String>| {
+            let [from, to, ..] = circle.as_slice() else { return None };
+            let (path, line) = self.0.get(from)?.get(to)?;
             let message = format!(
                 "import circle: {}. Move what both sides need into a file or context below them",
                 circle.join(" -> ")
             );
-            findings.push(Finding::new(path, line, message));
-        }
-        findings
+            Some(Finding::new(path, *line, message))
+        };
+        circles.iter().filter_map(finding).collect()
     }
 
-    /// The shortest circles without known imports, each node in at most one. A circle ends with its first node.
-    fn circles(&self, known: &[Known<'_>]) -> Vec<Vec<String>> {
+    /// The shortest circles, each node in at most one. A circle ends with its first node.
+    fn circles(&self) -> Vec<Vec<String>> {
         let mut circles = Vec::new();
         for (from, used) in &self.0 {
-            for to in used.keys().filter(|to| !is_known(known, from, to)) {
-                if let Some(path) = self.path(to, from, known) {
+            for to in used.keys() {
+                if let Some(path) = self.path(to, from) {
                     circles.push([vec![from.clone()], path].concat());
                 }
             }
@@ -119,7 +86,7 @@ impl Graph {
     }
 
     /// The shortest path between two nodes, with both of them.
-    fn path(&self, start: &str, end: &str, without: &[Known<'_>]) -> Option<Vec<String>> {
+    fn path(&self, start: &str, end: &str) -> Option<Vec<String>> {
         let mut queue = VecDeque::from([vec![start.to_owned()]]);
         let mut seen = BTreeSet::from([start.to_owned()]);
         while let Some(path) = queue.pop_front() {
@@ -127,8 +94,7 @@ impl Graph {
             if last == end {
                 return Some(path);
             }
-            let used = self.0.get(last).into_iter().flat_map(BTreeMap::keys);
-            for next in used.filter(|next| !is_known(without, last, next)) {
+            for next in self.0.get(last).into_iter().flat_map(BTreeMap::keys) {
                 if seen.insert(next.clone()) {
                     queue.push_back([path.clone(), vec![next.clone()]].concat());
                 }
@@ -136,10 +102,6 @@ impl Graph {
         }
         None
     }
-}
-
-fn is_known(known: &[Known<'_>], from: &str, to: &str) -> bool {
-    known.iter().any(|known| known.from == from && known.to == to)
 }
 
 #[cfg(test)]
@@ -171,7 +133,7 @@ mod tests {
         ]);
         let message = "import circle: crates/x/src/a -> crates/x/src/b -> crates/x/src/c -> crates/x/src/a. \
                        Move what both sides need into a file or context below them";
-        assert_eq!(graph.check(&[]), [Finding::new("crates/x/src/a.rs", 2, message)]);
+        assert_eq!(graph.check(), [Finding::new("crates/x/src/a.rs", 2, message)]);
     }
 
     #[test]
@@ -181,33 +143,18 @@ mod tests {
             ("a/x.rs", "use super::Y;\npub struct X;\n"),
             ("a/y.rs", "pub struct Y(super::x::X);\n"),
         ];
-        let found = graph(&circle).check(&[]);
+        let found = graph(&circle).check();
         let locations: Vec<(&str, usize)> = found.iter().map(|found| (found.path.as_str(), found.line)).collect();
         assert_eq!(locations, [("crates/x/src/a/x.rs", 1)]);
         let child_and_mod = [
             ("a/mod.rs", "use x::X;\npub struct A;\n"),
             ("a/x.rs", "use super::A;\npub struct X;\n"),
         ];
-        assert_eq!(graph(&child_and_mod).check(&[]).len(), 1);
+        assert_eq!(graph(&child_and_mod).check().len(), 1);
         let line = [
             ("a/mod.rs", "pub use x::X;\npub struct A;\n"),
             ("a/x.rs", "use super::A;\npub struct X;\n"),
         ];
-        assert_eq!(graph(&line).check(&[]), []);
-    }
-
-    #[test]
-    fn known_import_is_allowed_while_it_closes_a_circle() {
-        let known = known_imports("# A comment.\ncrates/x/src/b -> crates/x/src/a\n");
-        let b = ("b.rs", "use crate::a::A;\npub struct B;\n");
-        let circle = graph(&[("a.rs", "use crate::b::B;\npub struct A;\n"), b]);
-        assert_eq!(circle.check(&known), []);
-        let message = "crates/x/src/b -> crates/x/src/a closes no import circle any more: remove the line";
-        let stale = [Finding::new(LIST, 2, message)];
-        assert_eq!(graph(&[("a.rs", "pub struct A;\n"), b]).check(&known), stale);
-        assert_eq!(
-            graph(&[("a.rs", "use crate::b::B;\npub struct A;\n")]).check(&known),
-            stale
-        );
+        assert_eq!(graph(&line).check(), []);
     }
 }

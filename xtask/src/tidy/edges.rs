@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Finding;
+use super::finding::Finding;
 use super::manifests::line_of;
 
 const DOMAIN: &str = "crates/domain/Cargo.toml";

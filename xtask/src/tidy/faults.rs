@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 
 const PAGE: &str = "docs/faults.md";
 

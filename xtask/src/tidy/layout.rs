@@ -1,7 +1,7 @@
 //! Checks the entries at the top of the repository, that a crate's README names all of its modules, and that the index
 //! of the decisions lists all of them.
 
-use super::Finding;
+use super::finding::Finding;
 
 const TOP: &[&str] = &[
     "Cargo.toml",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::Finding;
+use super::finding::Finding;
 
 pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();

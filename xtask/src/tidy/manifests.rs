@@ -3,7 +3,7 @@
 
 use toml::{Table, Value};
 
-use super::Finding;
+use super::finding::Finding;
 
 const INHERITED: &[&str] = &["version", "edition", "rust-version", "license", "publish"];
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// The end of the names of migrations that make the first release's schema. They never run on a database in use.
 const BASELINE: &str = "_baseline/up.sql";

@@ -6,6 +6,7 @@
 mod circles;
 mod edges;
 mod faults;
+mod finding;
 mod imports;
 mod layout;
 mod links;
@@ -23,30 +24,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use recado_testkit::{paths, process};
 use serde_json::Value;
-
-/// A broken rule, with its file and line.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    path: String,
-    line: usize,
-    message: String,
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}", self.path, self.line, self.message)
-    }
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        }
-    }
-}
 
 /// `cargo xtask tidy`.
 pub(crate) fn run() -> Result<()> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, tokens};
+use super::finding::Finding;
+use super::tokens;
 
 /// The words that declare a type.
 const KINDS: &[&str] = &["struct", "enum", "trait", "type"];

@@ -3,7 +3,7 @@
 //! The rule reads the names of fields. A secret belongs into `SecretString` or `SecretBox`, or its type gets a
 //! `redacted_debug!`.
 
-use super::Finding;
+use super::finding::Finding;
 
 /// Names of fields that hold a secret, alone or after an underscore.
 const SECRETS: &[&str] = &[

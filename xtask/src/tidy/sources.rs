@@ -1,6 +1,6 @@
 //! Rules for Rust files: length of files and functions, module docs, ignored tests and `ctid`.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tokens::{functions, is_readable, tokens};
 
 const FILE: usize = 500;

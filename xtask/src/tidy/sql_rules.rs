@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::finding::Finding;
 use super::tokens::{strings, tokens, without_tests};
 
 /// What no migration may contain, and why.

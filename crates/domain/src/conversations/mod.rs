@@ -3,6 +3,7 @@
 //! Owns conversations, their messages, the service window, and the effect of inbound events on a contact. Does not own
 //! contacts (`contacts` edits them) or campaign sends, which stay in `campaigns` and are no messages here.
 
+mod errors;
 mod events;
 mod identity;
 mod inbox;
@@ -12,6 +13,7 @@ mod reply;
 mod service;
 mod status;
 
+pub use errors::ConversationError;
 pub use events::{ReceivedMessage, received_event};
 pub use identity::{Consent, ContactIdentity, Sender, is_opt_out};
 pub use inbox::{ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys};

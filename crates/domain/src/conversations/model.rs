@@ -3,17 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{ConversationStatus, Direction, MessageStatus, ReplyRefusal, Sender};
+use super::{ConversationStatus, Direction, MessageStatus, Sender};
 use crate::contacts::Referral;
 use crate::messaging::Pricing;
 use crate::shared::schema::Timestamp;
-use crate::shared::{
-    ContactId, ConversationId, CursorQuery, FieldErrors, GatewayError, MessageId, StoreError, TimeCursor,
-    redacted_debug, timestamp,
-};
+use crate::shared::{ContactId, ConversationId, CursorQuery, MessageId, TimeCursor, redacted_debug, timestamp};
 
 /// The messages that an account and one contact exchange outside campaigns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -126,25 +122,3 @@ pub struct InboundMessage {
 }
 
 redacted_debug!(InboundMessage { at, kind, can_opt_out });
-
-#[derive(Debug, Error)]
-pub enum ConversationError {
-    #[error("not found")]
-    NotFound,
-    #[error(transparent)]
-    Invalid(#[from] FieldErrors),
-    /// The current state does not allow a reply.
-    #[error(transparent)]
-    Refused(#[from] ReplyRefusal),
-    /// WhatsApp rejected the reply.
-    #[error(transparent)]
-    Gateway(GatewayError),
-    #[error(transparent)]
-    Store(StoreError),
-}
-
-impl From<StoreError> for ConversationError {
-    fn from(error: StoreError) -> Self {
-        error.into_field_errors().map_or_else(Self::Store, Self::Invalid)
-    }
-}

@@ -2,15 +2,13 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
-use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::Timestamptz;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, QueuedRun, QueuedStart, RunReport, SendCounts, Trigger, finish as conclude,
-    pause_notification,
 };
-use recado_domain::shared::{AccountId, CampaignId, Event, TemplateId};
+use recado_domain::shared::{AccountId, CampaignId, Event};
 use time::{Date, Duration, OffsetDateTime};
-use uuid::Uuid;
 
 use super::rows::RunRow;
 use super::rows::{self, QueueEntryRow};
@@ -18,7 +16,7 @@ use super::{in_flight, usage};
 use crate::errors::DbResult;
 use crate::outbox;
 use crate::schema::{campaign_queue, campaigns};
-use crate::sql::{IdRow, sql};
+use crate::sql::sql;
 
 /// The counter slots of a campaign are added up this long after its last change. Most status updates have come by then.
 const FOLD_AFTER: Duration = Duration::DAY;
@@ -42,54 +40,6 @@ pub(super) async fn pause(
         outbox::append(conn, run.account_id, events).await?;
     }
     Ok(())
-}
-
-#[derive(QueryableByName)]
-struct PausedRow {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = Text)]
-    name: String,
-}
-
-/// Pauses every run that sends the template.
-pub(crate) async fn pause_template(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    template: TemplateId,
-    reason: &str,
-) -> DbResult<()> {
-    // Simulated runs make no call to WhatsApp, so they continue.
-    let paused: Vec<PausedRow> = sql(
-        "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now(), version = version + 1
-         WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status = 'sending'
-           AND paused_at IS NULL AND NOT simulated
-         RETURNING id, name",
-    )
-    .bind(account)
-    .bind(template)
-    .bind(reason)
-    .load(&mut *conn)
-    .await?;
-    let to_event = |row: &PausedRow| Event::Notification(pause_notification(row.id.into(), &row.name, reason));
-    let events: Vec<Event> = paused.iter().map(to_event).collect();
-    outbox::append(conn, account, &events).await
-}
-
-/// Returns the scheduled and sending campaigns of a template.
-pub(crate) async fn active_campaigns_of_template(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    template: TemplateId,
-) -> DbResult<Vec<Uuid>> {
-    let rows: Vec<IdRow> = sql("SELECT id FROM campaigns
-         WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status IN ('scheduled', 'sending')
-         ORDER BY id")
-    .bind(account)
-    .bind(template)
-    .load(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 #[derive(QueryableByName)]

@@ -32,7 +32,6 @@ mod store;
 mod test_send;
 mod usage;
 
-pub(crate) use end::{active_campaigns_of_template, pause_template};
 pub use runs::PgRuns;
 pub use send_slots::PgSendSlots;
 pub(crate) use sends::{SendChanges, lock_sends};

@@ -29,7 +29,7 @@ use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::accounts;
 use crate::sql::{sql, uuids};
 use crate::transactions::{in_owner, in_tenant, on_owner};
-use crate::whatsapp;
+use crate::{templates, whatsapp};
 
 #[derive(Clone, Debug)]
 pub struct PgRuns {
@@ -173,7 +173,7 @@ impl RunStore for PgRuns {
     }
 
     async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, account, |conn| end::pause_template(
+        in_tenant!(self.tenants, account, |conn| templates::pause_template(
             conn, account, template, reason
         ))
     }

@@ -1,16 +1,15 @@
 //! The store of message templates.
 
+mod campaigns;
 mod read;
+mod rows;
 mod sync;
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::dsl::auto_type;
 use diesel::pg::Pg;
-use diesel::prelude::{
-    AsChangeset, BoolExpressionMethods, ExpressionMethods, Insertable, PgTextExpressionMethods, QueryDsl, Queryable,
-    Selectable, SelectableHelper,
-};
+use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, PgTextExpressionMethods, QueryDsl, SelectableHelper};
 use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
@@ -21,12 +20,10 @@ use recado_domain::templates::{
     MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
     category_changing_event, scheduled_category_change, status_changed_event,
 };
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::campaigns;
-use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::errors::{DbResult, parse_enum};
 use crate::folders;
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -34,7 +31,9 @@ use crate::schema::message_templates;
 use crate::sql::like_contains;
 use crate::transactions::in_tenant;
 
+pub(crate) use campaigns::pause_template;
 pub(crate) use read::{find, find_locked};
+use rows::{Content, TemplateRow};
 
 #[derive(Clone, Debug)]
 pub struct PgTemplates(TenantPool);
@@ -42,133 +41,6 @@ pub struct PgTemplates(TenantPool);
 impl PgTemplates {
     pub fn new(pool: TenantPool) -> Self {
         Self(pool)
-    }
-}
-
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = message_templates, check_for_backend(Pg))]
-pub(crate) struct TemplateRow {
-    account_id: Uuid,
-    id: Uuid,
-    name: String,
-    category: String,
-    category_change: Option<Value>,
-    language: String,
-    template_type: String,
-    parameter_format: String,
-    header_type: String,
-    header_text: Option<String>,
-    header_media_url: Option<String>,
-    body_text: Option<String>,
-    footer_text: Option<String>,
-    buttons: Value,
-    variables: Value,
-    carousel_cards: Value,
-    folder_id: Option<Uuid>,
-    profile_id: Option<Uuid>,
-    meta_template_id: Option<String>,
-    meta_status: String,
-    rejection_reason: Option<String>,
-    quality_score: Option<String>,
-    unsupported: Value,
-    created_at: OffsetDateTime,
-    updated_at: OffsetDateTime,
-    version: i64,
-}
-
-impl TryFrom<TemplateRow> for Template {
-    type Error = StoreError;
-
-    fn try_from(row: TemplateRow) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: row.id.into(),
-            account_id: row.account_id.into(),
-            name: row.name,
-            category: parse_enum(&row.category)?,
-            category_change: row
-                .category_change
-                .map(serde_json::from_value)
-                .transpose()
-                .map_err(corrupt)?,
-            language: row.language,
-            template_type: parse_enum(&row.template_type)?,
-            parameter_format: parse_enum(&row.parameter_format)?,
-            header_type: parse_enum(&row.header_type)?,
-            header_text: row.header_text,
-            header_media_url: row.header_media_url,
-            body_text: row.body_text,
-            footer_text: row.footer_text,
-            buttons: serde_json::from_value(row.buttons).map_err(corrupt)?,
-            variables: serde_json::from_value(row.variables).map_err(corrupt)?,
-            carousel_cards: serde_json::from_value(row.carousel_cards).map_err(corrupt)?,
-            folder_id: row.folder_id.map(Into::into),
-            profile_id: row.profile_id.map(Into::into),
-            meta_template_id: row.meta_template_id,
-            meta_status: parse_enum(&row.meta_status)?,
-            rejection_reason: row.rejection_reason,
-            quality_score: row.quality_score,
-            unsupported: serde_json::from_value(row.unsupported).map_err(corrupt)?,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-            version: row.version,
-        })
-    }
-}
-
-/// The columns that an update replaces.
-#[derive(Insertable, AsChangeset)]
-#[diesel(table_name = message_templates, treat_none_as_null = true)]
-struct Content<'a> {
-    name: &'a str,
-    category: &'a str,
-    category_change: Option<Value>,
-    language: &'a str,
-    template_type: &'a str,
-    parameter_format: &'a str,
-    header_type: &'a str,
-    header_text: Option<&'a str>,
-    header_media_url: Option<&'a str>,
-    body_text: Option<&'a str>,
-    footer_text: Option<&'a str>,
-    buttons: Value,
-    variables: Value,
-    carousel_cards: Value,
-    folder_id: Option<Uuid>,
-    profile_id: Option<Uuid>,
-    meta_template_id: Option<&'a str>,
-    meta_status: &'a str,
-    rejection_reason: Option<&'a str>,
-    quality_score: Option<&'a str>,
-    unsupported: Value,
-    updated_at: OffsetDateTime,
-}
-
-impl<'a> From<&'a Template> for Content<'a> {
-    fn from(template: &'a Template) -> Self {
-        Self {
-            name: &template.name,
-            category: template.category.as_str(),
-            category_change: template.category_change.as_ref().map(|change| json!(change)),
-            language: &template.language,
-            template_type: template.template_type.as_str(),
-            parameter_format: template.parameter_format.as_str(),
-            header_type: template.header_type.as_str(),
-            header_text: template.header_text.as_deref(),
-            header_media_url: template.header_media_url.as_deref(),
-            body_text: template.body_text.as_deref(),
-            footer_text: template.footer_text.as_deref(),
-            buttons: json!(template.buttons),
-            variables: template.variables.iter().map(String::as_str).collect(),
-            carousel_cards: json!(template.carousel_cards),
-            folder_id: template.folder_id.map(Uuid::from),
-            profile_id: template.profile_id.map(Uuid::from),
-            meta_template_id: template.meta_template_id.as_deref(),
-            meta_status: template.meta_status.as_str(),
-            rejection_reason: template.rejection_reason.as_deref(),
-            quality_score: template.quality_score.as_deref(),
-            unsupported: template.unsupported.iter().map(String::as_str).collect(),
-            updated_at: template.updated_at,
-        }
     }
 }
 
@@ -323,7 +195,7 @@ async fn update(
 async fn webhook_events(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> DbResult<Vec<Event>> {
     let mut events = vec![status_changed_event([(before.meta_status, before.category, template)])];
     if let Some(change) = scheduled_category_change(before, template) {
-        let campaigns = campaigns::active_campaigns_of_template(conn, template.account_id, template.id).await?;
+        let campaigns = campaigns::active_campaigns(conn, template.account_id, template.id).await?;
         events.push(category_changing_event(template, change, &campaigns));
     }
     Ok(events)

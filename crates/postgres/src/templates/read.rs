@@ -7,7 +7,7 @@ use recado_domain::shared::{AccountId, TemplateId};
 use recado_domain::templates::Template;
 use time::OffsetDateTime;
 
-use super::TemplateRow;
+use super::rows::TemplateRow;
 use crate::errors::DbResult;
 use crate::schema::message_templates;
 

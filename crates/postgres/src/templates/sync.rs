@@ -11,7 +11,7 @@ use recado_domain::templates::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::campaigns;
+use super::campaigns::pause_template;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::schema::message_templates;
@@ -48,7 +48,7 @@ pub(super) async fn write(
             ..
         } = template
         {
-            campaigns::pause_template(conn, account, template.id, reason).await?;
+            pause_template(conn, account, template.id, reason).await?;
         }
     }
     Ok(report)

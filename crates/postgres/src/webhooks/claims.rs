@@ -12,11 +12,10 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::queue::{bind_claims, remove};
 use crate::low_water::{BEGINNING, Position, ReadyQueues, lock};
 use crate::pool::OwnerPool;
 use crate::reads::load;
-use crate::sql::{FENCE, PlannedEachTime, collect_column, key_rows, sql};
+use crate::sql::{FENCE, PlannedEachTime, Sql, collect_column, key_rows, sql};
 use crate::transactions::in_transaction;
 
 /// The endpoints of deliveries that became due since a time. Returns one row with nulls if there is none.
@@ -48,6 +47,28 @@ fn claim_statement() -> String {
         fence = FENCE,
         keys = keys_of!("due", "due_at"),
     )
+}
+
+/// The columns of a claim.
+pub(super) const CLAIM: &str = "account_id, event_id, endpoint_id, claim";
+
+/// Removes claimed deliveries whose event is gone: the end of its term dropped the event's day. No attempt is made, and
+/// none is logged.
+fn remove() -> String {
+    format!(
+        "DELETE FROM webhook_deliveries d USING {keys} k WHERE {is_delivery} AND d.claim = k.claim",
+        keys = key_rows("$1, $2, $3, $4", CLAIM),
+        is_delivery = is_delivery!("k"),
+    )
+}
+
+/// Binds the keys and claims of deliveries to `$1` to `$4`.
+pub(super) fn bind_claims<'a>(statement: String, claims: &[(DeliveryKey, i64)]) -> Sql<'a> {
+    sql(statement)
+        .bind(collect_column(claims, |(key, _)| key.account_id.0))
+        .bind(collect_column(claims, |(key, _)| key.event_id.0))
+        .bind(collect_column(claims, |(key, _)| key.endpoint_id.0))
+        .bind(collect_column(claims, |(_, claim)| *claim))
 }
 
 #[derive(QueryableByName)]

@@ -9,7 +9,7 @@ use recado_domain::webhooks::{
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::claims::Claims;
+use super::claims::{CLAIM, Claims, bind_claims};
 use super::store::drop_waiting_deliveries;
 use crate::errors::DbResult;
 use crate::outbox;
@@ -164,24 +164,11 @@ async fn record_attempts(
     Err(StoreError::Unavailable("other transactions changed the deliveries too often; try again".into()).into())
 }
 
-/// The columns of a claim.
-const CLAIM: &str = "account_id, event_id, endpoint_id, claim";
-
 /// Releases claims without an attempt: the deliveries are due at once.
 fn release() -> String {
     format!(
         "UPDATE webhook_deliveries d SET leased = false, next_attempt_at = now() FROM {keys} k
          WHERE {is_delivery} AND d.claim = k.claim AND d.leased",
-        keys = key_rows("$1, $2, $3, $4", CLAIM),
-        is_delivery = is_delivery!("k"),
-    )
-}
-
-/// Removes claimed deliveries whose event is gone: the end of its term dropped the event's day. No attempt is made, and
-/// none is logged.
-pub(super) fn remove() -> String {
-    format!(
-        "DELETE FROM webhook_deliveries d USING {keys} k WHERE {is_delivery} AND d.claim = k.claim",
         keys = key_rows("$1, $2, $3, $4", CLAIM),
         is_delivery = is_delivery!("k"),
     )
@@ -199,15 +186,6 @@ const SWEEP: &str = concat!(
     " WHERE ",
     is_delivery!("k")
 );
-
-/// Binds the keys and claims of deliveries to `$1` to `$4`.
-pub(super) fn bind_claims<'a>(statement: String, claims: &[(DeliveryKey, i64)]) -> Sql<'a> {
-    sql(statement)
-        .bind(collect_column(claims, |(key, _)| key.account_id.0))
-        .bind(collect_column(claims, |(key, _)| key.event_id.0))
-        .bind(collect_column(claims, |(key, _)| key.endpoint_id.0))
-        .bind(collect_column(claims, |(_, claim)| *claim))
-}
 
 #[async_trait]
 impl DeliveryQueue for PgDeliveryQueue {

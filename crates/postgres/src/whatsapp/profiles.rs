@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::verification::VerificationColumns;
+use super::verification_columns::VerificationColumns;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox::append;
 use crate::pool::TenantPool;

@@ -3,20 +3,20 @@
 use async_trait::async_trait;
 use diesel::dsl::count_star;
 use diesel::pg::Pg;
-use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, QueryableByName};
+use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{AccountId, Event, ProfileId, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::verification::{
-    HealthReport, NumberActivity, NumberHolder, VerificationRecord, VerificationState, VerificationStore,
-    VerificationUpdate,
+    HealthReport, NumberActivity, NumberHolder, VerificationState, VerificationStore, VerificationUpdate,
 };
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::profiles::{by_id, find};
+use super::verification_columns::VerificationColumns;
 use crate::errors::{DbResult, corrupt, failed, parse_enum};
 use crate::outbox::append;
 use crate::pool::{OwnerPool, TenantPool};
@@ -56,37 +56,6 @@ impl PgProfileStates {
             .into_iter()
             .map(|(state, profiles)| Ok((parse_enum(&state)?, profiles)));
         counts.collect()
-    }
-}
-
-/// The columns of a verification record.
-#[derive(Insertable, AsChangeset)]
-#[diesel(table_name = whatsapp_profiles, treat_none_as_null = true, treat_none_as_default_value = false)]
-pub(super) struct VerificationColumns {
-    verification_state: &'static str,
-    checks: Value,
-    checked_at: Option<OffsetDateTime>,
-    next_check_at: Option<OffsetDateTime>,
-    pending_since: Option<OffsetDateTime>,
-    failed_since: Option<OffsetDateTime>,
-    suspected_check: Option<&'static str>,
-    suspected_since: Option<OffsetDateTime>,
-    held_since: Option<OffsetDateTime>,
-}
-
-impl VerificationColumns {
-    pub(super) fn of(VerificationRecord { verification, history }: &VerificationRecord) -> Result<Self, StoreError> {
-        Ok(Self {
-            verification_state: verification.state.as_str(),
-            checks: serde_json::to_value(&verification.checks).map_err(failed)?,
-            checked_at: verification.checked_at,
-            next_check_at: verification.next_check_at,
-            pending_since: history.pending_since,
-            failed_since: history.failed_since,
-            suspected_check: history.suspected.map(|suspected| suspected.check.as_str()),
-            suspected_since: history.suspected.map(|suspected| suspected.since),
-            held_since: history.held_since,
-        })
     }
 }
 

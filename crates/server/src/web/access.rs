@@ -11,7 +11,6 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _, HttpResponse, ResponseError as _};
 use futures_util::FutureExt as _;
-use recado_domain::accounts::Session;
 use recado_domain::idempotency::{IdempotencyKey, Scope};
 use recado_domain::limits::{Limit, RateLimitDecision, RateLimiter};
 use recado_domain::shared::Tenant;
@@ -23,6 +22,7 @@ use crate::web::auth::Authenticator;
 use crate::web::ceiling::ceiling;
 use crate::web::idempotency::{self, StoredResponses, run_once};
 use crate::web::limit::{RateKey, write_headers};
+use crate::web::principal::Principal;
 use crate::web::route::{Access, RouteSpec};
 use crate::worker_handles::WorkerSignals;
 
@@ -42,13 +42,6 @@ pub struct AccessChecks {
     pub requests_per_minute: Option<u32>,
     pub responses: Arc<StoredResponses>,
     pub signals: WorkerSignals,
-}
-
-/// The caller of a request.
-pub(super) enum Principal {
-    Anonymous,
-    User(Session),
-    Member(Tenant),
 }
 
 /// Passes an admitted request to its handler, with its session or tenant in its extensions. Otherwise responds with the

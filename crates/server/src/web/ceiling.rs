@@ -2,7 +2,7 @@
 
 use recado_domain::limits::Limit;
 
-use super::access::Principal;
+use super::principal::Principal;
 use super::route::RouteSpec;
 
 /// Anonymous routes without a ceiling: probes of the operator's own systems, and WhatsApp's callbacks, which come signed

@@ -20,6 +20,7 @@ pub mod multipart;
 pub(crate) mod operation;
 pub mod paced;
 pub mod parameters;
+mod principal;
 pub mod query;
 pub mod refreshing_cache;
 pub mod request;

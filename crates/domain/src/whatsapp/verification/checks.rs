@@ -1,6 +1,6 @@
 //! The checks of a number: which answer of WhatsApp passes, fails or leaves a check unknown.
 
-use super::{Check, CheckName, CheckState, GraphError, NumberFacts, ReadNumber, VerificationState};
+use super::{Check, CheckName, CheckState, GraphError, NumberFacts, ReadNumber};
 use crate::messaging::{BlockCause, ErrorClass, ThrottleScope};
 
 /// The checks that ran so far, in their order.
@@ -43,18 +43,6 @@ impl CheckReport {
             )
         };
         CheckName::ALL.iter().map(unknown).collect()
-    }
-}
-
-/// The state that follows from finished checks alone.
-pub fn state_of(checks: &[Check]) -> VerificationState {
-    let any = |state: CheckState| checks.iter().any(|check| check.state == state);
-    if any(CheckState::Failed) {
-        VerificationState::Failed
-    } else if checks.is_empty() || any(CheckState::Unknown) {
-        VerificationState::Pending
-    } else {
-        VerificationState::Verified
     }
 }
 
@@ -269,6 +257,7 @@ fn is_busy(class: ErrorClass) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::VerificationState;
     use super::CheckState::{Failed, Passed, Skipped, Unknown, Warning};
     use super::*;
 
@@ -350,7 +339,10 @@ mod tests {
             assert_eq!(check.state, Unknown);
             assert_explained(&check);
         }
-        assert_eq!(state_of(&CheckReport::not_configured()), VerificationState::Pending);
+        assert_eq!(
+            VerificationState::of(&CheckReport::not_configured()),
+            VerificationState::Pending
+        );
     }
 
     #[test]
@@ -433,15 +425,15 @@ mod tests {
                 } else {
                     VerificationState::Pending
                 };
-                assert_eq!(state_of(&checks), expected);
+                assert_eq!(VerificationState::of(&checks), expected);
             }
         }
         let mut report = CheckReport::default();
         CheckName::ALL.iter().for_each(|name| report.add(Check::passed(*name)));
         let mut checks = report.finish();
-        assert_eq!(state_of(&checks), VerificationState::Verified);
+        assert_eq!(VerificationState::of(&checks), VerificationState::Verified);
         checks[5].state = Warning;
-        assert_eq!(state_of(&checks), VerificationState::Verified);
-        assert_eq!(state_of(&[]), VerificationState::Pending);
+        assert_eq!(VerificationState::of(&checks), VerificationState::Verified);
+        assert_eq!(VerificationState::of(&[]), VerificationState::Pending);
     }
 }

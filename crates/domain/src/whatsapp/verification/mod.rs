@@ -19,7 +19,7 @@ pub use business_updates::{AffectedNumbers, BusinessUpdate, BusinessUpdates};
 pub(super) use changes::restart_event;
 pub use checks::{
     BusinessNumbers, CheckReport, business_account_check, number_check, pace_check, proves_ownership, quality_check,
-    registration_check, should_register, state_of, subscription_check, token_check,
+    registration_check, should_register, subscription_check, token_check,
 };
 pub use health::{NumberHealth, ServiceMessages};
 pub use model::*;

@@ -22,6 +22,20 @@ string_enum! {
     }
 }
 
+impl VerificationState {
+    /// The state that follows from finished checks alone.
+    pub fn of(checks: &[Check]) -> Self {
+        let any = |state: CheckState| checks.iter().any(|check| check.state == state);
+        if any(CheckState::Failed) {
+            Self::Failed
+        } else if checks.is_empty() || any(CheckState::Unknown) {
+            Self::Pending
+        } else {
+            Self::Verified
+        }
+    }
+}
+
 string_enum! {
     /// The checks, in the order in which they run.
     CheckName {

@@ -3,7 +3,7 @@
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{Check, CheckName, Verification, VerificationState, state_of};
+use super::{Check, CheckName, Verification, VerificationState};
 use crate::shared::ProfileId;
 
 /// How long two checks of a verified profile that fail in the same way must lie apart before it fails.
@@ -89,7 +89,7 @@ impl VerificationRecord {
     /// failure. WhatsApp's outages change neither a verified nor a failed profile.
     #[must_use]
     pub fn after(&self, checks: Vec<Check>, profile: ProfileId, now: OffsetDateTime) -> Self {
-        let outcome = state_of(&checks);
+        let outcome = VerificationState::of(&checks);
         let suspected = self.suspected_after(&checks, outcome, now);
         let state = self.state_after(&checks, outcome, suspected, now);
         let is_kept = outcome == VerificationState::Pending && state != VerificationState::Pending;
