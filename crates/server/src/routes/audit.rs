@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
-use crate::web::operation::{OpenApiTag, Operation, data, numbered_page, text};
-use crate::web::parameters::IntegerParam;
+use crate::web::operation::{OpenApiTag, Operation, data, numbered_page};
+use crate::web::parameters::{IntegerParam, TextParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -38,6 +38,14 @@ pub(crate) struct Logs {
     limit: i64,
 }
 
+const ENTITY_TYPE: TextParam = TextParam::new("entityType", "Only entries about this type of resource.", "campaign");
+
+const ACTION: TextParam = TextParam::new(
+    "action",
+    "Only entries with this action: `create`, `update`, `delete` or another.",
+    "update",
+);
+
 /// `GET /api/audit-logs`
 async fn list(
     audit: Data<AuditLogs>,
@@ -45,8 +53,8 @@ async fn list(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let filter = AuditFilter {
-        entity_type: params.text("entityType"),
-        action: params.text("action"),
+        entity_type: params.text(&ENTITY_TYPE),
+        action: params.text(&ACTION),
     };
     let page = params.page_of(&LIMIT);
     params.check()?;
@@ -63,14 +71,8 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
     let description = "Returns audit entries with numbered pages, newest first. The list includes every change whose \
                 response was sent before this request.";
     Operation::new("List audit entries", description)
-        .takes(text("entityType", "Only entries about this type of resource.").example("campaign"))
-        .takes(
-            text(
-                "action",
-                "Only entries with this action: `create`, `update`, `delete` or another.",
-            )
-            .example("update"),
-        )
+        .takes(&ENTITY_TYPE)
+        .takes(&ACTION)
         .takes_all(numbered_page(&LIMIT))
         .responds(data::<Logs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
 });

@@ -14,8 +14,9 @@ use serde_json::{Map, Value, json};
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{self, Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
-use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, id, no_content, path_id, text};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::paced::PacedBody;
+use crate::web::parameters::{IdParam, TextParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -96,6 +97,21 @@ impl From<ContactBody> for ContactInput {
     }
 }
 
+const SEARCH: TextParam = TextParam::new(
+    "search",
+    "Only contacts whose name, phone or e-mail address contains this text (case-insensitive). A phone number is found in \
+     any notation; a whole number finds the contact that has it, and no other. A page ends early, and may be empty, if a \
+     large account has few such contacts; `hasMore` and `nextCursor` say whether more contacts remain to be searched.",
+    "ana",
+);
+
+const TAG_ID: IdParam = IdParam::new("tag_id", "Only contacts with this tag.");
+
+const SEGMENT_ID: IdParam = IdParam::new(
+    "segment_id",
+    "Only contacts of this segment: its members and every contact that matches its filters.",
+);
+
 /// `GET /api/contacts`
 async fn list(
     contacts: Data<Contacts>,
@@ -103,9 +119,9 @@ async fn list(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let filter = ContactFilter {
-        search: params.text("search"),
-        tag_id: params.id("tag_id"),
-        segment_id: params.id("segment_id"),
+        search: params.text(&SEARCH),
+        tag_id: params.id(&TAG_ID),
+        segment_id: params.id(&SEGMENT_ID),
     };
     let query = ContactQuery {
         filter,
@@ -116,16 +132,10 @@ async fn list(
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
-    let search = "Only contacts whose name, phone or e-mail address contains this text (case-insensitive). A phone \
-                  number is found in any notation; a whole number finds the contact that has it, and no other. A page ends early, and may be empty, if a large account has few such \
-                  contacts; `hasMore` and `nextCursor` say whether more contacts remain to be searched.";
     Operation::new("List contacts", "Returns contacts with their tags, newest first.")
-        .takes(text("search", search).example("ana"))
-        .takes(id("tag_id", "Only contacts with this tag."))
-        .takes(id(
-            "segment_id",
-            "Only contacts of this segment: its members and every contact that matches its filters.",
-        ))
+        .takes(&SEARCH)
+        .takes(&TAG_ID)
+        .takes(&SEGMENT_ID)
         .takes_all(cursor_page())
         .responds(data::<CursorPage<Contact>>("A page of contacts and its `nextCursor`."))
 });

@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
-use crate::web::operation::{Body, OpenApiTag, Operation, created, data, path_id, text};
-use crate::web::parameters::{EnumParam, LIMIT};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, data, path_id};
+use crate::web::parameters::{CursorParam, EnumParam, LIMIT};
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -25,7 +25,10 @@ pub(super) const TAG: OpenApiTag = OpenApiTag {
 
 const ID: &str = "The conversation's id.";
 
-const CURSOR: &str = "The `nextCursor` of the previous page. Omit it for the first page.";
+const CURSOR: CursorParam = CursorParam {
+    description: "The `nextCursor` of the previous page. Omit it for the first page.",
+    example: Some(""),
+};
 
 pub(crate) const STATUS: EnumParam<ConversationStatus> = EnumParam {
     name: "status",
@@ -74,7 +77,7 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
     let description = "Returns conversations, latest message first.";
     Operation::new("List conversations", description)
         .takes(&STATUS)
-        .takes(text("cursor", CURSOR).example(""))
+        .takes(&CURSOR)
         .takes(&LIMIT)
         .responds(data::<CursorPage<Conversation>>(
             "A page of conversations and its `nextCursor`.",
@@ -97,7 +100,7 @@ pub(super) const MESSAGES: Endpoint = endpoint!(messages, {
         "Returns the messages of a conversation, latest first.",
     )
     .takes(path_id(ID))
-    .takes(text("cursor", CURSOR).example(""))
+    .takes(&CURSOR)
     .takes(&LIMIT)
     .responds(data::<CursorPage<Message>>("A page of messages and its `nextCursor`."))
 });

@@ -17,8 +17,8 @@ use crate::web::auth::Authenticator;
 use crate::web::auth_cache::AuthCache;
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, SessionUser, TenantContext};
-use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id, text};
-use crate::web::parameters::LIMIT;
+use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
+use crate::web::parameters::{CursorParam, LIMIT};
 use crate::web::query::CursorParams;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::{cookies, responses};
@@ -64,6 +64,11 @@ struct AcceptBody {
     token: Option<String>,
 }
 
+const CURSOR: CursorParam = CursorParam {
+    description: "The `nextCursor` of the previous page. Omit it for the first page.",
+    example: Some("0190a1b2-c3d4-7e5f-8a9b-000037386ae0"),
+};
+
 /// `GET /api/team/members`
 async fn members(
     members: Data<Members>,
@@ -74,9 +79,8 @@ async fn members(
 }
 
 pub(super) const MEMBERS: Endpoint = endpoint!(members, {
-    let cursor = "The `nextCursor` of the previous page. Omit it for the first page.";
     Operation::new("List members", "Returns the account's members with their roles.")
-        .takes(text("cursor", cursor).example("0190a1b2-c3d4-7e5f-8a9b-000037386ae0"))
+        .takes(&CURSOR)
         .takes(&LIMIT)
         .responds(data::<CursorPage<Member>>("A page of members and its `nextCursor`."))
 });

@@ -15,10 +15,8 @@ use serde_json::{Value, json};
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
-use crate::web::operation::{
-    Body, OpenApiTag, Operation, created, data, id, no_content, numbered_page, order, path_id, text,
-};
-use crate::web::parameters::{EnumParam, LIMIT, SortParam};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, numbered_page, order, path_id};
+use crate::web::parameters::{CursorParam, EnumParam, IdParam, LIMIT, SortParam, TextParam};
 use crate::web::query::Params;
 use crate::web::responses::{self, LimitedPage};
 use crate::web::route::{Endpoint, endpoint};
@@ -33,6 +31,20 @@ const ID: &str = "The template's id.";
 const RULES: &str = "The name is taken in this language; placeholders are not numbered `{{1}}`, `{{2}}`, ... without \
                      gaps, do not match the template's `parameter_format`, or do not have one example each; header, \
                      footer, buttons or cards break WhatsApp's rules; or the folder does not exist.";
+
+const SEARCH: TextParam = TextParam::new(
+    "search",
+    "Only templates whose name or body contains this text (case-insensitive).",
+    "aulas",
+);
+
+const FOLDER: IdParam = IdParam::new("folder_id", "Only templates in this folder.");
+
+const CURSOR: CursorParam = CursorParam {
+    description: "Selects keyset pagination: empty for the first page, then the `nextCursor` of the previous page. \
+                  Without it, the list has numbered pages.",
+    example: Some(""),
+};
 
 const CATEGORY: EnumParam<Category> = EnumParam {
     name: "category",
@@ -199,35 +211,27 @@ async fn list(
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
-    let cursor = "Selects keyset pagination: empty for the first page, then the `nextCursor` of the previous page. \
-                  Without it, the list has numbered pages.";
     Operation::new(
         "List templates",
         "Returns templates with numbered pages or with a cursor.",
     )
-    .takes(
-        text(
-            "search",
-            "Only templates whose name or body contains this text (case-insensitive).",
-        )
-        .example("aulas"),
-    )
+    .takes(&SEARCH)
     .takes(&CATEGORY)
     .takes(&META_STATUS)
-    .takes(id("folder_id", "Only templates in this folder."))
+    .takes(&FOLDER)
     .takes(&SORT)
     .takes(order())
     .takes_all(numbered_page(&LIMIT))
-    .takes(text("cursor", cursor).example(""))
+    .takes(&CURSOR)
     .responds(data::<TemplateList>("A page of templates."))
 });
 
 fn filter(params: &mut Params) -> TemplateFilter {
     TemplateFilter {
-        search: params.text("search"),
+        search: params.text(&SEARCH),
         category: params.one_of(&CATEGORY),
         meta_status: params.one_of(&META_STATUS),
-        folder_id: params.id("folder_id"),
+        folder_id: params.id(&FOLDER),
         sort: params.sort(&SORT),
         descending: params.descending(),
     }

@@ -21,9 +21,9 @@ use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::callback::CallbackMemory;
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::operation::{
-    Body, OpenApiTag, Operation, created, cursor_page, custom, data, empty, no_content, path_id, text, with_schema,
+    Body, OpenApiTag, Operation, created, cursor_page, custom, data, empty, no_content, path_id, text,
 };
-use crate::web::parameters::BoolParam;
+use crate::web::parameters::{BoolParam, TextParam};
 use crate::web::query::{CursorParams, Params};
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -292,13 +292,23 @@ pub(super) const DELETE: Endpoint = endpoint!(delete, {
         .responds(no_content("The number is disconnected."))
 });
 
+const VERIFY_TOKEN: TextParam = TextParam::new(
+    "hub.verify_token",
+    "The verify token that is configured at WhatsApp and on this server.",
+    "verify-me",
+);
+
+const MODE: TextParam = TextParam::new("hub.mode", "Always `subscribe`.", "subscribe");
+
+const CHALLENGE: TextParam = TextParam::new("hub.challenge", "The text to return.", "1158201444");
+
 /// `GET /api/whatsapp/webhook`: WhatsApp verifies the callback URL with a challenge.
 async fn handshake(config: Data<Config>, params: Params) -> Result<HttpResponse, ApiError> {
-    let token = params.text("hub.verify_token").unwrap_or_default();
+    let token = params.text(&VERIFY_TOKEN).unwrap_or_default();
     let expected = config.whatsapp_verify_token.as_ref();
     let matches = expected.is_some_and(|expected| are_equal(expected.expose_secret().as_bytes(), token.as_bytes()));
-    let subscribes = params.text("hub.mode").as_deref() == Some("subscribe");
-    match params.text("hub.challenge") {
+    let subscribes = params.value(MODE.name) == Some("subscribe");
+    match params.text(&CHALLENGE) {
         Some(challenge) if matches && subscribes => Ok(HttpResponse::Ok()
             .insert_header(ContentType::plaintext())
             .body(challenge)),
@@ -313,15 +323,9 @@ pub(super) const HANDSHAKE: Endpoint = endpoint!(handshake, {
     let description = "Called by WhatsApp to verify the callback URL. Returns the challenge if the token matches \
                 `WHATSAPP_VERIFY_TOKEN`.";
     Operation::new("Verify the callback URL", description)
-        .takes(text("hub.mode", "Always `subscribe`.").example("subscribe"))
-        .takes(
-            text(
-                "hub.verify_token",
-                "The verify token that is configured at WhatsApp and on this server.",
-            )
-            .example("verify-me"),
-        )
-        .takes(text("hub.challenge", "The text to return.").example("1158201444"))
+        .takes(&MODE)
+        .takes(&VERIFY_TOKEN)
+        .takes(&CHALLENGE)
         .responds(custom("text/plain", "The challenge.", json!({ "type": "string" })).example(json!("1158201444")))
         .refuses(
             ErrorCode::Forbidden,
@@ -362,7 +366,7 @@ pub(super) const CALLBACK: Endpoint = endpoint!(callback, {
     let example_signature = "sha256=b7f44c1d0c5b1fbd1ae1e4b0b0b8f3f8f0a8e4b3d2c1b0a99887766554433221";
     Operation::new("Receive a WhatsApp callback", description)
         .takes(
-            with_schema("X-Hub-Signature-256", signature, json!({ "type": "string" }))
+            text("X-Hub-Signature-256", signature)
                 .in_header()
                 .example(example_signature),
         )

@@ -6,7 +6,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::body::PatchFields;
-use super::parameters::{BoolParam, EnumParam, IntegerParam, LIMIT, SortParam};
+use super::parameters::{
+    BoolParam, CursorParam, EnumParam, IdParam, IntegerParam, LIMIT, ORDER, PAGE, SortParam, TextParam, TimeParam,
+};
 use crate::error::ErrorCode;
 
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -151,11 +153,6 @@ pub(crate) fn text(name: &'static str, description: &'static str) -> Parameter {
     Parameter::query(name, description, json!({ "type": "string" }))
 }
 
-/// A query parameter with a JSON schema of its own.
-pub(crate) fn with_schema(name: &'static str, description: &'static str, schema: Value) -> Parameter {
-    Parameter::query(name, description, schema)
-}
-
 pub(crate) fn id(name: &'static str, description: &'static str) -> Parameter {
     Parameter::query(name, description, json!({ "type": "string", "format": "uuid" }))
 }
@@ -207,29 +204,52 @@ impl<T: JsonSchema + Serialize> From<&SortParam<T>> for Parameter {
     }
 }
 
+impl From<&TextParam> for Parameter {
+    fn from(param: &TextParam) -> Self {
+        text(param.name, param.description).example(param.example)
+    }
+}
+
+impl From<&IdParam> for Parameter {
+    fn from(param: &IdParam) -> Self {
+        id(param.name, param.description)
+    }
+}
+
+impl From<&TimeParam> for Parameter {
+    fn from(param: &TimeParam) -> Self {
+        let schema = json!({ "type": "string", "format": "date-time" });
+        Self::query(param.name, param.description, schema).example(param.example)
+    }
+}
+
+impl From<&CursorParam> for Parameter {
+    fn from(param: &CursorParam) -> Self {
+        match param.example {
+            Some(example) => text(CursorParam::NAME, param.description).example(example),
+            None => id(CursorParam::NAME, param.description),
+        }
+    }
+}
+
 /// `page` and `limit` of a list with numbered pages.
 pub(crate) fn numbered_page(limit: &IntegerParam) -> [Parameter; 2] {
     let page = json!({ "type": "integer", "minimum": 1, "default": 1 });
-    [
-        Parameter::query("page", "Page number, starting at 1.", page),
-        limit.into(),
-    ]
+    [Parameter::query(PAGE.name, PAGE.description, page), limit.into()]
 }
 
 /// `cursor` and `limit` of a list with keyset pagination.
 pub(crate) fn cursor_page() -> [Parameter; 2] {
-    let cursor = "The `nextCursor` of the previous page. Omit it for the first page.";
-    [id("cursor", cursor), (&LIMIT).into()]
+    const CURSOR: CursorParam = CursorParam {
+        description: "The `nextCursor` of the previous page. Omit it for the first page.",
+        example: None,
+    };
+    [(&CURSOR).into(), (&LIMIT).into()]
 }
 
 /// `order` of a list; the default is descending.
 pub(crate) fn order() -> Parameter {
-    one_of(
-        "order",
-        "Sort direction: `asc` (smallest first) or `desc` (largest first).",
-        &["asc", "desc"],
-    )
-    .default("desc")
+    one_of(ORDER.name, ORDER.description, &[ORDER.ascending, ORDER.descending]).default(ORDER.descending)
 }
 
 /// A request body.

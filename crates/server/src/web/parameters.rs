@@ -24,6 +24,92 @@ impl IntegerParam {
 /// `limit` of most lists.
 pub const LIMIT: IntegerParam = IntegerParam::limit(20, 100);
 
+/// The number of a page.
+pub struct PageParam {
+    pub name: &'static str,
+    pub description: &'static str,
+}
+
+/// `page` of every list with numbered pages.
+pub const PAGE: PageParam = PageParam {
+    name: "page",
+    description: "Page number, starting at 1.",
+};
+
+/// `cursor` of a list with keyset pagination.
+pub struct CursorParam {
+    pub description: &'static str,
+    /// None: the cursor is an id.
+    pub example: Option<&'static str>,
+}
+
+impl CursorParam {
+    pub const NAME: &'static str = "cursor";
+}
+
+/// The direction of a list.
+pub struct OrderParam {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub ascending: &'static str,
+    /// The default.
+    pub descending: &'static str,
+}
+
+/// `order` of every list whose direction can be chosen.
+pub const ORDER: OrderParam = OrderParam {
+    name: "order",
+    description: "Sort direction: `asc` (smallest first) or `desc` (largest first).",
+    ascending: "asc",
+    descending: "desc",
+};
+
+/// Any text.
+pub struct TextParam {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub example: &'static str,
+}
+
+impl TextParam {
+    pub const fn new(name: &'static str, description: &'static str, example: &'static str) -> Self {
+        Self {
+            name,
+            description,
+            example,
+        }
+    }
+}
+
+/// The id of a resource.
+pub struct IdParam {
+    pub name: &'static str,
+    pub description: &'static str,
+}
+
+impl IdParam {
+    pub const fn new(name: &'static str, description: &'static str) -> Self {
+        Self { name, description }
+    }
+}
+
+/// An RFC 3339 time.
+pub struct TimeParam {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub example: &'static str,
+}
+
+impl TimeParam {
+    pub const fn new(name: &'static str, description: &'static str, example: &'static str) -> Self {
+        Self {
+            name,
+            description,
+            example,
+        }
+    }
+}
+
 /// `true` or `false`.
 pub struct BoolParam {
     pub name: &'static str,

@@ -13,7 +13,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::web::parameters::{BoolParam, EnumParam, IntegerParam, LIMIT, SortParam};
+use crate::web::parameters::{
+    BoolParam, CursorParam, EnumParam, IdParam, IntegerParam, LIMIT, ORDER, PAGE, SortParam, TextParam, TimeParam,
+};
 
 /// The parameters of a request, and the errors found in them so far.
 #[derive(Default)]
@@ -67,14 +69,22 @@ impl Params {
         Ok(params)
     }
 
+    /// The value of a parameter. None: it is absent or empty.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.values
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
     /// Returns a text. None: it is absent or empty.
-    pub fn text(&self, name: &str) -> Option<String> {
-        self.values.get(name).filter(|value| !value.is_empty()).cloned()
+    pub fn text(&self, param: &TextParam) -> Option<String> {
+        self.value(param.name).map(str::to_owned)
     }
 
     /// Parses an enum value or an id. `accepted` completes the error message "must be".
     pub fn parsed<T: FromStr>(&mut self, name: &str, accepted: &str) -> Option<T> {
-        let text = self.text(name)?;
+        let text = self.value(name)?;
         let value = text.parse().ok();
         if value.is_none() {
             self.errors.add(name, format!("must be {accepted}"));
@@ -82,25 +92,24 @@ impl Params {
         value
     }
 
-    pub fn id<T: From<Uuid>>(&mut self, name: &str) -> Option<T> {
-        self.parsed::<Uuid>(name, "a UUID").map(T::from)
+    pub fn id<T: From<Uuid>>(&mut self, param: &IdParam) -> Option<T> {
+        self.parsed::<Uuid>(param.name, "a UUID").map(T::from)
     }
 
-    /// Parses an RFC 3339 time.
-    pub fn time(&mut self, name: &str) -> Option<OffsetDateTime> {
-        let text = self.text(name)?;
-        let time = timestamp::parse(&text);
+    pub fn time(&mut self, param: &TimeParam) -> Option<OffsetDateTime> {
+        let text = self.value(param.name)?;
+        let time = timestamp::parse(text);
         if time.is_none() {
             self.errors
-                .add(name, "must be an RFC 3339 time like 2026-01-31T23:59:59Z");
+                .add(param.name, "must be an RFC 3339 time like 2026-01-31T23:59:59Z");
         }
         time
     }
 
     /// Parses a whole number. A number that exceeds `i64` becomes the nearest `i64`.
     fn number(&mut self, name: &str) -> Option<i64> {
-        let text = self.text(name)?;
-        let digits = text.strip_prefix('-').unwrap_or(&text);
+        let text = self.value(name)?;
+        let digits = text.strip_prefix('-').unwrap_or(text);
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             self.errors.add(name, "must be a whole number");
             return None;
@@ -118,7 +127,7 @@ impl Params {
 
     /// `page` and `limit`, for a list with its own default and maximum size.
     pub fn page_of(&mut self, limit: &IntegerParam) -> PageQuery {
-        let (page, size) = (self.number("page"), self.number(limit.name));
+        let (page, size) = (self.number(PAGE.name), self.number(limit.name));
         PageQuery::new(page, size, limit.default, limit.max)
     }
 
@@ -147,28 +156,26 @@ impl Params {
 
     /// Whether `cursor` is present. An empty cursor requests the first page.
     pub fn has_cursor(&self) -> bool {
-        self.values.contains_key("cursor")
+        self.values.contains_key(CursorParam::NAME)
     }
 
     /// `cursor` and `limit`.
     pub fn cursor_query<C: FromStr>(&mut self) -> CursorQuery<C> {
         let limit = self.number(LIMIT.name);
         CursorQuery {
-            cursor: self.parsed("cursor", "a cursor of an earlier response"),
+            cursor: self.parsed(CursorParam::NAME, "a cursor of an earlier response"),
             limit: PageQuery::new(None, limit, LIMIT.default, LIMIT.max).limit(),
         }
     }
 
     /// `order`: whether the list is in descending order, which is the default.
     pub fn descending(&mut self) -> bool {
-        match self.text("order").as_deref() {
-            None | Some("desc") => true,
-            Some("asc") => false,
-            Some(_) => {
-                self.errors.add("order", "must be asc or desc");
-                true
-            }
+        let order = self.value(ORDER.name);
+        if order.is_some_and(|order| order != ORDER.ascending && order != ORDER.descending) {
+            self.errors.add(ORDER.name, "must be asc or desc");
+            return true;
         }
+        order != Some(ORDER.ascending)
     }
 
     /// Returns the collected errors, if there are any.
@@ -193,6 +200,10 @@ mod tests {
 
     #[test]
     fn empty_parameter_is_absent_except_the_cursor() {
+        let folder = IdParam {
+            name: "folder_id",
+            description: "",
+        };
         let mut empty = params("page=&limit=&order=&folder_id=&cursor=");
         assert_eq!(empty.page(), PageQuery::new(None, None, 20, 100));
         assert_eq!(
@@ -200,7 +211,7 @@ mod tests {
             PageQuery::new(None, Some(50), 20, 100)
         );
         assert!(empty.has_cursor() && empty.descending());
-        assert_eq!(empty.id::<recado_domain::shared::FolderId>("folder_id"), None);
+        assert_eq!(empty.id::<recado_domain::shared::FolderId>(&folder), None);
         assert_eq!(
             empty.cursor_query::<Uuid>(),
             CursorQuery {

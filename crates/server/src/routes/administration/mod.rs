@@ -26,8 +26,8 @@ use crate::web::auth::Authenticator;
 use crate::web::auth_cache::AuthCache;
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Id, nullable};
-use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, numbered_page, path_id, text};
-use crate::web::parameters::{EnumParam, LIMIT};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, numbered_page, path_id};
+use crate::web::parameters::{EnumParam, LIMIT, TextParam};
 use crate::web::query::Params;
 use crate::web::request::RequestId;
 use crate::web::route::{Endpoint, endpoint};
@@ -45,6 +45,14 @@ pub(super) const TAG: OpenApiTag = OpenApiTag {
 const ID: &str = "The account's id.";
 
 const SLUG: &str = "The slug is taken, or the plan does not exist.";
+
+const SEARCH: TextParam = TextParam::new(
+    "search",
+    "Only accounts whose name or owner's e-mail address contains this text (case-insensitive).",
+    "loja",
+);
+
+const PLAN: TextParam = TextParam::new("plan", "Only accounts on this plan, by its id.", "growth");
 
 const STATUS: EnumParam<AccountStatus> = EnumParam {
     name: "status",
@@ -163,12 +171,12 @@ impl FromRequest for AdminRequest {
 
 /// Parses `search`, `plan` and `status`.
 fn filter(params: &mut Params) -> AccountFilter {
-    let plan = params.text("plan");
+    let plan = params.text(&PLAN);
     if plan.as_deref().is_some_and(|id| billing::plan(id).is_none()) {
-        params.add_error("plan", "must be the id of a plan");
+        params.add_error(PLAN.name, "must be the id of a plan");
     }
     AccountFilter {
-        search: params.text("search"),
+        search: params.text(&SEARCH),
         plan,
         status: params.one_of(&STATUS),
     }
@@ -182,14 +190,13 @@ async fn list(administration: Data<Administration>, mut params: Params) -> Resul
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
-    let search = "Only accounts whose name or owner's e-mail address contains this text (case-insensitive).";
     Operation::new(
         "List accounts",
         "Returns all accounts with numbered pages, newest first.",
     )
     .takes_all(numbered_page(&LIMIT))
-    .takes(text("search", search).example("loja"))
-    .takes(text("plan", "Only accounts on this plan, by its id.").example("growth"))
+    .takes(&SEARCH)
+    .takes(&PLAN)
     .takes(&STATUS)
     .responds(data::<Page<AccountRow>>("A page of accounts."))
 });

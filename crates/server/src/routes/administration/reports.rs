@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::error::ApiError;
-use crate::web::operation::{Operation, Parameter, data, id, numbered_page, text, with_schema};
-use crate::web::parameters::IntegerParam;
+use crate::web::operation::{Operation, data, numbered_page};
+use crate::web::parameters::{IdParam, IntegerParam, TextParam, TimeParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -27,6 +27,26 @@ const DAYS: IntegerParam = IntegerParam {
 
 /// Default and maximum page size of the platform audit log.
 const AUDIT_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
+
+const ACTION: TextParam = TextParam::new(
+    "action",
+    "Only entries with this action: `create`, `update`, `delete`, `login` or another.",
+    "update",
+);
+
+const ENTITY_TYPE: TextParam = TextParam::new(
+    "entity_type",
+    "Only entries about this type: `account`, `account_action`, `support_mode`, `user_sessions` or another.",
+    "account_action",
+);
+
+const ACCOUNT: IdParam = IdParam::new("account_id", "Only entries about this account.");
+
+const USER: IdParam = IdParam::new("user_id", "Only entries of this administrator.");
+
+const SINCE: TimeParam = TimeParam::new("since", "Only entries of this time or later.", "2026-01-01T00:00:00Z");
+
+const UNTIL: TimeParam = TimeParam::new("until", "Only entries of this time or earlier.", "2027-01-01T00:00:00Z");
 
 /// A page of the platform audit log.
 #[derive(Serialize, JsonSchema)]
@@ -101,12 +121,12 @@ pub(crate) const CHURN: Endpoint = endpoint!(churn, {
 /// `GET /api/admin/audit-logs`
 async fn audit_logs(platform_audit: Data<PlatformAudit>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let filter = PlatformAuditFilter {
-        action: params.text("action"),
-        entity_type: params.text("entity_type"),
-        account_id: params.id("account_id"),
-        user_id: params.id("user_id"),
-        since: params.time("since"),
-        until: params.time("until"),
+        action: params.text(&ACTION),
+        entity_type: params.text(&ENTITY_TYPE),
+        account_id: params.id(&ACCOUNT),
+        user_id: params.id(&USER),
+        since: params.time(&SINCE),
+        until: params.time(&UNTIL),
     };
     let page = params.page_of(&AUDIT_LIMIT);
     params.check()?;
@@ -125,27 +145,11 @@ pub(crate) const AUDIT_LOGS: Endpoint = endpoint!(audit_logs, {
                 No operation changes or deletes an entry.";
     Operation::new("List platform audit entries", description)
         .takes_all(numbered_page(&AUDIT_LIMIT))
-        .takes(
-            text(
-                "action",
-                "Only entries with this action: `create`, `update`, `delete`, `login` or another.",
-            )
-            .example("update"),
-        )
-        .takes(
-            text(
-                "entity_type",
-                "Only entries about this type: `account`, `account_action`, `support_mode`, `user_sessions` or another.",
-            )
-            .example("account_action"),
-        )
-        .takes(id("account_id", "Only entries about this account."))
-        .takes(id("user_id", "Only entries of this administrator."))
-        .takes(time("since", "Only entries of this time or later.").example("2026-01-01T00:00:00Z"))
-        .takes(time("until", "Only entries of this time or earlier.").example("2027-01-01T00:00:00Z"))
+        .takes(&ACTION)
+        .takes(&ENTITY_TYPE)
+        .takes(&ACCOUNT)
+        .takes(&USER)
+        .takes(&SINCE)
+        .takes(&UNTIL)
         .responds(data::<PlatformLogs>("A page of entries.").example(json!({ "total": 1, "page": 1 })))
 });
-
-fn time(name: &'static str, description: &'static str) -> Parameter {
-    with_schema(name, description, json!({ "type": "string", "format": "date-time" }))
-}

@@ -35,7 +35,7 @@ async fn export(
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let kind = params.one_of(&KIND);
-    let absent = params.text(KIND.name).is_none();
+    let absent = params.value(KIND.name).is_none();
     let report_period = report_period(params, Period::Month)?;
     let missing = if absent {
         "is required"

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 pub(crate) use super::TAG;
-use super::{period_parameters, report_period};
+use super::{PERIOD, period_parameters, report_period};
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::operation::{Operation, data, one_of};
@@ -58,7 +58,7 @@ async fn campaigns(
 
 pub(crate) const CAMPAIGNS: Endpoint = endpoint!(campaigns, {
     let [_, zone] = period_parameters(Period::Month);
-    let period = one_of("period", "Length of the report in days, ending today.", &["30d", "90d"]);
+    let period = one_of(PERIOD.name, PERIOD.description, &["30d", "90d"]);
     Operation::new(
         "Report campaigns",
         "Returns the results of the most recently executed campaigns.",

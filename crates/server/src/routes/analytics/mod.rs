@@ -9,11 +9,12 @@ use recado_domain::analytics::{
     Activity, Analytics, AutomationsReport, EcommerceReport, MetricReport, MetricsReport, Period, ReportPeriod,
     RevenueReport, TopContacts, Zone,
 };
+use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, PathName, TenantContext};
-use crate::web::operation::{OpenApiTag, Operation, Parameter, data, id, string_enum, text};
-use crate::web::parameters::{IntegerParam, LIMIT};
+use crate::web::operation::{OpenApiTag, Operation, Parameter, data, text};
+use crate::web::parameters::{CursorParam, EnumParam, IntegerParam, LIMIT, TextParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -25,10 +26,30 @@ pub(crate) const TAG: OpenApiTag = OpenApiTag {
 
 const TOP_CONTACTS_LIMIT: IntegerParam = IntegerParam::limit(10, 50);
 
+pub(super) const PERIOD: EnumParam<Period> = EnumParam {
+    name: "period",
+    description: "Length of the report in days, ending today.",
+    accepted: "7d, 30d or 90d",
+    example: None,
+};
+
+const ZONE: TextParam = TextParam::new(
+    "tz",
+    "IANA name of the time zone that defines calendar days.",
+    "America/Sao_Paulo",
+);
+
+const SOURCE: TextParam = TextParam::new("source", "Only metrics with an event from this source.", "site");
+
+const CURSOR: CursorParam = CursorParam {
+    description: "The `nextCursor` of the previous page. Omit it for the latest events.",
+    example: None,
+};
+
 /// Parses `period` and `tz`.
 pub(super) fn report_period(mut params: Params, default: Period) -> Result<ReportPeriod, ApiError> {
-    let period = params.parsed("period", "7d, 30d or 90d");
-    let zone = params.parsed("tz", "the name of a time zone, such as America/Sao_Paulo");
+    let period = params.one_of(&PERIOD);
+    let zone = params.parsed(ZONE.name, "the name of a time zone, such as America/Sao_Paulo");
     params.check()?;
     Ok(ReportPeriod {
         period: period.unwrap_or(default),
@@ -99,15 +120,14 @@ async fn metrics(
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let source = params.text("source");
+    let source = params.text(&SOURCE);
     params.check()?;
     Ok(responses::ok(analytics.metrics(&tenant, source.as_deref()).await?))
 }
 
 pub(super) const METRICS: Endpoint = endpoint!(metrics, {
-    let source = "Only metrics with an event from this source.";
     Operation::new("List metrics", "Returns every metric of the account with its totals.")
-        .takes(text("source", source).example("site"))
+        .takes(&SOURCE)
         .responds(data::<MetricsReport>("The metrics."))
 });
 
@@ -156,32 +176,31 @@ async fn activity(
     PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let (limit, cursor) = (params.integer(&LIMIT), params.id("cursor"));
+    let limit = params.integer(&LIMIT);
+    let cursor = params.parsed(CursorParam::NAME, "a UUID").map(|id: Uuid| id.into());
     params.check()?;
     let activity = analytics.activity(&tenant, &name, cursor, limit).await?;
     Ok(responses::ok(activity))
 }
 
 pub(super) const ACTIVITY: Endpoint = endpoint!(activity, {
-    let cursor = "The `nextCursor` of the previous page. Omit it for the latest events.";
     Operation::new(
         "List a metric's events",
         "Returns the events of a metric, latest first.",
     )
     .takes(name())
     .takes(&LIMIT)
-    .takes(id("cursor", cursor))
+    .takes(&CURSOR)
     .responds(data::<Activity>("A page of events and its `nextCursor`."))
 });
 
 /// The parameters `period` and `tz`.
 pub(super) fn period_parameters(default: Period) -> [Parameter; 2] {
-    let zone = "IANA name of the time zone that defines calendar days.";
     [
-        string_enum::<Period>("period", "Length of the report in days, ending today.")
+        Parameter::from(&PERIOD)
             .default(default.as_str())
             .example(default.as_str()),
-        text("tz", zone).default("UTC").example("America/Sao_Paulo"),
+        Parameter::from(&ZONE).default("UTC"),
     ]
 }
 

@@ -25,8 +25,8 @@ use crate::payment_event_buffer::PaymentEventReceiver;
 use crate::web::body::JsonChange;
 use crate::web::callback::CallbackMemory;
 use crate::web::extractors::{Authenticated, TenantContext};
-use crate::web::operation::{Body, OpenApiTag, Operation, created, data, numbered_page, text, whole_body};
-use crate::web::parameters::LIMIT;
+use crate::web::operation::{Body, OpenApiTag, Operation, Parameter, created, data, numbered_page, text, whole_body};
+use crate::web::parameters::{LIMIT, TextParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -179,25 +179,30 @@ pub(super) const HISTORY: Endpoint = endpoint!(history, {
     .responds(data::<HistoryResponse<'_>>("A page of payments."))
 });
 
+const PAYMENT_ID: TextParam = TextParam::new(
+    "payment_id",
+    "The payment gateway's id of the payment: `payment_id` of a subscription or `gateway_payment_id` of the payment \
+     history.",
+    "pay_080225913252",
+);
+
 /// `GET /api/billing/payment-status`
 async fn payment_status(
     billing: Data<Billing>,
     Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let id = params.text("payment_id");
+    let id = params.text(&PAYMENT_ID);
     params.check()?;
-    let id = id.ok_or_else(|| FieldErrors::one("payment_id", "is required"))?;
+    let id = id.ok_or_else(|| FieldErrors::one(PAYMENT_ID.name, "is required"))?;
     let payment = billing.payment(&tenant, &id).await?;
     Ok(responses::ok(PaymentResponse::from(&payment)))
 }
 
 pub(super) const PAYMENT_STATUS: Endpoint = endpoint!(payment_status, {
     let description = "Requests the current status of one of the account's payments from the payment gateway.";
-    let id = "The payment gateway's id of the payment: `payment_id` of a subscription or `gateway_payment_id` of the \
-              payment history.";
     Operation::new("Get a payment's status", description)
-        .takes(text("payment_id", id).required().example("pay_080225913252"))
+        .takes(Parameter::from(&PAYMENT_ID).required())
         .responds(data::<PaymentResponse<'_>>("The payment with its current status."))
         .refuses(
             ErrorCode::NotFound,

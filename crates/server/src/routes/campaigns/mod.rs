@@ -19,9 +19,9 @@ use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::operation::{
-    Body, OpenApiTag, Operation, ResponseDoc, created, data, id, no_content, numbered_page, order, path_id, whole_body,
+    Body, OpenApiTag, Operation, ResponseDoc, created, data, no_content, numbered_page, order, path_id, whole_body,
 };
-use crate::web::parameters::{LIMIT, SortParam};
+use crate::web::parameters::{IdParam, LIMIT, SortParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -35,6 +35,8 @@ pub(super) const TAG: OpenApiTag = OpenApiTag {
 const ID: &str = "The campaign's id.";
 
 const REFERENCES: &str = "A referenced template, segment, tag or folder does not exist.";
+
+const FOLDER: IdParam = IdParam::new("folder_id", "Only campaigns in this folder.");
 
 const SORT: SortParam<CampaignSort> = SortParam {
     description: "Sort key; campaigns without a value come last.",
@@ -108,7 +110,7 @@ async fn list(
         page: params.page(),
         sort: params.sort(&SORT),
         descending: params.descending(),
-        folder_id: params.id("folder_id"),
+        folder_id: params.id(&FOLDER),
     };
     params.check()?;
     Ok(responses::page(&campaigns.list(&tenant, &query).await?))
@@ -119,7 +121,7 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
         .takes_all(numbered_page(&LIMIT))
         .takes(&SORT)
         .takes(order())
-        .takes(id("folder_id", "Only campaigns in this folder."))
+        .takes(&FOLDER)
         .responds(whole_body::<Page<Campaign>>("A page of campaigns.").example(json!({
             "data": [draft()], "total": 1, "page": 1, "totalPages": 1,
         })))

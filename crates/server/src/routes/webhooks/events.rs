@@ -15,8 +15,8 @@ use super::{DeliveryQueued, ID};
 use crate::error::{ApiError, ErrorCode};
 use crate::web::callback::CallbackMemory;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
-use crate::web::operation::{Body, Operation, Parameter, data, data_with, id, path_id, text};
-use crate::web::parameters::{EnumParam, IntegerParam, LIMIT};
+use crate::web::operation::{Body, Operation, Parameter, data, data_with, path_id, text};
+use crate::web::parameters::{CursorParam, EnumParam, IdParam, IntegerParam, LIMIT, TextParam};
 use crate::web::query::Params;
 use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
@@ -46,6 +46,15 @@ const EVENT_TYPE: EnumParam<WebhookKind> = EnumParam {
 /// Default and maximum number of log entries.
 const LOG_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
 
+const ENDPOINT: IdParam = IdParam::new("endpoint_id", "Only logs of this endpoint.");
+
+const LOG_EVENT_TYPE: TextParam = TextParam::new("event_type", "Only logs of this event type.", "message.received");
+
+const CURSOR: CursorParam = CursorParam {
+    description: "The `nextCursor` of the previous page, or the id of the last processed event. Omit it for the oldest.",
+    example: None,
+};
+
 /// The receipt of an inbound call.
 #[derive(Serialize, JsonSchema)]
 struct InboundReceipt {
@@ -63,8 +72,8 @@ async fn logs(
     let query = LogQuery {
         direction: params.one_of(&DIRECTION),
         status: params.one_of(&LOG_STATUS),
-        endpoint_id: params.id("endpoint_id"),
-        event_type: params.text("event_type"),
+        endpoint_id: params.id(&ENDPOINT),
+        event_type: params.text(&LOG_EVENT_TYPE),
         limit: params.page_of(&LOG_LIMIT).limit(),
     };
     params.check()?;
@@ -78,8 +87,8 @@ pub(crate) const LOGS: Endpoint = endpoint!(logs, {
     )
     .takes(&DIRECTION)
     .takes(&LOG_STATUS)
-    .takes(id("endpoint_id", "Only logs of this endpoint."))
-    .takes(text("event_type", "Only logs of this event type.").example("message.received"))
+    .takes(&ENDPOINT)
+    .takes(&LOG_EVENT_TYPE)
     .takes(&LOG_LIMIT)
     .responds(data::<Vec<WebhookLog>>("The logs.").example(json!([log()])))
 });
@@ -130,10 +139,8 @@ async fn events(
 pub(crate) const EVENTS: Endpoint = endpoint!(events, {
     let description = "Returns the account's webhook events of the last 30 days, oldest first, regardless of \
                 deliveries. A client uses it to catch up after an outage.";
-    let cursor =
-        "The `nextCursor` of the previous page, or the id of the last processed event. Omit it for the oldest.";
     Operation::new("List webhook events", description)
-        .takes(id("cursor", cursor))
+        .takes(&CURSOR)
         .takes(&EVENT_TYPE)
         .takes(&LIMIT)
         .responds(data::<CursorPage<WebhookEvent>>(
