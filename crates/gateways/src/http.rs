@@ -20,7 +20,7 @@ use hyper::{Method, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
 use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use recado_domain::redacted_debug;
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
@@ -30,6 +30,7 @@ use thiserror::Error;
 use tracing::Instrument as _;
 
 use crate::meter::{CallOutcome, Meter};
+use crate::runtime::{BoundConnector, ConnectionRuntime};
 use crate::tls;
 
 /// Default time limit of a call.
@@ -220,16 +221,19 @@ impl GatewayResponse {
     }
 }
 
-/// The client. Clones share one connection pool.
+/// The client. Clones share one connection pool, also on other runtimes.
 #[derive(Clone)]
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector>, RequestBody>,
+    client: PooledClient<RequestBody>,
     connect_timeout: Duration,
     meter: Option<Meter>,
 }
 
-/// A client with its own connection pool, for http and https. It trusts the authorities of the process.
-pub(crate) fn pooled_client<B>() -> Result<Client<HttpsConnector<HttpConnector>, B>, String>
+/// A client with its own connection pool, for http and https.
+pub(crate) type PooledClient<B> = Client<BoundConnector<HttpsConnector<HttpConnector>>, B>;
+
+/// A client that trusts the authorities of the process. Its connections live on the current runtime.
+pub(crate) fn pooled_client<B>() -> Result<PooledClient<B>, String>
 where
     B: Body + Send,
     B::Data: Send,
@@ -243,9 +247,10 @@ where
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
-    let mut client = Client::builder(TokioExecutor::new());
+    let runtime = ConnectionRuntime::current().map_err(|error| error.to_string())?;
+    let mut client = Client::builder(runtime.clone());
     client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
-    Ok(client.build(connector))
+    Ok(client.build(runtime.connect(connector)))
 }
 
 impl fmt::Debug for Http {
@@ -255,7 +260,8 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// A client for http and https that trusts the authorities of the process. Fails if TLS cannot be set up.
+    /// A client for http and https that trusts the authorities of the process. Its connections live on the current
+    /// runtime. Fails without one, or if TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
         Ok(Self {
             client: pooled_client()?,

@@ -10,6 +10,7 @@ pub mod mail;
 pub mod media;
 mod meter;
 pub mod payment;
+mod runtime;
 pub mod sessions;
 pub mod tls;
 pub mod webhooks;

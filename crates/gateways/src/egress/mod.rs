@@ -21,7 +21,7 @@ use hyper::{Method, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use recado_domain::egress::{AllowList, Target, TargetRefusal};
 use rustls::RootCertStore;
 use thiserror::Error;
@@ -29,6 +29,7 @@ use thiserror::Error;
 use self::connector::{ConnectError, Connector};
 pub use self::resolver::{Resolver, SystemResolver};
 use crate::http::{causes, connected_within, error_chain};
+use crate::runtime::{BoundConnector, ConnectionRuntime};
 use crate::tls;
 
 /// Default time limit of resolving, connecting and the TLS handshake together.
@@ -72,10 +73,10 @@ pub struct EgressRequest {
     pub body: Bytes,
 }
 
-/// HTTP client with SSRF protection. Clones share one connection pool.
+/// HTTP client with SSRF protection. Clones share one connection pool, also on other runtimes.
 #[derive(Clone)]
 pub struct Egress {
-    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
+    client: Client<BoundConnector<HttpsConnector<Connector>>, Full<Bytes>>,
     allow: AllowList,
     connect_timeout: Duration,
 }
@@ -103,7 +104,8 @@ impl EgressConfig {
 }
 
 impl Egress {
-    /// A client with its own connection pool. Fails if TLS cannot be set up.
+    /// A client with its own connection pool. Its connections live on the current runtime. Fails without one, or if
+    /// TLS cannot be set up.
     pub fn new(config: EgressConfig) -> Result<Self, String> {
         let connector = Connector::new(config.allow.clone(), config.resolver, config.connect_timeout);
         let connector = HttpsConnectorBuilder::new()
@@ -111,14 +113,15 @@ impl Egress {
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
-        let mut client = Client::builder(TokioExecutor::new());
+        let runtime = ConnectionRuntime::current().map_err(|error| error.to_string())?;
+        let mut client = Client::builder(runtime.clone());
         client
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
             .http1_max_buf_size(MAX_HEAD_BYTES);
         Ok(Self {
-            client: client.build(connector),
+            client: client.build(runtime.connect(connector)),
             allow: config.allow,
             connect_timeout: config.connect_timeout,
         })

@@ -6,9 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http_body_util::BodyExt as _;
 use hyper::Uri;
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
-use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::client::legacy::Error as ClientError;
 use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
     HttpResponseBody, HttpService,
@@ -16,7 +14,7 @@ use object_store::client::{
 use object_store::{ClientOptions, Result};
 use tracing::Instrument as _;
 
-use crate::http::pooled_client;
+use crate::http::{PooledClient, pooled_client};
 use crate::meter::{CallOutcome, Meter};
 
 /// Time limit from a request to the head of its response. Sending a part must fit into it.
@@ -41,7 +39,7 @@ impl HttpConnector for Connector {
 }
 
 struct Transport {
-    client: Client<HttpsConnector<TcpConnector>, HttpRequestBody>,
+    client: PooledClient<HttpRequestBody>,
     meter: Meter,
     allow_http: bool,
 }

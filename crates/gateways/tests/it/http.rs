@@ -135,3 +135,22 @@ async fn http_request_on_dying_pooled_connection_is_not_retried() {
     assert!(matches!(error, CallError::MaybeSent(_)), "{error}");
     assert_eq!(server.heads().len(), 2, "each sent once");
 }
+
+#[test]
+fn connection_outlives_the_runtime_that_asked_for_it() {
+    let server = RawServer::replying(vec![Reply::http("200 OK", ""), Reply::http("200 OK", "")]).unwrap();
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .worker_threads(1)
+            .build()
+            .unwrap()
+    };
+    let (owner, asking) = (runtime(), runtime());
+    let client = owner.block_on(async { client() });
+    let call = || async { client.call(GatewayRequest::get(server.origin())).await };
+    assert_eq!(asking.block_on(call()).unwrap().status, 200);
+    drop(asking);
+    assert_eq!(owner.block_on(call()).unwrap().status, 200);
+    assert_eq!((server.heads().len(), server.connections()), (2, 1));
+}

@@ -16,12 +16,12 @@ impl Stores {
         Ok(Administration::new(store, subscriptions, clock, ids, invites))
     }
 
-    pub fn deletions(&self, shared: &Shared) -> anyhow::Result<Deletions> {
+    pub fn deletions(&self, shared: &Shared) -> Deletions {
         let store = Arc::new(PgDeletions::new(self.owner.clone()));
-        let media = Arc::new(shared.media_store()?);
-        let gateway = Arc::new(shared.payment()?);
+        let clients = &shared.clients;
+        let (media, gateway) = (clients.media.clone(), clients.payment.clone());
         let report = Arc::new(shared.reports.clone());
-        Ok(Deletions::new(store, media, gateway, report, shared.clock.clone()))
+        Deletions::new(store, media, gateway, report, shared.clock.clone())
     }
 
     pub fn support(&self, shared: &Shared) -> Support {

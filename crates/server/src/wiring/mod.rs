@@ -1,7 +1,6 @@
 //! Wires the adapters to the ports. Every HTTP thread has its own set of services with its own connections.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use recado_domain::accounts::SessionVerifier;
@@ -15,9 +14,7 @@ use recado_domain::media::{Media, MediaAddress};
 use recado_domain::shared::{Cipher, Clock, Ids, Resealer as _, Secrets};
 use recado_domain::whatsapp::MessageFiles;
 use recado_gateways::http::Http;
-use recado_gateways::media::ObjectMedia;
-use recado_gateways::payment::PaymentApi;
-use recado_gateways::whatsapp::{CloudApi, CloudCallbackReader, ERROR_CODES};
+use recado_gateways::whatsapp::{CloudCallbackReader, ERROR_CODES};
 use recado_postgres::{
     OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgConversations, PgFileIds, PgGatewayEvents, PgIdempotency,
     PgInbox, PgMailQueue, PgRuns, PgSendSlots, PgStatusUpdates, PgSubscriptions, PgTemplates, PgTestSends, PoolConfig,
@@ -44,6 +41,7 @@ use crate::worker_handles::{RunSubmitter, WorkerSignals};
 mod administration;
 mod analytics;
 mod brand;
+mod clients;
 mod identity;
 mod numbers;
 mod pools;
@@ -53,11 +51,8 @@ mod startup;
 mod verification;
 mod webhooks;
 
+use clients::Clients;
 pub use services::Services;
-
-/// The timeout of a call to WhatsApp. It is well below the lease of a run, so that a run does not lose its lease to one
-/// hanging call.
-const WHATSAPP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The state that all threads of the process share.
 #[derive(Clone)]
@@ -70,6 +65,7 @@ pub struct Shared {
     pub cipher: Arc<dyn Cipher>,
     /// Begins the values that are sealed under the current key.
     sealing_marker: Vec<u8>,
+    clients: Clients,
     /// None: `SMTP_URL` is not set, and no mail is sent.
     pub mailer: Option<Arc<dyn Mailer>>,
     pub auth_cache: AuthCache,
@@ -97,18 +93,21 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Validates the configuration as far as possible without a connection.
+    /// Validates the configuration as far as possible without a connection. The connections to other systems live on
+    /// the current runtime.
     pub fn new(config: Config, run_submitter: RunSubmitter, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let config = Arc::new(config);
         let pool_registry = PoolRegistry::default();
         let cipher = AppCipher::new(&config.app_secrets)?;
+        let http = Http::new().map_err(anyhow::Error::msg)?;
         Ok(Self {
             secrets: Arc::new(SystemSecrets),
             sealing_marker: cipher.current_marker(),
             cipher: Arc::new(cipher),
             mailer: startup::mailer(&config)?,
-            verifier: startup::verifier(&config, clock.clone())?,
+            clients: Clients::new(&config, &http)?,
+            verifier: startup::verifier(&config, http, clock.clone())?,
             in_process: Arc::new(InProcessRateLimiter::new(clock.clone())),
             ids: Arc::new(SystemIds),
             auth_cache: AuthCache::default(),
@@ -130,42 +129,10 @@ impl Shared {
         })
     }
 
-    /// The client of WhatsApp, with its own connections.
-    pub fn whatsapp(&self) -> anyhow::Result<CloudApi> {
-        let http = Http::new().map_err(anyhow::Error::msg)?;
-        CloudApi::new(http.counted("whatsapp"), self.config.whatsapp_api_url.as_deref())
-            .map(|api| api.timeout(WHATSAPP_TIMEOUT).app(self.config.whatsapp_app_id.clone()))
-            .map_err(|error| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {error}"))
-    }
-
-    /// The client of the payment gateway, with its own connections.
-    pub fn payment(&self) -> anyhow::Result<PaymentApi> {
-        let http = Http::new().map_err(anyhow::Error::msg)?;
-        let config = &self.config;
-        PaymentApi::new(
-            http.counted("payment"),
-            config.payment_gateway_url.as_deref(),
-            config.payment_gateway_api_key.as_ref(),
-        )
-        .map_err(|error| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {error}"))
-    }
-
-    /// The store of uploaded files, with its own connections.
-    fn media_store(&self) -> anyhow::Result<ObjectMedia> {
-        // Whether the bucket may be called over plain HTTP is decided by the configuration alone (PLAINTEXT_HOSTS).
-        let name = "AWS_ALLOW_HTTP";
-        let others = std::env::vars().filter(|(other, _)| !other.eq_ignore_ascii_case(name));
-        let is_plain = self.config.tls.targets.contains(&("storage", false));
-        let allow_http = is_plain.then(|| (name.to_owned(), "true".to_owned()));
-        ObjectMedia::open(self.config.media_store_url.as_deref(), others.chain(allow_http))
-            .map_err(|error| anyhow::anyhow!("configuration: MEDIA_STORE_URL {error}"))
-    }
-
     /// The uploaded files of templates.
-    pub fn media(&self) -> anyhow::Result<Media> {
-        let store = self.media_store()?;
+    pub fn media(&self) -> Media {
         let address = MediaAddress::new(&self.config.media_public_url);
-        Ok(Media::new(Arc::new(store), address, self.ids.clone()))
+        Media::new(self.clients.media.clone(), address, self.ids.clone())
     }
 
     fn rate_limiter(&self) -> anyhow::Result<Arc<dyn RateLimiter>> {
@@ -216,10 +183,10 @@ impl Stores {
         Callbacks::new(stores, held, Arc::new(CloudCallbackReader), report, clock, ids).with_business_updates(updates)
     }
 
-    pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {
+    pub fn billing(&self, shared: &Shared) -> Billing {
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
-        let gateway = Arc::new(shared.payment()?);
-        Ok(Billing::new(store, gateway, shared.clock.clone(), shared.ids.clone()))
+        let gateway = shared.clients.payment.clone();
+        Billing::new(store, gateway, shared.clock.clone(), shared.ids.clone())
     }
 
     /// Receives and applies gateway events.
@@ -230,12 +197,12 @@ impl Stores {
     }
 
     /// Reconciles subscriptions with the payment gateway in the background.
-    pub fn subscription_reconciler(&self, shared: &Shared) -> anyhow::Result<SubscriptionReconciler> {
+    pub fn subscription_reconciler(&self, shared: &Shared) -> SubscriptionReconciler {
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         let work = Arc::new(PgBillingWork::new(self.owner.clone()));
-        let gateway = Arc::new(shared.payment()?);
+        let gateway = shared.clients.payment.clone();
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        Ok(SubscriptionReconciler::new(store, work, gateway, clock, ids))
+        SubscriptionReconciler::new(store, work, gateway, clock, ids)
     }
 
     pub fn idempotency(&self) -> PgIdempotency {
@@ -243,9 +210,9 @@ impl Stores {
     }
 
     /// The files that messages send to WhatsApp.
-    pub fn message_files(&self, shared: &Shared) -> anyhow::Result<MessageFiles> {
+    pub fn message_files(&self, shared: &Shared) -> MessageFiles {
         let ids = Arc::new(PgFileIds::new(self.tenant.clone()));
-        Ok(MessageFiles::new(shared.media()?, ids))
+        MessageFiles::new(shared.media(), ids)
     }
 
     pub fn conversations(&self) -> PgConversations {
@@ -267,15 +234,15 @@ impl Stores {
         Campaigns::new(store, runs.clone(), runs, shared.clock.clone(), shared.ids.clone())
     }
 
-    pub fn test_sends(&self, shared: &Shared) -> anyhow::Result<TestSends> {
-        Ok(TestSends::new(
+    pub fn test_sends(&self, shared: &Shared) -> TestSends {
+        TestSends::new(
             Arc::new(PgTestSends::new(self.tenant.clone())),
-            Arc::new(self.whatsapp(shared)?),
-            self.message_files(shared)?,
+            Arc::new(self.whatsapp(shared)),
+            self.message_files(shared),
             shared.cipher.clone(),
             Arc::new(shared.reports.clone()),
             shared.ids.clone(),
-        ))
+        )
     }
 
     pub fn templates(&self) -> PgTemplates {

@@ -26,13 +26,13 @@ impl Stores {
     }
 
     /// The client of WhatsApp that notes what WhatsApp answers about a number.
-    pub fn whatsapp(&self, shared: &Shared) -> anyhow::Result<ObservedGateway> {
-        Ok(ObservedGateway::new(
-            Arc::new(shared.whatsapp()?),
+    pub fn whatsapp(&self, shared: &Shared) -> ObservedGateway {
+        ObservedGateway::new(
+            shared.clients.whatsapp.clone(),
             Arc::new(self.verification_store()),
             Arc::new(shared.reports.clone()),
             shared.clock.clone(),
             ERROR_CODES,
-        ))
+        )
     }
 }

@@ -44,21 +44,21 @@ impl Services {
         services.add_process(shared);
         services.add_identity(shared, &stores)?;
         services.add_contacts(shared, &stores)?;
-        services.add_messaging(shared, &stores)?;
+        services.add_messaging(shared, &stores);
         services.add_reports(shared, &stores, &anonymous);
         services
-            .add(stores.billing(shared)?)
+            .add(stores.billing(shared))
             .add(PaymentEventReceiver {
                 events: stores.gateway_events(shared),
                 buffer: shared.payment_event_buffer.clone(),
                 clock: shared.clock.clone(),
                 signals: shared.signals.clone(),
             })
-            .add(stores.brand(shared)?)
+            .add(stores.brand(shared))
             .add(stores.inbound(shared, &anonymous))
             .add(stores.webhooks(shared))
             .add(stores.administration(shared)?)
-            .add(stores.deletions(shared)?)
+            .add(stores.deletions(shared))
             .add(stores.support(shared))
             .add(PlatformAudit::new(Arc::new(PgPlatformAudit::new(stores.owner.clone()))));
         Ok(services)
@@ -142,33 +142,32 @@ impl Services {
     }
 
     /// What sends or receives WhatsApp messages.
-    fn add_messaging(&mut self, shared: &Shared, stores: &Stores) -> anyhow::Result<()> {
+    fn add_messaging(&mut self, shared: &Shared, stores: &Stores) {
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
-        let media = shared.media()?;
+        let media = shared.media();
         self.add(Templates::new(
             Arc::new(stores.templates()),
             profiles.clone(),
-            Arc::new(stores.whatsapp(shared)?),
+            Arc::new(stores.whatsapp(shared)),
             media.clone(),
             shared.cipher.clone(),
             clock.clone(),
             ids.clone(),
         ))
         .add(media)
-        .add(stores.verifications(shared)?)
+        .add(stores.verifications(shared))
         .add(Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()))
         .add(stores.callbacks(shared))
         .add(Conversations::new(
             Arc::new(stores.conversations()),
-            Arc::new(stores.whatsapp(shared)?),
+            Arc::new(stores.whatsapp(shared)),
             shared.cipher.clone(),
             Arc::new(shared.reports.clone()),
             ids,
         ))
         .add(stores.campaigns(shared))
-        .add(stores.test_sends(shared)?);
-        Ok(())
+        .add(stores.test_sends(shared));
     }
 
     fn add_reports(&mut self, shared: &Shared, stores: &Stores, anonymous: &OwnerPool) {

@@ -28,7 +28,7 @@ pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>>
 }
 
 /// Checks the session configuration at startup instead of in every thread.
-pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
+pub(super) fn verifier(config: &Config, http: Http, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
     let expected = Expected {
         issuer: config.session_issuer.clone(),
         audience: config.session_audience.clone(),
@@ -43,7 +43,6 @@ pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         }
         SessionVerification::Jwks(url) => {
             warn_about_unchecked_claims(&expected);
-            let http = Http::new().map_err(anyhow::Error::msg)?;
             let verifier = JwksVerifier::new(http.counted("identity"), url, expected, clock);
             Ok(Arc::new(verifier.map_err(|error| {
                 anyhow::anyhow!("configuration: SESSION_JWKS_URL: {error}")

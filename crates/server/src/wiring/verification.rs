@@ -9,16 +9,15 @@ use super::{Shared, Stores};
 use crate::system::SystemTimer;
 
 impl Stores {
-    /// Verifies numbers, with its own connections to WhatsApp.
-    pub fn verifications(&self, shared: &Shared) -> anyhow::Result<Verifications> {
-        Ok(Verifications::new(VerificationPorts {
+    pub fn verifications(&self, shared: &Shared) -> Verifications {
+        Verifications::new(VerificationPorts {
             profiles: Arc::new(PgProfiles::new(self.tenant.clone())),
             store: Arc::new(self.verification_store()),
-            gateway: Arc::new(shared.whatsapp()?),
+            gateway: shared.clients.whatsapp.clone(),
             cipher: shared.cipher.clone(),
             clock: shared.clock.clone(),
             timer: Arc::new(SystemTimer),
-        }))
+        })
     }
 
     /// Applies WhatsApp's updates of numbers.

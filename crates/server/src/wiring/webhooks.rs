@@ -5,7 +5,6 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use recado_domain::contacts::Contacts;
 use recado_domain::webhooks::{Deliverer, InboundWebhooks, Sweeper, Webhooks, WorkSignal};
-use recado_gateways::egress::{Egress, EgressConfig};
 use recado_gateways::webhooks::WebhookClient;
 use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks};
 
@@ -48,19 +47,13 @@ impl Stores {
 }
 
 impl Shared {
-    /// The only client that calls URLs of tenants, with its own connections.
-    pub(super) fn egress(&self) -> Result<Egress, String> {
-        Egress::new(EgressConfig::new(self.config.egress_allow.clone()))
-    }
-
-    /// The deliverer, with its own connections.
+    /// The deliverer, with its own connections to the database.
     pub fn deliverer(&self, signal: Arc<dyn WorkSignal>) -> anyhow::Result<Deliverer> {
         let pool = OwnerPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS))
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;
-        let egress = self.egress().map_err(anyhow::Error::msg)?;
         Ok(Deliverer {
             queue: Arc::new(PgDeliveryQueue::new(pool)),
-            gateway: Arc::new(WebhookClient::new(egress)),
+            gateway: Arc::new(WebhookClient::new(self.clients.egress.clone())),
             cipher: self.cipher.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),

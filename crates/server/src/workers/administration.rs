@@ -27,7 +27,7 @@ pub(super) fn start(
         let support = support.clone();
         async move { support.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
-    let deletions = Arc::new(stores.deletions(shared)?);
+    let deletions = Arc::new(stores.deletions(shared));
     let cancellations = deletions.clone();
     let backoff = Backoff::idle(REMOVALS_INTERVAL);
     worker_loop::spawn_any(tasks, stop, "account_removals", backoff, move || {

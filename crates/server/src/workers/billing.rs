@@ -37,7 +37,7 @@ pub(super) fn start(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     let events = Arc::new(stores.gateway_events(shared));
-    let reconciler = Arc::new(stores.subscription_reconciler(shared)?);
+    let reconciler = Arc::new(stores.subscription_reconciler(shared));
     worker_loop::spawn(tasks, stop, "gateway_events", EVENTS_INTERVAL, {
         let (events, signals) = (events.clone(), shared.signals.clone());
         move || {

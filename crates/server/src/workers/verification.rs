@@ -21,7 +21,7 @@ pub(super) fn start(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
-    let verifications = Arc::new(stores.verifications(shared)?);
+    let verifications = Arc::new(stores.verifications(shared));
     worker_loop::spawn(tasks, stop, "verifications", CHECKS_INTERVAL, move || {
         let verifications = verifications.clone();
         async move { verifications.check_due(CHECKS_BATCH).await }

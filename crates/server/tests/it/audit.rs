@@ -96,7 +96,7 @@ fn audited_operations_write_one_complete_entry_each() {
     ana.delete(&format!("/api/campaigns/{run}")).no_content();
     let cancelled = ana.plain_campaign();
     server.db.run(&format!(
-        "UPDATE campaigns SET status = 'scheduled', scheduled_at = now() WHERE id = '{cancelled}'"
+        "UPDATE campaigns SET status = 'scheduled', scheduled_at = now() + interval '1 hour' WHERE id = '{cancelled}'"
     ));
     ana.cancel(&cancelled).ok();
     let template = delete_new_template(&ana, "gone");
