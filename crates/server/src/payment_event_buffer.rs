@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use recado_domain::billing::{GatewayEvent, GatewayEvents};
+use recado_domain::billing::{GatewayEvent, GatewayEventReader, GatewayEvents};
 use recado_domain::shared::{Clock, StoreError};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
@@ -85,6 +85,7 @@ impl PaymentEventBuffer {
 
 /// Receives gateway events.
 pub struct PaymentEventReceiver {
+    pub reader: Arc<dyn GatewayEventReader>,
     pub events: GatewayEvents,
     pub buffer: PaymentEventBuffer,
     pub clock: Arc<dyn Clock>,
@@ -92,9 +93,9 @@ pub struct PaymentEventReceiver {
 }
 
 impl PaymentEventReceiver {
-    /// Stores an event and tries to apply it at once. This continues if the gateway disconnects.
-    pub async fn receive(self: Arc<Self>, event: GatewayEvent) {
-        let received_event = (event, self.clock.now());
+    /// Stores the event of a callback and tries to apply it at once. This continues if the gateway disconnects.
+    pub async fn receive(self: Arc<Self>, body: &[u8]) {
+        let received_event = (self.reader.read(body), self.clock.now());
         let (buffer, copy) = (self.buffer.clone(), received_event.clone());
         run_or_enqueue(&buffer, copy, async move {
             store_and_apply(&self, received_event).await;
@@ -151,10 +152,12 @@ async fn store_and_apply(receiver: &PaymentEventReceiver, received_event: Receiv
 
 #[cfg(test)]
 mod tests {
+    use recado_gateways::payment::AsaasEventReader;
+
     use super::*;
 
     fn received_event(body: &[u8]) -> ReceivedEvent {
-        (recado_gateways::payment::read_event(body), OffsetDateTime::UNIX_EPOCH)
+        (AsaasEventReader.read(body), OffsetDateTime::UNIX_EPOCH)
     }
 
     #[actix_web::test]

@@ -49,6 +49,14 @@ pub trait SubscriptionStore: Send + Sync {
     async fn owns(&self, account: AccountId, payment: &GatewayPayment) -> Result<bool, StoreError>;
 }
 
+/// Parses the events that the gateway posts.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait GatewayEventReader: Send + Sync {
+    /// Returns the deduplication key of an event and the few fields that are stored. MUST return an event without effect
+    /// for a malformed body.
+    fn read(&self, body: &[u8]) -> GatewayEvent;
+}
+
 /// Received gateway events of all accounts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]

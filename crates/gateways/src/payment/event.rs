@@ -1,6 +1,8 @@
 //! Parses the events that the payment gateway posts.
 
-use recado_domain::billing::{GatewayEvent, GatewayEventData, GatewayEventKind, PaymentSnapshot, PaymentStatus};
+use recado_domain::billing::{
+    GatewayEvent, GatewayEventData, GatewayEventKind, GatewayEventReader, PaymentSnapshot, PaymentStatus,
+};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -10,10 +12,17 @@ use super::{dates, response};
 /// Maximum length of a stored text, in characters.
 const TEXT_CHARS: usize = 200;
 
-/// Parses the body of a gateway event into a deduplication key and the few fields that are stored. Nothing else is
-/// stored, because a body may contain names, tax numbers and card tokens. An invalid body becomes an event without
-/// effect, whose key is a hash of the body.
-pub fn read_event(body: &[u8]) -> GatewayEvent {
+/// `GatewayEventReader` of Asaas. Only a deduplication key and the fields that are stored leave it, because a body may
+/// contain names, tax numbers and card tokens. The key of an invalid body is a hash of the body.
+pub struct AsaasEventReader;
+
+impl GatewayEventReader for AsaasEventReader {
+    fn read(&self, body: &[u8]) -> GatewayEvent {
+        read_event(body)
+    }
+}
+
+fn read_event(body: &[u8]) -> GatewayEvent {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         return unreadable(body);
     };

@@ -24,7 +24,7 @@ use self::reais::to_reais;
 use crate::http::{GatewayRequest, Http};
 use crate::whatsapp::segment;
 
-pub use self::event::read_event;
+pub use self::event::AsaasEventReader;
 
 /// Default time limit of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);

@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::config::Config;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::auth::Authenticator;
 use crate::web::body::Json;
+use crate::web::cookies::{self, AccountCookies};
 use crate::web::extractors::{Authenticated, SessionUser};
 use crate::web::operation::{Body, OpenApiTag, Operation, ResponseDoc, created, data};
+use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::support::SupportMode;
-use crate::web::{cookies, responses};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Accounts",
@@ -107,13 +107,13 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
 
 /// `POST /api/accounts`
 async fn create(
-    config: Data<Config>,
+    account_cookies: Data<AccountCookies>,
     accounts: Data<Accounts>,
     Authenticated(session): SessionUser,
     Json(input): Json<NewAccount>,
 ) -> Result<HttpResponse, ApiError> {
     let account = accounts.create(&session, &input.name.unwrap_or_default()).await?;
-    let cookie = cookies::active_account(account.id, config.cookie_secure);
+    let cookie = account_cookies.activate(account.id);
     let mut response = responses::created(OwnAccount {
         account,
         role: Role::Owner,
@@ -138,14 +138,14 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 
 /// `POST /api/accounts/switch`
 async fn switch(
-    config: Data<Config>,
+    account_cookies: Data<AccountCookies>,
     accounts: Data<Accounts>,
     Authenticated(session): SessionUser,
     Json(input): Json<SwitchTo>,
 ) -> Result<HttpResponse, ApiError> {
     let account_id = AccountId(input.account_id.unwrap_or_default());
     let membership = accounts.switch(&session, account_id).await?;
-    let cookie = cookies::active_account(account_id, config.cookie_secure);
+    let cookie = account_cookies.activate(account_id);
     let mut response = responses::ok(OwnAccount {
         account: membership.account,
         role: membership.role,
@@ -169,14 +169,13 @@ pub(super) const SWITCH: Endpoint = endpoint!(switch, {
 
 /// `POST /api/auth/sign-out-everywhere`
 async fn sign_out_everywhere(
-    config: Data<Config>,
+    account_cookies: Data<AccountCookies>,
     authenticator: Data<Authenticator>,
     Authenticated(session): SessionUser,
 ) -> Result<HttpResponse, ApiError> {
     let signed_out_at = authenticator.sessions.sign_out_everywhere(&session).await?;
     let mut response = responses::ok(SignOut { signed_out_at });
-    let secure = config.cookie_secure;
-    for cookie in [authenticator.support.remove(), cookies::no_active_account(secure)] {
+    for cookie in [authenticator.support.remove(), account_cookies.remove()] {
         let added = response.add_cookie(&cookie);
         added.map_err(ApiError::internal)?;
     }

@@ -11,17 +11,17 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::config::Config;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::auth::Authenticator;
 use crate::web::auth_cache::AuthCache;
 use crate::web::body::Json;
+use crate::web::cookies::{self, AccountCookies};
 use crate::web::extractors::{Authenticated, Id, SessionUser, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::parameters::{CursorParam, LIMIT};
 use crate::web::query::CursorParams;
+use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
-use crate::web::{cookies, responses};
 use crate::worker_handles::WorkerSignals;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -233,7 +233,7 @@ pub(super) const REVOKE: Endpoint = endpoint!(revoke, {
 
 /// `POST /api/auth/accept-invite`
 async fn accept(
-    config: Data<Config>,
+    account_cookies: Data<AccountCookies>,
     authenticator: Data<Authenticator>,
     invitations: Data<Invitations>,
     Authenticated(session): SessionUser,
@@ -248,7 +248,7 @@ async fn accept(
     authenticator
         .auth_cache
         .mark_membership_changed(session.user_id, accepted.account_id);
-    let cookie = cookies::active_account(accepted.account_id, config.cookie_secure);
+    let cookie = account_cookies.activate(accepted.account_id);
     let mut response = responses::ok(accepted);
     if !had_account {
         let added = response.add_cookie(&cookie);

@@ -10,15 +10,14 @@ use recado_domain::shared::{CursorPage, ProfileId, Tenant};
 use recado_domain::whatsapp::verification::{NumberHealth, Verifications};
 use recado_domain::whatsapp::{Profile, ProfileInput, Profiles};
 use schemars::JsonSchema;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::config::Config;
-use crate::crypto::{are_equal, hmac_key, is_signed};
 use crate::error::{ApiError, ErrorCode, RefusalReason};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::callback::CallbackMemory;
+use crate::web::callback_secrets::WhatsappCallbackSecrets;
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::operation::{
     Body, OpenApiTag, Operation, created, cursor_page, custom, data, empty, no_content, path_id, text,
@@ -303,10 +302,8 @@ const MODE: TextParam = TextParam::new("hub.mode", "Always `subscribe`.", "subsc
 const CHALLENGE: TextParam = TextParam::new("hub.challenge", "The text to return.", "1158201444");
 
 /// `GET /api/whatsapp/webhook`: WhatsApp verifies the callback URL with a challenge.
-async fn handshake(config: Data<Config>, params: Params) -> Result<HttpResponse, ApiError> {
-    let token = params.text(&VERIFY_TOKEN).unwrap_or_default();
-    let expected = config.whatsapp_verify_token.as_ref();
-    let matches = expected.is_some_and(|expected| are_equal(expected.expose_secret().as_bytes(), token.as_bytes()));
+async fn handshake(secrets: Data<WhatsappCallbackSecrets>, params: Params) -> Result<HttpResponse, ApiError> {
+    let matches = secrets.is_verify_token(params.value(VERIFY_TOKEN.name).unwrap_or_default());
     let subscribes = params.value(MODE.name) == Some("subscribe");
     match params.text(&CHALLENGE) {
         Some(challenge) if matches && subscribes => Ok(HttpResponse::Ok()
@@ -335,19 +332,15 @@ pub(super) const HANDSHAKE: Endpoint = endpoint!(handshake, {
 
 /// `POST /api/whatsapp/webhook`: stores the callback before the response and applies it immediately if possible.
 async fn callback(
-    config: Data<Config>,
+    secrets: Data<WhatsappCallbackSecrets>,
     callback_memory: Data<CallbackMemory>,
     callbacks: Data<Callbacks>,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    let signature = signature(&request).ok_or_else(unsigned)?;
-    let secrets = &config.whatsapp_app_secrets;
-    if secrets.is_empty() {
-        return Err(unsigned());
-    }
+    let signature = secrets.signature_of(&request)?;
     let body = callback_memory.read(&request, payload.into_inner()).await?;
-    check_signature(secrets, &body, &signature)?;
+    secrets.verify(&body, &signature)?;
     let callback = callbacks.receive(&body).await?;
     if let Err(error) = callbacks.process(&callback).await {
         // The callback is stored: a worker retries it when the lease expires.
@@ -383,22 +376,3 @@ pub(super) const CALLBACK: Endpoint = endpoint!(callback, {
             "The signature is missing or wrong, or the app secret is not configured.",
         )
 });
-
-fn check_signature(secrets: &[SecretString], body: &[u8], signature: &[u8]) -> Result<(), ApiError> {
-    // Every secret is tried, so that the time does not tell which one fits.
-    let keys = secrets.iter().map(|secret| hmac_key(secret.expose_secret().as_bytes()));
-    match keys.filter(|key| is_signed(key, body, signature)).count() {
-        0 => Err(unsigned()),
-        _ => Ok(()),
-    }
-}
-
-fn unsigned() -> ApiError {
-    ApiError::auth(RefusalReason::CallbackSignature, "The signature is missing or wrong")
-}
-
-/// Parses `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`; `None` if the header is malformed.
-fn signature(request: &HttpRequest) -> Option<[u8; 32]> {
-    let header = request.headers().get("x-hub-signature-256")?.to_str().ok()?;
-    hex::decode(header.strip_prefix("sha256=")?).ok()?.try_into().ok()
-}

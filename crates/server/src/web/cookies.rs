@@ -107,27 +107,39 @@ fn parse_hint(text: &str) -> AccountHint {
     Uuid::parse_str(text.trim()).map_or(AccountHint::Unreadable, |id| AccountHint::Named(id.into()))
 }
 
-/// Creates the active-account cookie, valid for a year.
-pub fn active_account(account: AccountId, secure: bool) -> Cookie<'static> {
-    Cookie::build(ACTIVE_ACCOUNT, account.to_string())
-        .path("/")
-        .http_only(true)
-        .same_site(SameSite::Lax)
-        .secure(secure)
-        .max_age(Duration::days(365))
-        .finish()
+/// Creates the cookies that name the active account.
+pub struct AccountCookies {
+    secure: bool,
 }
 
-/// Creates a cookie that removes the active account.
-pub fn no_active_account(secure: bool) -> Cookie<'static> {
-    let mut cookie = Cookie::build(ACTIVE_ACCOUNT, "")
-        .path("/")
-        .http_only(true)
-        .same_site(SameSite::Lax)
-        .secure(secure)
-        .finish();
-    cookie.make_removal();
-    cookie
+impl AccountCookies {
+    /// `secure`: browsers send the cookies over https only (`COOKIE_SECURE`).
+    pub fn new(secure: bool) -> Self {
+        Self { secure }
+    }
+
+    /// Makes an account the active one, for a year.
+    pub fn activate(&self, account: AccountId) -> Cookie<'static> {
+        let mut cookie = self.cookie(account.to_string());
+        cookie.set_max_age(Duration::days(365));
+        cookie
+    }
+
+    /// Removes the active account.
+    pub fn remove(&self) -> Cookie<'static> {
+        let mut cookie = self.cookie(String::new());
+        cookie.make_removal();
+        cookie
+    }
+
+    fn cookie(&self, value: String) -> Cookie<'static> {
+        Cookie::build(ACTIVE_ACCOUNT, value)
+            .path("/")
+            .http_only(true)
+            .same_site(SameSite::Lax)
+            .secure(self.secure)
+            .finish()
+    }
 }
 
 #[cfg(test)]
@@ -243,12 +255,15 @@ mod tests {
 
     #[test]
     fn account_cookie_has_the_documented_flags() {
-        let cookie = active_account(Uuid::from_u128(5).into(), true).to_string();
+        let cookie = AccountCookies::new(true)
+            .activate(Uuid::from_u128(5).into())
+            .to_string();
         for flag in ["HttpOnly", "SameSite=Lax", "Secure", "Path=/", "Max-Age=31536000"] {
             assert!(cookie.contains(flag), "{cookie}");
         }
         assert!(
-            !active_account(Uuid::from_u128(5).into(), false)
+            !AccountCookies::new(false)
+                .activate(Uuid::from_u128(5).into())
                 .to_string()
                 .contains("Secure")
         );

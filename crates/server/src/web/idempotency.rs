@@ -24,7 +24,7 @@ use recado_domain::shared::{Cipher, FieldErrors, SealContext, SealPurpose, Seale
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{AppSecrets, Config};
+use crate::config::AppSecrets;
 use crate::crypto::{HmacContext, sha256};
 use crate::error::ApiError;
 use crate::web::body::CHUNK_TIMEOUT;
@@ -46,7 +46,7 @@ pub struct StoredResponses {
     pub idempotency: Idempotency,
     pub cipher: Arc<dyn Cipher>,
     pub secrets: Arc<dyn Secrets>,
-    pub config: Arc<Config>,
+    pub app_secrets: AppSecrets,
 }
 
 /// Returns the idempotency key of a POST request. Other methods ignore the header.
@@ -171,7 +171,7 @@ async fn replay(
 ) -> Result<HttpResponse, ApiError> {
     let response = SerializedResponse::open(stored_responses.cipher.as_ref(), &stored.response, context);
     let response = response.ok_or(IdempotencyError::Mismatch)?;
-    let body = TappedBody::of(request, &response.request_keys(&stored_responses.config.app_secrets));
+    let body = TappedBody::of(request, &response.request_keys(&stored_responses.app_secrets));
     let hashes = body.finish().await;
     let hashes = hashes.ok_or_else(|| FieldErrors::one("body", "ended before it was complete"))?;
     Idempotency::repeat(&stored.request, &hashes)?;

@@ -6,6 +6,7 @@ pub mod auth;
 pub mod auth_cache;
 pub mod body;
 pub mod callback;
+pub mod callback_secrets;
 pub mod caller;
 pub mod ceiling;
 pub mod client_ip;

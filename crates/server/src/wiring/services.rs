@@ -12,6 +12,7 @@ use recado_domain::segments::Segments;
 use recado_domain::team::{Invitations, Members};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::Profiles;
+use recado_gateways::payment::AsaasEventReader;
 use recado_postgres::{
     OwnerPool, PgContacts, PgFolders, PgInvites, PgMembers, PgNotificationFeed, PgPlatformAudit, PgProfiles,
     PgSegments, PgTags,
@@ -22,6 +23,8 @@ use crate::origin::{Origin, OwnOrigins};
 use crate::payment_event_buffer::PaymentEventReceiver;
 use crate::streams::StreamChecks;
 use crate::web::access::AccessChecks;
+use crate::web::callback_secrets::{PaymentCallbackToken, WhatsappCallbackSecrets};
+use crate::web::cookies::AccountCookies;
 use crate::web::idempotency::StoredResponses;
 
 /// The minimum number of tenant connections of an HTTP thread.
@@ -48,7 +51,9 @@ impl Services {
         services.add_reports(shared, &stores, &anonymous);
         services
             .add(stores.billing(shared))
+            .add(PaymentCallbackToken::new(&shared.config))
             .add(PaymentEventReceiver {
+                reader: Arc::new(AsaasEventReader),
                 events: stores.gateway_events(shared),
                 buffer: shared.payment_event_buffer.clone(),
                 clock: shared.clock.clone(),
@@ -84,8 +89,9 @@ impl Services {
 
     /// The state that all threads share.
     fn add_process(&mut self, shared: &Shared) {
-        self.share(shared.config.clone())
-            .share(shared.ids.clone())
+        self.share(shared.ids.clone())
+            .add(AccountCookies::new(shared.config.cookie_secure))
+            .add(WhatsappCallbackSecrets::new(&shared.config))
             .add(shared.signals.clone())
             .add(shared.auth_cache.clone())
             .add(shared.sessions.clone())
@@ -106,7 +112,7 @@ impl Services {
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), shared.ids.clone()),
             cipher: shared.cipher.clone(),
             secrets: shared.secrets.clone(),
-            config: shared.config.clone(),
+            app_secrets: shared.config.app_secrets.clone(),
         };
         self.add(AccessChecks {
             authenticator: authenticator.clone(),

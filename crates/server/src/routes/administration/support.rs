@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::{AdminRequest, ID, origin};
-use crate::config::Config;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::auth::Authenticator;
 use crate::web::body::MaybeJson;
+use crate::web::cookies::AccountCookies;
 use crate::web::extractors::Id;
 use crate::web::operation::{Body, Operation, data, path_id};
+use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::session_cache::SessionCache;
 use crate::web::support::SupportMode;
-use crate::web::{cookies, responses};
 
 /// The reason for support mode.
 #[derive(Default, Deserialize, Validate, JsonSchema)]
@@ -71,7 +71,7 @@ fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<Ht
 
 /// `POST /api/admin/accounts/<id>/support`
 async fn start_support(
-    config: Data<Config>,
+    account_cookies: Data<AccountCookies>,
     support: Data<Support>,
     authenticator: Data<Authenticator>,
     caller: AdminRequest,
@@ -93,7 +93,7 @@ async fn start_support(
         account_name: mode.account_name.clone(),
     });
     let cookie = authenticator.support.write(session.user_id, &mode);
-    with_cookies(response, &[cookie, cookies::active_account(id, config.cookie_secure)])
+    with_cookies(response, &[cookie, account_cookies.activate(id)])
 }
 
 pub(crate) const START_SUPPORT: Endpoint = endpoint!(start_support, {
@@ -108,7 +108,7 @@ pub(crate) const START_SUPPORT: Endpoint = endpoint!(start_support, {
 
 /// `POST /api/admin/stop-support`
 async fn stop_support(
-    config: Data<Config>,
+    account_cookies: Data<AccountCookies>,
     support: Data<Support>,
     authenticator: Data<Authenticator>,
     caller: AdminRequest,
@@ -123,11 +123,7 @@ async fn stop_support(
         Some(named) => authenticator.accounts.own_account(session, named).await?,
         None => None,
     };
-    let secure = config.cookie_secure;
-    let active = original.map_or_else(
-        || cookies::no_active_account(secure),
-        |account| cookies::active_account(account, secure),
-    );
+    let active = original.map_or_else(|| account_cookies.remove(), |account| account_cookies.activate(account));
     let cookies = [authenticator.support.remove(), active];
     with_cookies(responses::ok(SupportExit { account_id: original }), &cookies)
 }

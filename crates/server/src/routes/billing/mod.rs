@@ -15,15 +15,13 @@ use response_bodies::{
     CancelledResponse, HistoryResponse, PaymentResponse, PlanChangeResponse, PlanResponse, Receipt, SubscribedResponse,
     SubscriptionOverviewResponse,
 };
-use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use crate::config::Config;
-use crate::crypto::{are_equal, sha256};
-use crate::error::{ApiError, ErrorCode, RefusalReason};
+use crate::error::{ApiError, ErrorCode};
 use crate::payment_event_buffer::PaymentEventReceiver;
 use crate::web::body::JsonChange;
 use crate::web::callback::CallbackMemory;
+use crate::web::callback_secrets::PaymentCallbackToken;
 use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, Parameter, created, data, numbered_page, text, whole_body};
 use crate::web::parameters::{LIMIT, TextParam};
@@ -43,9 +41,6 @@ const REFUSED: &str = "The payment gateway rejected the input, for example the c
 const NONE: &str = "The account has no live subscription.";
 
 const MEANWHILE: &str = "Another request is changing the subscription. Try again.";
-
-/// Accepted headers for the token: the name in the published interface first, then the gateway's own name.
-const TOKEN_HEADERS: [&str; 2] = ["gateway-access-token", "asaas-access-token"];
 
 /// The serialized list of plans. Plans are constant, so it is created once.
 static CATALOGUE: LazyLock<Bytes> = LazyLock::new(|| {
@@ -214,17 +209,14 @@ pub(super) const PAYMENT_STATUS: Endpoint = endpoint!(payment_status, {
 /// `POST /api/billing/webhook`: with a valid token, the response is always the same.
 async fn callback(
     events: Data<PaymentEventReceiver>,
-    config: Data<Config>,
+    token: Data<PaymentCallbackToken>,
     callback_memory: Data<CallbackMemory>,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    verify_token(&config, &request)?;
+    token.verify(&request)?;
     let body = callback_memory.read(&request, payload.into_inner()).await?;
-    events
-        .into_inner()
-        .receive(recado_gateways::payment::read_event(&body))
-        .await;
+    events.into_inner().receive(&body).await;
     Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }
 
@@ -258,23 +250,6 @@ pub(super) const CALLBACK: Endpoint = endpoint!(callback, {
         .never(ErrorCode::MediaType)
         .never(ErrorCode::Unavailable)
 });
-
-/// Verifies the token by comparing hashes in constant time, so that timing reveals neither its content nor its length.
-fn verify_token(config: &Config, request: &HttpRequest) -> Result<(), ApiError> {
-    let Some(expected) = &config.payment_gateway_webhook_token else {
-        return Err(ApiError::internal("PAYMENT_GATEWAY_WEBHOOK_TOKEN is not configured"));
-    };
-    let given = TOKEN_HEADERS.iter().find_map(|name| request.headers().get(*name));
-    let given = given.map(|value| value.as_bytes()).unwrap_or_default();
-    let (given, expected) = (sha256(given), sha256(expected.expose_secret().as_bytes()));
-    match are_equal(given.as_ref(), expected.as_ref()) {
-        true => Ok(()),
-        false => Err(ApiError::auth(
-            RefusalReason::CallbackToken,
-            "The gateway's token is missing or wrong",
-        )),
-    }
-}
 
 /// Example of a subscription whose first payment is pending.
 fn pending() -> Value {
