@@ -58,7 +58,7 @@ enum Command {
     Db,
     /// Run `recado migrate` on the development database.
     Migrate,
-    /// Write migrations/schema.sql, schema.rs and docs/data-model.md from a migrated database.
+    /// Write migrations/schema.sql, the tables of crates/schema and docs/data-model.md from a migrated database.
     Schema,
     /// Add the demo account to the running development server (dev does this too).
     Seed(seed::Options),

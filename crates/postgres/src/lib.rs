@@ -39,7 +39,6 @@ mod pricing;
 mod queues;
 mod reads;
 mod rollups;
-mod schema;
 mod sealed;
 mod segments;
 mod session;
@@ -57,6 +56,8 @@ mod tls;
 mod transactions;
 mod webhooks;
 mod whatsapp;
+
+use recado_schema as schema;
 
 pub use accounts::PgAccounts;
 pub use administration::{PgAdministration, PgDeletions, PgPlatformAudit, PgSupport};

@@ -1,4 +1,4 @@
-//! `crates/postgres/src/schema.rs`: the tables for diesel's query language, generated from the catalogue of a migrated
+//! `crates/schema/src/tables.rs`: the tables for diesel's query language, generated from the catalogue of a migrated
 //! database. `diesel print-schema` does the same, but has to be built first, with a C library.
 
 use std::fmt::Write as _;
@@ -9,11 +9,6 @@ use postgres::Client;
 const HEADER: &str = "\
 //! The tables for diesel's query language. `cargo xtask schema` writes this file; the gate fails when it differs from the
 //! migrations.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = \"many tables are used in statements as text only\"
-)]
 ";
 
 /// The query language has tuples of at most this many columns.

@@ -24,7 +24,7 @@ const FILES: [SchemaFile; 3] = [
         text: schema::file,
     },
     SchemaFile {
-        path: "crates/postgres/src/schema.rs",
+        path: "crates/schema/src/tables.rs",
         text: |client, _| diesel_schema::file(client),
     },
     SchemaFile {

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "recado-server",
         &["recado-postgres", "recado-redis", "recado-gateways", "recado-domain"],
     ),
-    ("recado-postgres", &["recado-domain"]),
+    ("recado-postgres", &["recado-domain", "recado-schema"]),
     ("recado-redis", &["recado-domain"]),
     ("recado-gateways", &["recado-domain"]),
     ("recado-bench", &["recado-testkit"]),

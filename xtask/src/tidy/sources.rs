@@ -5,7 +5,7 @@ use super::tokens::{functions, is_readable, tokens};
 
 const FILE: usize = 500;
 /// `cargo xtask schema` writes it.
-const GENERATED: &str = "crates/postgres/src/schema.rs";
+const GENERATED: &str = "crates/schema/src/tables.rs";
 const FUNCTION: usize = 70;
 /// A route parses its request, calls one use case and maps the result. Anything longer is logic that belongs elsewhere.
 const ROUTE: usize = 25;

@@ -28,8 +28,6 @@ impl PgInbound {
     }
 }
 
-diesel::allow_tables_to_appear_in_same_query!(webhook_endpoint_ids, webhook_endpoints, accounts);
-
 /// Serializes the writers of one message id: no index is unique over the partitions of the inbox.
 const LOCK_MESSAGE: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::text || $2, 20))";
 

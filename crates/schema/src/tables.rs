@@ -1,10 +1,5 @@
 //! The tables for diesel's query language. `cargo xtask schema` writes this file; the gate fails when it differs from the
 //! migrations.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "many tables are used in statements as text only"
-)]
 
 diesel::table! {
     account_deletions (account_id) {
