@@ -43,6 +43,8 @@ mod events;
 mod failure;
 mod finish;
 mod in_flight;
+#[cfg(any(test, feature = "mocks"))]
+pub mod in_memory;
 mod model;
 mod number_state;
 mod outcome;

@@ -135,7 +135,7 @@ impl SendCounts {
         deltas
     }
 
-    fn counter_mut(&mut self, status: SendStatus) -> &mut i64 {
+    pub(super) fn counter_mut(&mut self, status: SendStatus) -> &mut i64 {
         match status {
             SendStatus::Pending => &mut self.pending,
             SendStatus::Sent => &mut self.sent,
