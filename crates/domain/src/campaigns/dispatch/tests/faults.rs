@@ -65,18 +65,21 @@ impl FaultInjector {
     }
 
     /// Runs a call of the store as one step.
-    pub(super) async fn store_step<T: Send>(&self, step: impl FnOnce() -> T + Send) -> Result<T, StoreError> {
+    pub(super) async fn store_step<T: Send>(
+        &self,
+        step: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         let unavailable = || Err(StoreError::Unavailable("injected".into()));
         match self.next_fault() {
-            None => Ok(step()),
+            None => step.await,
             Some(Fault::ErrorBefore) => unavailable(),
             Some(Fault::ErrorAfter) => {
-                step();
+                step.await?;
                 unavailable()
             }
             Some(Fault::KillBefore) => pending().await,
             Some(Fault::KillAfter) => {
-                step();
+                step.await?;
                 pending().await
             }
         }

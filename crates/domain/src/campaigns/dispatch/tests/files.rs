@@ -4,7 +4,7 @@ use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
 
-use super::fixture::{Fixture, SECOND, accepted};
+use super::fixture::{Fixture, RUN, SECOND, accepted};
 use super::{CampaignStatus, RunEnd, over, paused};
 use crate::media::tests::ACCOUNT;
 use crate::media::{MediaPath, MediaType};
@@ -27,8 +27,8 @@ fn with_header_image(contacts: usize) -> (Fixture, String) {
         .unwrap()
         .insert(path.to_string(), b"png".to_vec());
     {
-        let mut state = fixture.runs.state();
-        let template = &mut state.inputs.as_mut().unwrap().template;
+        let mut state = fixture.runs.tables();
+        let template = state.run_mut().template.as_mut().unwrap();
         template.header_type = HeaderType::Image;
         template.header_media_url = Some(url.clone());
     }
@@ -60,14 +60,18 @@ async fn run_through_delays(fixture: &Fixture) -> (Vec<i64>, RunEnd) {
     let (mut delays, mut end) = (vec![], fixture.run().await);
     while let RunEnd::Postponed { delay, .. } = end {
         delays.push(delay.whole_seconds());
-        assert_eq!(fixture.runs.state().holder, None, "a postponed run has no lease");
-        fixture.runs.state().now += delay - Duration::MILLISECOND;
+        assert_eq!(
+            fixture.runs.tables().holder(RUN.campaign_id),
+            None,
+            "a postponed run has no lease"
+        );
+        fixture.runs.tables().now += delay - Duration::MILLISECOND;
         assert_eq!(
             fixture.take_over(SECOND).await,
             None,
             "the run was claimed before its delay"
         );
-        fixture.runs.state().now += Duration::MILLISECOND;
+        fixture.runs.tables().now += Duration::MILLISECOND;
         end = fixture.take_over(SECOND).await.unwrap();
     }
     (delays, end)
@@ -119,7 +123,7 @@ async fn cancel_ends_a_postponed_run() {
     fixture.whatsapp.uploads.lock().unwrap().1 = usize::MAX;
     assert!(matches!(fixture.run().await, RunEnd::Postponed { .. }));
     fixture.runs.cancel();
-    fixture.runs.state().now += Duration::HOUR;
+    fixture.runs.tables().now += Duration::HOUR;
     assert_eq!(
         (fixture.take_over(SECOND).await, fixture.called_phones().len()),
         (None, 0)
@@ -131,7 +135,7 @@ async fn run_pauses_with_a_reason_when_a_file_is_missing() {
     let (fixture, _) = with_header_image(1);
     fixture.media_store.files.lock().unwrap().clear();
     assert_eq!(fixture.run().await, paused(1, 0));
-    let reason = fixture.runs.state().campaign().pause_reason.clone();
+    let reason = fixture.runs.tables().campaign().pause_reason.clone();
     assert_eq!(
         reason.as_deref(),
         Some("the file of the template's header no longer exists")
@@ -147,8 +151,8 @@ async fn run_fills_the_cards_of_a_carousel() {
         { "type": "BUTTONS", "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" },
             { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] }] } ] });
     {
-        let mut state = fixture.runs.state();
-        let template = &mut state.inputs.as_mut().unwrap().template;
+        let mut state = fixture.runs.tables();
+        let template = state.run_mut().template.as_mut().unwrap();
         template.header_type = HeaderType::None;
         template.template_type = TemplateType::Carousel;
         template.carousel_cards = vec![card.clone().into(), card.into()];

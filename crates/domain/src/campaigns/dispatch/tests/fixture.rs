@@ -10,8 +10,8 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::faults::FaultInjector;
-use super::rows::Row;
-use super::runs::FakeRuns;
+use super::runs::FaultyRuns;
+use crate::campaigns::in_memory::InMemorySend;
 use crate::campaigns::service::tests::{NOW, campaign};
 use crate::campaigns::{
     Burst, Campaign, CampaignStatus, Dispatcher, QueuedRun, Recipient, RunEnd, RunInputs, SendRate, SendRateLimiter,
@@ -116,7 +116,7 @@ impl WhatsappGateway for FakeWhatsapp {
 
 /// Never delays a message, and advances the store's clock instead of resting.
 struct FakeSendRateLimiter {
-    runs: Arc<FakeRuns>,
+    runs: Arc<FaultyRuns>,
     reserved: Mutex<Vec<(String, Burst)>>,
     rests: Mutex<Vec<Duration>>,
     /// The numbers (from 1) of the send slots for which bursts waited.
@@ -187,7 +187,7 @@ impl SendRateLimiter for FakeSendRateLimiter {
 
     async fn rest(&self, time: Duration) -> bool {
         self.rests.lock().unwrap().push(time);
-        self.runs.state().now += time;
+        self.runs.tables().now += time;
         !self.stopping()
     }
 
@@ -203,7 +203,7 @@ impl SendRateLimiter for FakeSendRateLimiter {
 /// One run with its fakes.
 #[derive(Clone)]
 pub(super) struct Fixture {
-    pub(super) runs: Arc<FakeRuns>,
+    pub(super) runs: Arc<FaultyRuns>,
     pub(super) injector: Arc<FaultInjector>,
     pub(super) whatsapp: Arc<FakeWhatsapp>,
     pub(super) templates: Arc<dyn TemplateStore>,
@@ -251,8 +251,8 @@ impl Fixture {
             profile: Some(number()),
         };
         let injector = Arc::new(FaultInjector::default());
-        let recipients = (0..contacts).map(|at| Some(recipient(at))).collect();
-        let runs = Arc::new(FakeRuns::new(inputs, recipients, FIRST, injector.clone()));
+        let recipients = (0..contacts).map(recipient).collect();
+        let runs = Arc::new(FaultyRuns::new(inputs, recipients, FIRST, injector.clone()));
         let whatsapp = Arc::new(FakeWhatsapp {
             outcome: Box::new(outcome),
             calls: Mutex::default(),
@@ -286,17 +286,16 @@ impl Fixture {
 
     /// Gives the number its own send rate.
     pub(super) fn per_second(self, rate: i32) -> Self {
-        let mut state = self.runs.state();
-        let profile = state.inputs.as_mut().unwrap().profile.as_mut().unwrap();
+        let mut state = self.runs.tables();
+        let profile = state.number_mut().unwrap();
         profile.profile.messages_per_second = Some(rate);
         drop(state);
         self
     }
 
     pub(super) fn simulated(self) -> Self {
-        let mut state = self.runs.state();
-        state.campaign_mut().simulated = true;
-        state.inputs.as_mut().unwrap().profile = None;
+        let mut state = self.runs.tables();
+        state.run_mut().campaign.simulated = true;
         drop(state);
         self
     }
@@ -329,8 +328,8 @@ impl Fixture {
     }
 
     pub(super) fn burst_size(&self) -> usize {
-        let state = self.runs.state();
-        let number = state.inputs.as_ref().and_then(|inputs| inputs.profile.as_ref());
+        let mut state = self.runs.tables();
+        let number = state.number_mut();
         let rate = number.and_then(|number| number.profile.messages_per_second);
         let send_rate = rate.map_or(SendRate::Delay(self.delay), |n| SendRate::PerSecond(n.unsigned_abs()));
         usize::try_from(send_rate.burst().messages).unwrap()
@@ -352,7 +351,7 @@ impl Fixture {
             .expect_open()
             .returning(move |_, _| token_is_readable.then(|| "token".into()));
         Dispatcher {
-            starts: self.runs.clone(),
+            starts: self.runs.store.clone(),
             queue: self.runs.clone(),
             runs: self.runs.clone(),
             sends: self.runs.clone(),
@@ -420,13 +419,13 @@ impl Fixture {
         rests.iter().map(|rest| rest.whole_seconds()).collect()
     }
 
-    pub(super) fn row(&self, at: usize) -> Row {
-        self.runs.state().rows[at].clone()
+    pub(super) fn row(&self, at: usize) -> InMemorySend {
+        self.runs.tables().row(at).clone()
     }
 
     /// The number of sends with this status.
     pub(super) fn count(&self, status: SendStatus) -> usize {
-        self.runs.state().rows.iter().filter(|row| row.status == status).count()
+        self.runs.tables().rows().filter(|row| row.status == status).count()
     }
 }
 

@@ -1,13 +1,11 @@
 //! Tests of the dispatcher with an in-memory run store.
 
-mod claims;
 mod crashes;
 mod faults;
 mod files;
 mod fixture;
 mod overlaps;
 mod queued_starts;
-mod rows;
 mod runs;
 mod simulation;
 mod stops;
@@ -21,7 +19,7 @@ use uuid::Uuid;
 use crate::campaigns::{CampaignStatus, RunEnd, RunReport, Variables};
 use crate::messaging::{ErrorClass, OutboundTemplate, SendOutcome, SendStatus, TextParameter};
 use crate::shared::{Event, NotificationKind, SendId};
-use fixture::{Fixture, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
+use fixture::{Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
 /// The end of a run with `sent` accepted sends. After a cancel, the other sends are pending; otherwise they failed.
 fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
@@ -55,8 +53,11 @@ async fn run_calls_each_contact_once_and_records_in_batches() {
     let fixture = Fixture::new(23, |to, _| accepted(to));
     assert_eq!(fixture.run().await, over(23, 23, CampaignStatus::Completed));
     assert_eq!(fixture.called_phones(), all_phones(23));
-    let state = fixture.runs.state();
-    assert_eq!((&state.claimed[..], &state.recorded[..]), (&[23][..], &[10, 10, 3][..]));
+    assert_eq!(
+        (fixture.runs.claimed(), fixture.runs.recorded()),
+        (vec![23], vec![10, 10, 3])
+    );
+    let state = fixture.runs.tables();
     let [Event::Notification(end), Event::Webhook(_)] = &state.events[..] else {
         panic!("{:?}", state.events)
     };
@@ -66,7 +67,7 @@ async fn run_calls_each_contact_once_and_records_in_batches() {
 #[tokio::test]
 async fn message_contains_the_send_id_and_the_values() {
     let fixture = Fixture::new(1, |to, _| accepted(to));
-    fixture.runs.state().campaign_mut().variables = Some(Variables([("2".into(), "{email|nada}".into())].into()));
+    fixture.runs.tables().run_mut().campaign.variables = Some(Variables([("2".into(), "{email|nada}".into())].into()));
     fixture.run().await;
     let expected = OutboundTemplate {
         send_id: SendId(Uuid::from_u128(1000)),
@@ -108,7 +109,7 @@ async fn simulated_run_makes_no_call_and_never_waits() {
         ),
         (0, 0, 0)
     );
-    assert_eq!(fixture.runs.state().claimed, [1000, 200]);
+    assert_eq!(fixture.runs.claimed(), [1000, 200]);
 }
 
 #[tokio::test]
@@ -173,7 +174,7 @@ async fn run_of_a_number_that_may_send_nothing_pauses() {
         "{}",
         fixture.called_phones().len()
     );
-    let reason = fixture.runs.state().campaign().pause_reason.clone().unwrap();
+    let reason = fixture.runs.tables().campaign().pause_reason.clone().unwrap();
     assert!(reason.contains("throttled"), "{reason}");
     assert_eq!(fixture.count(SendStatus::Pending), 10);
 }
@@ -185,7 +186,7 @@ async fn send_with_unknown_outcome_is_never_called_again() {
     assert_eq!(fixture.called_phones(), all_phones(3));
     let row = fixture.row(1);
     assert_eq!(
-        (row.status, row.unknown, row.started),
+        (row.status, row.unknown_at.is_some(), row.started_at.is_some()),
         (SendStatus::Pending, true, true)
     );
     assert_eq!(fixture.take_over(SECOND).await, None);
@@ -203,12 +204,12 @@ async fn blocked_run_pauses_and_makes_no_further_call() {
     assert_eq!(fixture.run().await, paused(12, 2));
     assert_eq!(fixture.called_phones(), all_phones(3));
     {
-        let state = fixture.runs.state();
+        let state = fixture.runs.tables();
         assert_eq!(
             state.campaign().pause_reason.as_deref(),
             Some("token expired (code 190)")
         );
-        assert!(state.rows[2..].iter().all(|row| !row.started && row.attempts == 0));
+        assert!(state.rows().skip(2).all(|row| row.waits() && row.attempts == 0));
         let [Event::Notification(notification)] = &state.events[..] else {
             panic!("{:?}", state.events)
         };
@@ -248,7 +249,7 @@ async fn cancel_stops_further_calls() {
             last + 1,
             "messages that left are recorded"
         );
-        assert_eq!(fixture.runs.state().events, []);
+        assert_eq!(fixture.runs.tables().events, []);
     }
 }
 
@@ -268,7 +269,10 @@ async fn stopping_server_hands_over_and_each_contact_is_called_once() {
         assert_eq!(fixture.run().await, RunEnd::HandedOver);
         assert_eq!(fixture.called_phones(), all_phones(granted));
         assert_eq!(
-            (fixture.count(SendStatus::Sent), fixture.runs.state().holder),
+            (
+                fixture.count(SendStatus::Sent),
+                fixture.runs.tables().holder(RUN.campaign_id)
+            ),
             (granted, None)
         );
         fixture.stop_after(None);
@@ -286,7 +290,7 @@ async fn send_started_but_not_called_at_a_stop_is_due_again() {
     fixture.stop_before_departure(4);
     assert_eq!(fixture.run().await, RunEnd::HandedOver);
     assert_eq!(
-        (fixture.called_phones(), fixture.row(3).started),
+        (fixture.called_phones(), fixture.row(3).started_at.is_some()),
         (all_phones(3), false)
     );
     fixture.restart();
@@ -317,9 +321,9 @@ async fn run_yields_to_a_waiting_run() {
 async fn unreachable_contact_fails_without_a_call() {
     let fixture = Fixture::new(4, |to, _| accepted(to));
     {
-        let mut state = fixture.runs.state();
-        state.rows[0].recipient = None;
-        state.rows[2].recipient.as_mut().unwrap().name = "  ".into();
+        let mut state = fixture.runs.tables();
+        state.contact_mut(0).opted_out = true;
+        state.contact_mut(2).recipient.name = "  ".into();
     }
     assert_eq!(fixture.run().await, over(4, 2, CampaignStatus::Partial));
     assert_eq!(fixture.called_phones(), [phone(1), phone(3)]);
@@ -337,8 +341,8 @@ async fn run_with_only_failures_calls_every_contact() {
     assert_eq!(fixture.run().await, over(300, 0, CampaignStatus::Partial));
     assert_eq!(fixture.called_phones(), all_phones(300));
     assert_eq!(fixture.count(SendStatus::Failed), 300);
-    let state = fixture.runs.state();
-    assert_eq!(state.usage, (0, 0));
+    let state = fixture.runs.tables();
+    assert_eq!(state.usage(), (0, 0));
     assert!(
         matches!(&state.events[..], [Event::Notification(notification), Event::Webhook(_)]
         if notification.message == "0 messages were sent, 300 were not.")
@@ -371,10 +375,10 @@ async fn run_pauses_after_a_thousand_rejections_and_resumes() {
     assert_eq!((report.status, report.paused), (CampaignStatus::Sending, true));
     assert_eq!(fixture.called_phones(), all_phones(1021));
     assert_eq!(
-        (fixture.count(SendStatus::Failed), fixture.runs.state().usage),
+        (fixture.count(SendStatus::Failed), fixture.runs.tables().usage()),
         (1020, (1, 279))
     );
-    let events = fixture.runs.state().events.clone();
+    let events = fixture.runs.tables().events.clone();
     let [Event::Notification(notification)] = &events[..] else {
         panic!("{events:?}")
     };
@@ -417,7 +421,7 @@ async fn run_pauses_after_twenty_rejected_parameters() {
         };
         assert!(report.paused);
         assert_eq!(fixture.called_phones(), all_phones(40));
-        let reason = fixture.runs.state().campaign().pause_reason.clone().unwrap();
+        let reason = fixture.runs.tables().campaign().pause_reason.clone().unwrap();
         assert!(reason.contains("parameters of the last 20 messages"), "{reason}");
     }
 }
@@ -426,7 +430,7 @@ async fn run_pauses_after_twenty_rejected_parameters() {
 async fn contact_that_opts_out_after_the_claim_is_not_called() {
     let fixture = Fixture::new(12, |to, _| accepted(to));
     let runs = fixture.runs.clone();
-    fixture.during_call(3, move || runs.state().rows[6].recipient = None);
+    fixture.during_call(3, move || runs.tables().contact_mut(6).opted_out = true);
     assert_eq!(fixture.run().await, over(12, 11, CampaignStatus::Partial));
     assert!(!fixture.called_phones().contains(&phone(6)));
     assert!(fixture.row(6).error.unwrap().1.contains("opted out"));
@@ -484,6 +488,6 @@ async fn slow_send_rate_claims_ten_seconds_of_messages() {
         let mut fixture = Fixture::new(12, |to, _| accepted(to));
         fixture.delay = Duration::seconds(delay);
         assert_eq!(fixture.run().await, over(12, 12, CampaignStatus::Completed));
-        assert_eq!(fixture.runs.state().claimed, claimed);
+        assert_eq!(fixture.runs.claimed(), claimed);
     }
 }

@@ -32,7 +32,7 @@ async fn worker_that_lost_its_run_only_records_its_calls() {
     fixture.during_call(3, move || {
         runs.expire();
         // Another worker holds the run and has not started a send.
-        runs.state().holder = Some(THIRD);
+        runs.tables().entry_mut(RUN.campaign_id).unwrap().worker = Some(THIRD);
     });
     assert_eq!(fixture.run().await, RunEnd::HandedOver);
     assert_eq!(fixture.called_phones().len(), 4);

@@ -1,455 +1,323 @@
-//! The in-memory stores of one run, which follow the contracts of the ports.
+//! The in-memory store of one run, with injected faults and checks of the worker's calls.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use time::Duration;
 use uuid::Uuid;
 
 use super::faults::FaultInjector;
-use super::rows::{Row, add, make_due};
-use crate::billing::PlanEntitlement;
+use super::fixture::RUN;
+use crate::campaigns::in_memory::{
+    InMemoryAccount, InMemoryCampaign, InMemoryContact, InMemoryRuns, InMemorySend, RunTables,
+};
+use crate::campaigns::service::RUN_LEASE;
 use crate::campaigns::service::tests::NOW;
 use crate::campaigns::{
-    Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, CounterChange, EnqueueStart, QueuedRun, QueuedStart,
-    Recipient, ResumeFacts, RunFacts, RunInputs, RunQueue, RunReport, RunStart, RunStartStore, RunStore, SendCounts,
-    SendResult, SendStore, StartOutcome, StartedSends, Trigger, finish,
+    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, QueuedRun, QueuedStart, Recipient, RunInputs,
+    RunQueue, RunReport, RunStore, RunSweepStore, SendCounts, SendResult, SendStore, StartedSends, Trigger,
 };
-use crate::messaging::SendStatus;
-use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, WriteOutcome};
+use crate::messaging::ErrorCodes;
+use crate::shared::{AccountId, ContactId, Event, SendId, StoreError, TemplateId};
+use crate::whatsapp::StoredProfile;
 
-/// A bug of a store that the simulation must detect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bug {
-    /// After the lease of a dead worker has expired, its started sends are due again.
-    ResendsUnknown,
-    /// A send can start although it was already started or has ended.
-    IgnoresStatus,
-    /// A worker can start sends although the run was cancelled or another worker holds it.
-    IgnoresHolder,
-    /// A cancel releases the reservations of in-flight sends, and their results release them again.
-    ReleasesTwice,
-}
-
-pub(super) struct State {
-    pub(super) inputs: Option<RunInputs>,
-    pub(super) rows: Vec<Row>,
-    pub(super) counts: SendCounts,
-    pub(super) holder: Option<Uuid>,
-    /// The number of consecutive postponements, and the end of the last one.
-    pub(super) postponed: (u32, Duration),
-    /// The database's clock, as the time since the start of the run.
-    pub(super) now: Duration,
-    pub(super) events: Vec<Event>,
+/// The calls of the run's workers.
+#[derive(Default)]
+struct Calls {
     /// The sends that were in flight at the worker's first claim.
-    pub(super) in_flight_before: Vec<SendId>,
+    in_flight_before: Vec<SendId>,
     /// Every worker id that held the run.
     holders: Vec<Uuid>,
-    /// Whether a worker took the run with an id that held it before.
-    pub(super) id_reused: bool,
     /// The number of sends in each claim.
-    pub(super) claimed: Vec<usize>,
+    claimed: Vec<usize>,
     /// The number of results in each record.
-    pub(super) recorded: Vec<usize>,
-    /// The month's messages: sent and reserved.
-    pub(super) usage: (usize, usize),
-    pub(super) bug: Option<Bug>,
+    recorded: Vec<usize>,
 }
 
-pub(super) struct FakeRuns {
-    state: Mutex<State>,
+pub(super) struct FaultyRuns {
+    pub(super) store: Arc<InMemoryRuns>,
+    calls: Mutex<Calls>,
     injector: Arc<FaultInjector>,
 }
 
-impl FakeRuns {
+fn contact_id(at: usize) -> ContactId {
+    ContactId(Uuid::from_u128(500 + u128::try_from(at).unwrap()))
+}
+
+impl FaultyRuns {
     /// A run that has just started, held by `holder`.
     pub(super) fn new(
         inputs: RunInputs,
-        recipients: Vec<Option<Recipient>>,
+        recipients: Vec<Recipient>,
         holder: Uuid,
         injector: Arc<FaultInjector>,
     ) -> Self {
-        let row = |(at, recipient): (u128, Option<Recipient>)| Row {
-            id: SendId(Uuid::from_u128(1000 + at)),
-            contact_id: ContactId(Uuid::from_u128(500 + at)),
-            recipient,
-            status: SendStatus::Pending,
-            started: false,
-            unknown: false,
-            attempts: 0,
-            retry_at: Duration::ZERO,
-            error: None,
+        let codes = ErrorCodes {
+            codes: &[],
+            ranges: &[],
         };
-        let rows: Vec<Row> = (0..).zip(recipients).map(row).collect();
-        let row_count = rows.len();
-        let total = i64::try_from(row_count).unwrap();
-        let counts = SendCounts {
+        let mut tables = RunTables::new(NOW + Duration::HOUR, codes);
+        let total = i64::try_from(recipients.len()).unwrap();
+        let mut account = InMemoryAccount {
+            reserved: total,
+            profiles: BTreeMap::from_iter(inputs.profile.map(|number| (number.profile.id, number))),
+            ..InMemoryAccount::default()
+        };
+        for (at, recipient) in recipients.into_iter().enumerate() {
+            let opted_out = false;
+            account
+                .contacts
+                .insert(contact_id(at), InMemoryContact { recipient, opted_out });
+            let send = SendId(Uuid::from_u128(1000 + u128::try_from(at).unwrap()));
+            tables
+                .sends
+                .insert((RUN.campaign_id, contact_id(at)), InMemorySend::new(send));
+        }
+        let profile_id = account.profiles.keys().next().copied();
+        tables.accounts.insert(RUN.account_id, account);
+        tables.add(inputs.campaign);
+        let start = QueuedStart {
+            trigger: Trigger::Send,
+            actor: None,
+        };
+        tables.enqueue(RUN.campaign_id, start, true);
+        let leased_until = tables.now + RUN_LEASE;
+        let run = tables.run_mut();
+        (run.template, run.profile_id) = (Some(inputs.template), profile_id);
+        run.counts = Some(SendCounts {
             total,
             pending: total,
             ..SendCounts::default()
-        };
-        let state = State {
-            inputs: Some(inputs),
-            rows,
-            counts,
-            holder: Some(holder),
-            postponed: (0, Duration::ZERO),
-            now: Duration::ZERO,
-            events: vec![],
-            in_flight_before: vec![],
+        });
+        let entry = run.queue_entry.as_mut().unwrap();
+        (entry.worker, entry.leased_until) = (Some(holder), leased_until);
+        let calls = Calls {
             holders: vec![holder],
-            id_reused: false,
-            claimed: vec![],
-            recorded: vec![],
-            usage: (0, row_count),
-            bug: None,
+            ..Calls::default()
         };
         Self {
-            state: Mutex::new(state),
+            store: Arc::new(InMemoryRuns::new(tables)),
+            calls: Mutex::new(calls),
             injector,
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+    pub(super) fn tables(&self) -> MutexGuard<'_, RunTables> {
+        self.store.tables()
     }
 
-    /// Does what `Campaigns::cancel` does: deletes the queue entry and the reservations of unsent messages.
+    /// The number of sends in each claim.
+    pub(super) fn claimed(&self) -> Vec<usize> {
+        self.calls.lock().unwrap().claimed.clone()
+    }
+
+    /// The number of results in each record.
+    pub(super) fn recorded(&self) -> Vec<usize> {
+        self.calls.lock().unwrap().recorded.clone()
+    }
+
+    /// Writes the campaign as a member does.
+    fn update(&self, change: impl FnOnce(&mut Campaign)) {
+        let stored = self.tables().campaign().clone();
+        let mut changed = stored.clone();
+        change(&mut changed);
+        self.store
+            .update(&changed, &stored, &[])
+            .now_or_never()
+            .unwrap()
+            .unwrap();
+    }
+
     pub(super) fn cancel(&self) {
-        let mut state = self.state();
-        if state.campaign().status != CampaignStatus::Sending {
-            return;
+        if self.tables().campaign().status == CampaignStatus::Sending {
+            self.update(|campaign| campaign.status = CampaignStatus::Cancelled);
         }
-        state.campaign_mut().status = CampaignStatus::Cancelled;
-        state.holder = None;
-        state.release_reservations();
     }
 
     /// Expires the lease. The worker does not notice.
     pub(super) fn expire(&self) {
-        self.state().abandon();
+        let mut tables = self.tables();
+        let expired = tables.now - Duration::SECOND;
+        let entry = tables.entry_mut(RUN.campaign_id);
+        entry.into_iter().for_each(|entry| entry.leased_until = expired);
     }
 
     /// Resumes a paused run.
     pub(super) fn resume(&self) {
-        let mut state = self.state();
-        state.abandon();
-        let campaign = state.campaign_mut();
-        campaign.paused_at = None;
-        campaign.pause_reason = None;
-    }
-}
-
-impl State {
-    pub(super) fn campaign(&self) -> &Campaign {
-        &self.inputs.as_ref().unwrap().campaign
+        self.expire();
+        self.update(|campaign| (campaign.paused_at, campaign.pause_reason) = (None, None));
     }
 
-    pub(super) fn campaign_mut(&mut self) -> &mut Campaign {
-        &mut self.inputs.as_mut().unwrap().campaign
+    /// Fails the sends whose outcome is unknown.
+    pub(super) fn fail_unknown(&self) {
+        let failed = self.store.fail_unknown(Duration::ZERO, i64::MAX).now_or_never();
+        failed.unwrap().unwrap();
     }
 
-    pub(super) fn goes_on(&self) -> bool {
-        self.campaign().status == CampaignStatus::Sending && self.campaign().paused_at.is_none()
-    }
-
-    fn report(&self) -> Option<RunReport> {
-        let inputs = self.inputs.as_ref()?;
-        Some(RunReport::of(&inputs.campaign, &self.counts))
-    }
-
-    fn take(&mut self, worker: Uuid) -> Option<QueuedRun> {
-        if !self.goes_on() || self.holder.is_some() || self.postponed.1 > self.now {
-            return None;
-        }
-        self.holder = Some(worker);
-        self.id_reused |= self.holders.contains(&worker);
-        self.holders.push(worker);
-        Some(super::fixture::RUN)
-    }
-
-    fn abandon(&mut self) {
-        if self.holder.take().is_none() {
-            return;
-        }
-        if self.bug == Some(Bug::ResendsUnknown) {
-            let left = |row: &&mut Row| row.started && row.status == SendStatus::Pending;
-            self.rows.iter_mut().filter(left).for_each(make_due);
-        }
-        self.mark_unknown();
-    }
-
-    /// Releases the reservations of unsent messages at the end of a run.
-    fn release_reservations(&mut self) {
-        self.mark_unknown();
-        let releases_twice = self.bug == Some(Bug::ReleasesTwice);
-        let unsent = |row: &&Row| row.status == SendStatus::Pending && (!row.started || releases_twice);
-        let unsent = self.rows.iter().filter(unsent).count();
-        self.usage.1 = self.usage.1.saturating_sub(unsent);
-    }
-
-    fn mark_unknown(&mut self) {
-        for row in &mut self.rows {
-            row.unknown |= row.started && row.status == SendStatus::Pending;
-        }
-    }
-
-    /// Whether the send has a reservation in the month's quota.
-    pub(super) fn holds_reservation(&self, row: &Row) -> bool {
-        let sending = self.campaign().status == CampaignStatus::Sending;
-        row.status == SendStatus::Pending && (sending || row.started)
-    }
-
-    /// Changes a send, and updates the month's usage.
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Row)) {
-        let accepted = |row: &Row| matches!(row.status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read);
-        let (held, sent) = (self.holds_reservation(&self.rows[at]), accepted(&self.rows[at]));
-        change(&mut self.rows[at]);
-        let (holds, sends) = (self.holds_reservation(&self.rows[at]), accepted(&self.rows[at]));
-        let moved = |n: usize, before: bool, after: bool| (n + usize::from(after)).saturating_sub(usize::from(before));
-        self.usage = (moved(self.usage.0, sent, sends), moved(self.usage.1, held, holds));
-    }
-
-    fn start(&mut self, worker: Uuid, next: &[SendId]) -> StartedSends {
-        let goes_on = self.holder == Some(worker) && self.goes_on();
-        let mut started = StartedSends {
-            goes_on: goes_on || self.bug == Some(Bug::IgnoresHolder),
-            sends: vec![],
-            unreachable: vec![],
-        };
-        let ignores_status = self.bug == Some(Bug::IgnoresStatus);
-        let named = |row: &&mut Row| started.goes_on && next.contains(&row.id);
-        for row in self.rows.iter_mut().filter(named) {
-            if ignores_status || (!row.started && row.status == SendStatus::Pending) {
-                row.started = true;
-                started.sends.push(row.id);
-                if row.recipient.is_none() {
-                    started.unreachable.push(row.id);
-                }
+    /// Asserts that the worker names the sends in flight.
+    fn check_claim(&self, position: Option<&ClaimPosition>) {
+        let (tables, mut calls) = (self.tables(), self.calls.lock().unwrap());
+        let in_flight = tables.rows().filter(|send| send.is_open() && send.unknown_at.is_none());
+        let mut in_flight = in_flight.map(|send| send.id);
+        // Workers that share an id may execute the run at the same time, and do not know each other's sends.
+        let id_reused = (1..calls.holders.len()).any(|at| calls.holders[..at].contains(&calls.holders[at]));
+        match position {
+            // The store keeps what was in flight before the worker began.
+            None => calls.in_flight_before = in_flight.collect(),
+            Some(_) if id_reused => {}
+            Some(position) => {
+                let named = |send: &SendId| position.in_flight.contains(send) || calls.in_flight_before.contains(send);
+                assert!(
+                    in_flight.all(|send| named(&send)),
+                    "a claim does not name a send in flight"
+                );
             }
         }
-        started
+    }
+}
+
+impl RunTables {
+    pub(super) fn run_mut(&mut self) -> &mut InMemoryCampaign {
+        self.campaigns.get_mut(&RUN.campaign_id).unwrap()
     }
 
-    fn record(&mut self, results: &[(SendId, SendResult)]) {
-        self.recorded.push(results.len());
-        let finished = !matches!(
-            self.campaign().status,
-            CampaignStatus::Sending | CampaignStatus::Cancelled
-        );
-        let now = self.now;
-        for (id, result) in results {
-            let at = self.rows.iter().position(|row| row.id == *id).unwrap();
-            let status = match result {
-                SendResult::Sent { .. } => SendStatus::Sent,
-                SendResult::Failed { .. } => SendStatus::Failed,
-                SendResult::Unknown
-                | SendResult::Deferred { .. }
-                | SendResult::Throttled { .. }
-                | SendResult::Released => SendStatus::Pending,
-            };
-            self.apply_status(at, status);
-            self.change(at, |row| match result {
-                SendResult::Failed { code, message } => row.error = Some((*code, message.clone())),
-                SendResult::Unknown => row.unknown = true,
-                SendResult::Deferred { .. } | SendResult::Throttled { .. } | SendResult::Released if finished => {}
-                SendResult::Throttled { delay } => {
-                    row.retry_at = now + *delay;
-                    make_due(row);
-                }
-                SendResult::Deferred { delay } => {
-                    row.attempts += 1;
-                    row.retry_at = now + *delay;
-                    make_due(row);
-                }
-                SendResult::Released => make_due(row),
-                SendResult::Sent { .. } => {}
-            });
-        }
+    pub(super) fn campaign(&self) -> &Campaign {
+        &self.campaigns[&RUN.campaign_id].campaign
     }
 
-    /// Applies a result or a status update.
-    pub(super) fn apply_status(&mut self, at: usize, status: SendStatus) {
-        let from = self.rows[at].status;
-        if let Some(to) = from.advance(status) {
-            self.counts = add(self.counts, CounterChange { from, to });
-            self.change(at, |row| row.status = to);
-        }
+    /// The WhatsApp number of the run.
+    pub(super) fn number_mut(&mut self) -> Option<&mut StoredProfile> {
+        let account = self.accounts.get_mut(&RUN.account_id).unwrap();
+        account.profiles.values_mut().next()
     }
 
-    fn finish(&mut self) -> Option<RunReport> {
-        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, NOW);
-        if let Some((campaign, events)) = ended {
-            *self.campaign_mut() = campaign;
-            self.events.extend(events);
-            self.holder = None;
-            self.release_reservations();
-        }
-        self.report()
+    pub(super) fn contact(&self, at: usize) -> &InMemoryContact {
+        &self.accounts[&RUN.account_id].contacts[&contact_id(at)]
     }
 
-    fn pause(&mut self, reason: &str, events: &[Event]) {
-        if self.goes_on() {
-            let campaign = self.campaign_mut();
-            campaign.paused_at = Some(NOW);
-            campaign.pause_reason = Some(reason.to_owned());
-            self.events.extend_from_slice(events);
-        }
+    pub(super) fn contact_mut(&mut self, at: usize) -> &mut InMemoryContact {
+        let account = self.accounts.get_mut(&RUN.account_id).unwrap();
+        account.contacts.get_mut(&contact_id(at)).unwrap()
     }
 
-    pub(super) fn fail_unknown(&mut self) -> u64 {
-        let open = |row: &Row| row.started && row.status == SendStatus::Pending;
-        let late: Vec<usize> = (0..self.rows.len()).filter(|&at| open(&self.rows[at])).collect();
-        for &at in &late {
-            self.apply_status(at, SendStatus::Failed);
-            self.rows[at].error = Some((None, "the outcome is unknown".to_owned()));
-        }
-        late.len().try_into().unwrap()
+    pub(super) fn rows(&self) -> impl Iterator<Item = &InMemorySend> {
+        self.sends.values()
+    }
+
+    pub(super) fn row(&self, at: usize) -> &InMemorySend {
+        &self.sends[&(RUN.campaign_id, contact_id(at))]
+    }
+
+    /// The month's messages: sent and reserved.
+    pub(super) fn usage(&self) -> (i64, i64) {
+        let account = &self.accounts[&RUN.account_id];
+        (account.sent, account.reserved)
     }
 }
 
 #[async_trait]
-impl RunStartStore for FakeRuns {
-    async fn facts(&self, _: AccountId, _: CampaignId) -> Result<Option<RunFacts>, StoreError> {
-        let inputs = self.state().inputs.clone();
-        Ok(inputs.map(|inputs| RunFacts {
-            campaign: inputs.campaign,
-            template: Some(inputs.template),
-            content_frozen: true,
-            profile_id: None,
-            number_unverified: false,
-            billing: PlanEntitlement {
-                plan: "free".into(),
-                granted: None,
-                subscriptions: Vec::new(),
-            },
-            now: NOW + Duration::HOUR,
-        }))
-    }
-
-    async fn resume_facts(&self, _: AccountId, _: CampaignId) -> Result<Option<ResumeFacts>, StoreError> {
-        Ok(None)
-    }
-
-    async fn start(&self, _: &RunStart, _: Option<Uuid>, _: Duration) -> Result<StartOutcome, StoreError> {
-        Ok(StartOutcome::Missing)
-    }
-
-    async fn enqueue_start(&self, _: &EnqueueStart) -> Result<WriteOutcome<CampaignStatus>, StoreError> {
-        Ok(WriteOutcome::Missing)
-    }
-
-    async fn queued_start(&self, _: QueuedRun) -> Result<Option<QueuedStart>, StoreError> {
-        Ok(None)
-    }
-
-    async fn abort_start(&self, _: QueuedRun, _: CampaignStatus, _: &[Event]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn due(&self, _: i64) -> Result<Vec<QueuedRun>, StoreError> {
-        Ok(vec![])
-    }
-}
-
-#[async_trait]
-impl RunQueue for FakeRuns {
-    async fn take(&self, worker: Uuid, _: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        self.injector.store_step(|| self.state().take(worker)).await
+impl RunQueue for FaultyRuns {
+    async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
+        let take = async {
+            let taken = self.store.take(worker, lease).await;
+            if let Ok(Some(_)) = taken {
+                self.calls.lock().unwrap().holders.push(worker);
+            }
+            taken
+        };
+        self.injector.store_step(take).await
     }
 
     async fn has_waiting(&self) -> Result<bool, StoreError> {
-        Ok(false)
+        self.store.has_waiting().await
     }
 
-    async fn release(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        let release = || {
-            let mut state = self.state();
-            state.holder = state.holder.filter(|holder| *holder != worker);
-            state.postponed = (0, Duration::ZERO);
-        };
-        self.injector.store_step(release).await
+    async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        self.injector.store_step(self.store.release(run, worker)).await
     }
 
-    async fn postponements(&self, _: QueuedRun) -> Result<u32, StoreError> {
-        self.injector.store_step(|| self.state().postponed.0).await
+    async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError> {
+        self.injector.store_step(self.store.postponements(run)).await
     }
 
-    async fn postpone(&self, _: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
-        let postpone = || {
-            let mut state = self.state();
-            if state.holder == Some(worker) {
-                state.holder = None;
-                state.postponed = (state.postponed.0 + 1, state.now + delay);
-            }
-        };
-        self.injector.store_step(postpone).await
+    async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
+        self.injector.store_step(self.store.postpone(run, worker, delay)).await
     }
 
-    async fn abandon(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        let abandon = || {
-            let mut state = self.state();
-            if state.holder == Some(worker) {
-                state.abandon();
-            }
-        };
-        self.injector.store_step(abandon).await
+    async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        self.injector.store_step(self.store.abandon(run, worker)).await
     }
 }
 
 #[async_trait]
-impl RunStore for FakeRuns {
-    async fn inputs(&self, _: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
-        self.injector.store_step(|| self.state().inputs.clone()).await
+impl RunStore for FaultyRuns {
+    async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
+        self.injector.store_step(self.store.inputs(run)).await
     }
 
-    async fn pause(&self, _: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
-        self.injector.store_step(|| self.state().pause(reason, events)).await
+    async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
+        self.injector.store_step(self.store.pause(run, reason, events)).await
     }
 
-    async fn pause_template(&self, _: AccountId, _: TemplateId, reason: &str) -> Result<(), StoreError> {
-        self.injector.store_step(|| self.state().pause(reason, &[])).await
+    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
+        let pause = self.store.pause_template(account, template, reason);
+        self.injector.store_step(pause).await
     }
 
-    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.injector.store_step(|| self.state().finish()).await
+    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.injector.store_step(self.store.finish(run)).await
     }
 
-    async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.injector.store_step(|| self.state().report()).await
+    async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.injector.store_step(self.store.report(run)).await
     }
 }
 
 #[async_trait]
-impl SendStore for FakeRuns {
+impl SendStore for FaultyRuns {
     async fn claim(
         &self,
-        _: QueuedRun,
+        run: QueuedRun,
         worker: Uuid,
         position: Option<ClaimPosition>,
         size: i64,
-        _: Duration,
+        lease: Duration,
     ) -> Result<ClaimOutcome, StoreError> {
-        self.injector
-            .store_step(|| self.state().claim(worker, position, size))
-            .await
+        let claim = async {
+            let outcome = self.store.claim(run, worker, position.clone(), size, lease).await?;
+            if !matches!(outcome, ClaimOutcome::Stopped | ClaimOutcome::Lost) {
+                self.check_claim(position.as_ref());
+            }
+            if let ClaimOutcome::Sends(sends) = &outcome {
+                self.calls.lock().unwrap().claimed.push(sends.len());
+            }
+            Ok(outcome)
+        };
+        self.injector.store_step(claim).await
     }
 
     /// Two steps, so that a fault can be injected between them.
     async fn record_and_start(
         &self,
-        _: QueuedRun,
+        run: QueuedRun,
         worker: Uuid,
         results: &[(SendId, SendResult)],
         next: &[SendId],
     ) -> Result<StartedSends, StoreError> {
         if !results.is_empty() {
-            self.injector.store_step(|| self.state().record(results)).await?;
+            self.record(run, results).await?;
         }
-        self.injector.store_step(|| self.state().start(worker, next)).await
+        let start = self.store.record_and_start(run, worker, &[], next);
+        self.injector.store_step(start).await
     }
 
-    async fn record(&self, _: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
-        self.injector.store_step(|| self.state().record(results)).await
+    async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
+        let record = async {
+            self.calls.lock().unwrap().recorded.push(results.len());
+            self.store.record(run, results).await
+        };
+        self.injector.store_step(record).await
     }
 }

@@ -24,10 +24,10 @@ async fn unreadable_rejection_pauses_the_run_and_is_never_resent() {
     assert_eq!(fixture.called_phones(), all_phones(3));
     let row = fixture.row(2);
     assert_eq!(
-        (row.status, row.unknown, row.started),
+        (row.status, row.unknown_at.is_some(), row.started_at.is_some()),
         (SendStatus::Pending, true, true)
     );
-    let reason = fixture.runs.state().campaign().pause_reason.clone().unwrap();
+    let reason = fixture.runs.tables().campaign().pause_reason.clone().unwrap();
     assert!(reason.contains("HTTP 403"), "{reason}");
     fixture.runs.resume();
     assert_eq!(
@@ -60,7 +60,7 @@ async fn paused_template_is_stored_before_the_run_pauses() {
         .expect_update()
         .times(2)
         .withf(move |reviewed, expected, events| {
-            let is_paused = runs.state().campaign().paused_at.is_some();
+            let is_paused = runs.tables().campaign().paused_at.is_some();
             assert!(!is_paused, "the run was paused before the template was updated");
             reviewed.meta_status == MetaStatus::Paused
                 && reviewed.updated_at > expected.updated_at
@@ -72,7 +72,7 @@ async fn paused_template_is_stored_before_the_run_pauses() {
         .returning(move |_, _, _| Ok(outcomes.next().unwrap()));
     fixture.templates = Arc::new(templates);
     assert_eq!(fixture.run().await, paused(12, 2));
-    let state = fixture.runs.state();
+    let state = fixture.runs.tables();
     assert_eq!(
         state.campaign().pause_reason.as_deref(),
         Some("Template is paused (code 132015)")
@@ -100,11 +100,16 @@ async fn run_without_its_number_pauses() {
     let unreadable = Fixture::new(3, |to, _| accepted(to));
     let end = unreadable.dispatcher_with(FIRST, false).run(RUN).await.unwrap();
     let disconnected = Fixture::new(3, |to, _| accepted(to));
-    disconnected.runs.state().inputs.as_mut().unwrap().profile = None;
+    disconnected
+        .runs
+        .tables()
+        .accounts
+        .values_mut()
+        .for_each(|account| account.profiles.clear());
     assert_eq!((end, disconnected.run().await), (paused(3, 0), paused(3, 0)));
     for fixture in [unreadable, disconnected] {
         assert_eq!(fixture.called_phones().len(), 0);
-        let (state, reason) = (fixture.runs.state(), "the WhatsApp number is not connected any more");
+        let (state, reason) = (fixture.runs.tables(), "the WhatsApp number is not connected any more");
         assert_eq!(state.campaign().pause_reason.as_deref(), Some(reason));
         let is_warning = |event: &Event| matches!(event, Event::Notification(n) if n.kind == NotificationKind::Warning);
         assert!(matches!(&state.events[..], [event] if is_warning(event)));
@@ -114,6 +119,6 @@ async fn run_without_its_number_pauses() {
 #[tokio::test]
 async fn run_of_a_deleted_campaign_ends_as_gone() {
     let fixture = Fixture::new(3, |to, _| accepted(to));
-    fixture.runs.state().inputs = None;
+    fixture.runs.tables().campaigns.clear();
     assert_eq!(fixture.run().await, RunEnd::Gone);
 }
