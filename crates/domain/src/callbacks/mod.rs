@@ -6,6 +6,8 @@
 //! on. It uses those contexts, and none of them uses it.
 
 mod held;
+#[cfg(any(test, feature = "mocks"))]
+mod in_memory;
 mod payload;
 mod ports;
 mod service;

@@ -31,12 +31,6 @@ pub use tables::*;
 #[derive(Debug)]
 pub struct InMemoryRuns(Mutex<RunTables>);
 
-impl Clone for InMemoryRuns {
-    fn clone(&self) -> Self {
-        Self::new(self.tables().clone())
-    }
-}
-
 impl InMemoryRuns {
     pub fn new(tables: RunTables) -> Self {
         Self(Mutex::new(tables))

@@ -1,5 +1,5 @@
-//! Model-based test of campaigns, sends and quota. The stores on a real database and a model in plain Rust execute the
-//! same random steps. After each step their states must be equal.
+//! Contract test of the ports of runs. The stores on a real database and the in-memory store execute the same random
+//! steps through the same ports. After each step their outcomes and states must be equal.
 //!
 //! The steps are those of workers (including workers that die, stall and lose their lease), of members who pause,
 //! cancel and retry, and of status updates in any order. Some steps must be refused by the stores.
@@ -9,7 +9,6 @@
 
 mod callers;
 mod mutant;
-mod rules;
 mod state;
 mod steps;
 mod system;
@@ -48,12 +47,11 @@ fn play(model: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), 
         max_shrink_iters: shrinks,
         ..Config::default()
     };
-    let strategy = Model::sequential_strategy(STEPS);
     let describe = |error| match error {
         TestError::Fail(reason, (state, steps, _)) => {
             let (state, steps): (State, Vec<Step>) = (state, steps);
             let steps: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
-            let (limit, simulated, steps) = (state.accounts[0].limit, state.simulates, steps.join("\n"));
+            let (limit, simulated, steps) = (state.limits[0], state.simulates, steps.join("\n"));
             format!(
                 "RECADO_SEED={seed} RECADO_RUNS={cases}: {reason}\na limit of {limit}, simulated: {simulated}\n{steps}"
             )
@@ -62,6 +60,7 @@ fn play(model: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), 
     };
     let mut runner = TestRunner::new(config.clone());
     model.play(|| {
+        let strategy = Model::sequential_strategy(STEPS);
         let played = runner.run(&strategy, |(state, steps, seen)| {
             System::test_sequential(config.clone(), state, steps, seen);
             Ok(())

@@ -1,7 +1,13 @@
-//! Mutation tests: runs a mutated `record_and_start.sql` as the store runs the original. The store has no hook for it.
+//! The sends of the store under test. Mutation tests run a mutated `record_and_start.sql` as the store runs the original:
+//! the store has no hook for it.
 
-use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, SendResult, SendStore as _, StartedSends};
-use recado_domain::shared::SendId;
+use async_trait::async_trait;
+use recado_domain::campaigns::{
+    ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, SendResult, SendStore, StartedSends,
+};
+use recado_domain::shared::{SendId, StoreError};
+use recado_postgres::PgRuns;
+use time::Duration;
 use tokio_postgres::SimpleQueryMessage;
 use uuid::Uuid;
 
@@ -21,8 +27,61 @@ fn array(values: impl Iterator<Item = Option<String>>, element_type: &str) -> St
     format!("'{{{}}}'::{element_type}[]", values.join(","))
 }
 
+/// The sends of the store, which a model may start at any time.
+pub(super) struct ModelSends<'a> {
+    pub(super) fixture: &'a DbFixture,
+    pub(super) runs: PgRuns,
+    /// Replaces the store's statement.
+    pub(super) statement: Option<&'a str>,
+}
+
+#[async_trait]
+impl SendStore for ModelSends<'_> {
+    async fn claim(
+        &self,
+        run: QueuedRun,
+        worker: Uuid,
+        position: Option<ClaimPosition>,
+        size: i64,
+        lease: Duration,
+    ) -> Result<ClaimOutcome, StoreError> {
+        self.runs.claim(run, worker, position, size, lease).await
+    }
+
+    async fn record_and_start(
+        &self,
+        run: QueuedRun,
+        worker: Uuid,
+        results: &[(SendId, SendResult)],
+        next: &[SendId],
+    ) -> Result<StartedSends, StoreError> {
+        // The model starts sends at any time. A worker starts only sends of its latest claim: here it claimed all.
+        let claim = format!(
+            "INSERT INTO campaign_claims (account_id, campaign_id, send_ids)
+               SELECT account_id, campaign_id, array_agg(id) FROM campaign_sends
+               WHERE campaign_id = '{}' GROUP BY account_id, campaign_id
+             ON CONFLICT (account_id, campaign_id) DO UPDATE SET send_ids = excluded.send_ids",
+            run.campaign_id
+        );
+        self.fixture.sql(&claim).await;
+        let started = match self.statement {
+            None => self.runs.record_and_start(run, worker, results, next).await,
+            Some(text) => Ok(record_and_start(self.fixture, text, run, worker, results, next).await),
+        };
+        // Only `Step::PassTime` lets time pass: until then, a start in the future marks the send as recently started.
+        let recently_started = "UPDATE campaign_sends SET started_at = now() + interval '1 hour'
+             WHERE started_at BETWEEN now() - interval '10 minutes' AND now()";
+        self.fixture.sql(recently_started).await;
+        started
+    }
+
+    async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
+        self.runs.record(run, results).await
+    }
+}
+
 /// `SendStore::record_and_start` with the statement `text`.
-pub(super) async fn record_and_start(
+async fn record_and_start(
     fixture: &DbFixture,
     text: &str,
     run: QueuedRun,

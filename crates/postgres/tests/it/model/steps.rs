@@ -119,7 +119,7 @@ fn account() -> impl Strategy<Value = usize> {
 
 /// Mostly the campaign's current status.
 fn expected(state: &State, campaign: usize, wrong: CampaignStatus) -> BoxedStrategy<CampaignStatus> {
-    let right = state.campaigns[campaign].status;
+    let right = state.status(campaign);
     prop_oneof![6 => Just(right), 1 => Just(wrong)].boxed()
 }
 
@@ -156,10 +156,10 @@ fn results_of(contacts: Vec<usize>) -> BoxedStrategy<Results> {
 
 /// Mostly results of started sends without a result; sometimes of any started send.
 fn results(state: &State, campaign: usize) -> BoxedStrategy<Results> {
-    let started = state.sends_of(campaign).filter(|(_, send)| send.started);
+    let started = state.sends_of(campaign).filter(|(_, send)| send.started_at.is_some());
     let unreported: Vec<usize> = started
         .clone()
-        .filter(|(_, send)| send.reported.is_none())
+        .filter(|(key, _)| state.history(*key).reported.is_none())
         .map(|((_, contact), _)| contact)
         .collect();
     let any_started: Vec<usize> = started.map(|((_, contact), _)| contact).collect();
@@ -179,7 +179,8 @@ fn results_of_any_send(state: &State, campaign: usize) -> BoxedStrategy<Results>
 fn next(state: &State, campaign: usize) -> BoxedStrategy<Vec<Key>> {
     let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
     let waiting: Vec<Key> = waiting.map(|(key, _)| key).collect();
-    let any_send: Vec<Key> = state.sends.keys().copied().collect();
+    let any_send = (0..CAMPAIGNS.len()).flat_map(|at| state.sends_of(at));
+    let any_send: Vec<Key> = any_send.map(|(key, _)| key).collect();
     let some_of = |keys: Vec<Key>| {
         let count = keys.len();
         subsequence(keys, 0..=count).prop_shuffle()
@@ -230,8 +231,11 @@ fn claim(state: &State) -> BoxedStrategy<Step> {
 /// Status updates of attempts that may have reached WhatsApp.
 fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
     let possible_attempts = |account: usize| {
-        let sends = state.sends.iter().filter(move |((at, _), _)| CAMPAIGNS[*at] == account);
-        sends.flat_map(|(key, send)| send.possible.iter().map(|attempt| (*key, *attempt)))
+        let sends = state
+            .histories
+            .iter()
+            .filter(move |((at, _), _)| CAMPAIGNS[*at] == account);
+        sends.flat_map(|(key, history)| history.possible.iter().map(|attempt| (*key, *attempt)))
     };
     let attempts: Vec<Vec<(Key, usize)>> = (0..CONTACTS_PER_ACCOUNT.len())
         .map(|at| possible_attempts(at).collect())
@@ -270,10 +274,8 @@ fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
 
 fn start(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
-    let unprepared = |state: &State, at: usize| {
-        let entry = state.campaigns[at].queue_entry.as_ref();
-        state.campaigns[at].status == CampaignStatus::Draft || entry.is_some_and(|entry| !entry.prepared)
-    };
+    let unprepared =
+        |state: &State, at: usize| state.status(at) == CampaignStatus::Draft || state.is_prepared(at) == Some(false);
     (mostly(&state, unprepared), worker_or_none())
         .prop_flat_map(move |(campaign, worker)| {
             expected(&state, campaign, CampaignStatus::Scheduled).prop_map(move |expected| Step::Start {
@@ -347,7 +349,7 @@ fn progress_of(state: &State, campaign: usize) -> BoxedStrategy<Step> {
     };
     let step = next_step(state, campaign);
     // A worker may not have noticed yet that its run is paused or its account suspended.
-    match (state.account(campaign).suspended, state.campaigns[campaign].paused) {
+    match (state.account(campaign).suspended, state.is_paused(campaign)) {
         (true, _) => prop_oneof![Just(allow), step].boxed(),
         (false, true) => prop_oneof![Just(Step::Resume(campaign)), step].boxed(),
         (false, false) => step,
@@ -356,15 +358,14 @@ fn progress_of(state: &State, campaign: usize) -> BoxedStrategy<Step> {
 
 /// The next step of a campaign that nothing blocks.
 fn next_step(state: &State, campaign: usize) -> BoxedStrategy<Step> {
-    let stored = &state.campaigns[campaign];
-    let expected = stored.status;
+    let expected = state.status(campaign);
     let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
     let next: Vec<Key> = waiting.map(|(key, _)| key).collect();
     let unreported = state
         .sends_of(campaign)
-        .filter(|(_, send)| send.started && send.reported.is_none());
+        .filter(|(key, send)| send.started_at.is_some() && state.history(*key).reported.is_none());
     let unreported: Vec<usize> = unreported.map(|((_, contact), _)| contact).collect();
-    let prepared = stored.queue_entry.as_ref().is_some_and(|entry| entry.prepared);
+    let prepared = state.is_prepared(campaign) == Some(true);
     match (expected, state.holder(campaign)) {
         (CampaignStatus::Completed | CampaignStatus::Partial, _) => Just(Step::Retry { campaign, expected }).boxed(),
         (CampaignStatus::Sending, None) if prepared => worker().prop_map(Step::Take).boxed(),
@@ -423,7 +424,7 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
     match step {
         Step::Start { campaign, expected, .. } => {
             // A paused run is prepared only after it resumes.
-            let paused = state.campaigns[*campaign].paused;
+            let paused = state.is_paused(*campaign);
             matches!(expected, Draft | Scheduled) || *expected == Sending && !paused
         }
         Step::EnqueueStart { expected, .. } => matches!(expected, Draft | Scheduled),
@@ -437,25 +438,23 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
         } => {
             let results_allowed = results.iter().all(|(contact, kind)| {
                 let key = (*campaign, *contact);
-                state.sends.contains_key(&key) && (kind.is_plain() || may_report(state, key, *kind))
+                state.send(key).is_some() && (kind.is_plain() || may_report(state, key, *kind))
             });
-            results_allowed && next.iter().all(|key| state.sends.contains_key(key))
+            results_allowed && next.iter().all(|key| state.send(*key).is_some())
         }
         Step::Record { campaign, results } => results
             .iter()
             .all(|(contact, kind)| may_report(state, (*campaign, *contact), *kind)),
-        Step::StaleEdit { campaign, .. } => state.campaigns[*campaign].status != Draft,
-        Step::Finish { campaign } => {
-            let entry = state.campaigns[*campaign].queue_entry.as_ref();
-            entry.is_none_or(|entry| entry.prepared)
-        }
+        Step::StaleEdit { campaign, .. } => state.status(*campaign) != Draft,
+        Step::Finish { campaign } => state.is_prepared(*campaign) != Some(false),
         Step::Release(campaign, worker) => {
             let mut sends = state.sends_of(*campaign);
-            !state.is_held_by(*campaign, *worker) || !sends.any(|(_, send)| send.is_open() && send.reported.is_none())
+            !state.is_held_by(*campaign, *worker)
+                || !sends.any(|(key, send)| send.is_open() && state.history(key).reported.is_none())
         }
         Step::StatusUpdates(_, items) => items.iter().all(|item| {
-            let send = state.sends.get(&item.key);
-            send.is_some_and(|send| send.possible.contains(&item.attempt))
+            let history = state.histories.get(&item.key);
+            history.is_some_and(|history| history.possible.contains(&item.attempt))
         }),
         _ => true,
     }
@@ -464,11 +463,7 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
 /// A send must have started. A caller may repeat the same result unless it puts the send back, and never reports a
 /// different one.
 fn may_report(state: &State, key: Key, kind: Kind) -> bool {
-    let Some(send) = state.sends.get(&key).filter(|send| send.started) else {
-        return false;
-    };
-    match send.reported {
-        None => true,
-        Some(before) => before == kind && !kind.puts_back(),
-    }
+    let started = state.send(key).is_some_and(|send| send.started_at.is_some());
+    let reported = state.history(key).reported;
+    started && reported.is_none_or(|before| before == kind && !kind.puts_back())
 }

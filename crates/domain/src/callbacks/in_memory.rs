@@ -1,0 +1,19 @@
+//! Status updates in the in-memory store of runs. It has no replies.
+
+use async_trait::async_trait;
+
+use super::{StatusUpdate, StatusUpdateStore};
+use crate::campaigns::in_memory::InMemoryRuns;
+use crate::shared::{AccountId, StoreError};
+
+#[async_trait]
+impl StatusUpdateStore for InMemoryRuns {
+    async fn apply(&self, account: AccountId, updates: &[StatusUpdate]) -> Result<Vec<usize>, StoreError> {
+        let mut tables = self.tables();
+        let unmatched = updates.iter().enumerate().filter(|(_, update)| {
+            let (message, code) = (&update.message_id, update.error_code);
+            !tables.apply_status(account, update.send_id, message, update.status, code)
+        });
+        Ok(unmatched.map(|(position, _)| position).collect())
+    }
+}
