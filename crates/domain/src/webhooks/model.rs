@@ -1,4 +1,4 @@
-//! Webhook endpoints, logs and feed events, as they are published and stored.
+//! Webhook endpoints, logs and feed events.
 
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -45,40 +45,23 @@ string_enum! {
 }
 
 /// A webhook endpoint.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Webhook {
-    /// The endpoint's id.
     pub id: WebhookId,
-    /// The endpoint's name, chosen by the account: 1 to 100 characters.
-    #[schemars(example = &"CRM")]
     pub name: String,
-    /// The URL that deliveries call. An inbound endpoint receives no deliveries, and its URL may be null.
-    #[schemars(example = "https://crm.example/recado")]
+    /// The URL that deliveries call. An inbound endpoint receives no deliveries, and its URL may be none.
     pub url: Option<String>,
     /// The event types that are delivered to the endpoint, or `*` for all.
-    #[schemars(example = ["message.received", "campaign.finished"])]
     pub events: Vec<String>,
-    /// Whether Recado calls the endpoint or the account calls Recado.
     pub direction: Direction,
-    /// Whether the endpoint is active.
-    #[schemars(example = true)]
     pub is_active: bool,
     /// The last four characters of the endpoint's secret.
-    #[schemars(example = "9f3a")]
     pub secret_hint: String,
-    /// When Recado disabled the endpoint because of failed deliveries; null if it did not.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When Recado disabled the endpoint because of failed deliveries.
     pub disabled_at: Option<OffsetDateTime>,
-    /// Why Recado disabled the endpoint; null if it did not.
+    /// Why Recado disabled the endpoint.
     pub disabled_reason: Option<DisabledReason>,
-    /// When the endpoint was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When the endpoint was last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
 
@@ -158,44 +141,30 @@ redacted_debug!(WebhookEvent {
 });
 
 /// One attempt of a delivery, or one call that an inbound endpoint received.
-#[derive(Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq)]
 pub struct WebhookLog {
-    /// The log's id.
     pub id: WebhookLogId,
     /// The endpoint, which may have been deleted since.
     pub endpoint_id: WebhookId,
-    /// Whether Recado made the call or received it.
     pub direction: Direction,
-    /// The type of the event.
-    #[schemars(example = "message.received")]
     pub event_type: String,
     /// The body that was sent or received. For a received body of more than 65,536 bytes, only `omitted_bytes`: its
     /// size in bytes.
-    #[schemars(example = serde_json::json!({"type": "message.received", "data": {"text": "Oi!"}}))]
     pub payload: Value,
-    /// The HTTP status of the response; null if there was none.
-    #[schemars(example = 200)]
+    /// The HTTP status of the response, if there was one.
     pub response_status: Option<i32>,
     /// The number of the attempt, counted from 1.
-    #[schemars(example = 1)]
     pub attempt: i32,
-    /// The duration of the attempt in milliseconds; null for received calls.
-    #[schemars(example = 84)]
+    /// The duration of the attempt in milliseconds; none for received calls.
     pub duration_ms: Option<i32>,
     /// Why there was no response: `refused`, `resolution`, `connection`, `tls`, `timed_out`, `broken` or
-    /// `secret_unreadable`. For a received call: why it was rejected. Null without an error.
-    #[schemars(example = &"timed_out")]
+    /// `secret_unreadable`. For a received call: why it was rejected.
     pub error: Option<String>,
     /// The `webhook-id` of the delivery.
-    #[schemars(example = "0190a1b2-c3d4-7e5f-8a9b-000000000007")]
     pub message_id: String,
-    /// When the next attempt follows; null if none does.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When the next attempt follows, if one does.
     pub next_attempt_at: Option<OffsetDateTime>,
     /// When the attempt ended or the call was received.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 

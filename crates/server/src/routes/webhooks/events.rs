@@ -2,13 +2,15 @@
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use recado_domain::shared::{CursorPage, WebhookId, WebhookKind, WebhookLogId};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{CursorPage, WebhookId, WebhookKind, WebhookLogId, timestamp};
 use recado_domain::webhooks::{
     Direction, FeedQuery, InboundCall, InboundWebhooks, LogQuery, LogStatus, WebhookEvent, WebhookLog, Webhooks,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{DeliveryQueued, ID};
@@ -18,7 +20,7 @@ use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, Operation, Parameter, data, data_with, path_id, text};
 use crate::web::parameters::{CursorParam, EnumParam, IdParam, IntegerParam, LIMIT, TextParam};
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::worker_handles::WorkerSignals;
 
@@ -63,6 +65,50 @@ struct InboundReceipt {
     received: bool,
 }
 
+response_type! {
+    /// One attempt of a delivery, or one call that an inbound endpoint received.
+    #[schemars(rename = "WebhookLog")]
+    struct WebhookLogResponse from log: WebhookLog {
+        /// The log's id.
+        id: WebhookLogId,
+        /// The endpoint, which may have been deleted since.
+        endpoint_id: WebhookId,
+        /// Whether Recado made the call or received it.
+        direction: Direction,
+        /// The type of the event.
+        #[schemars(example = "message.received")]
+        event_type: String,
+        /// The body that was sent or received. For a received body of more than 65,536 bytes, only `omitted_bytes`: its
+        /// size in bytes.
+        #[schemars(example = json!({"type": "message.received", "data": {"text": "Oi!"}}))]
+        payload: Value,
+        /// The HTTP status of the response; null if there was none.
+        #[schemars(example = 200)]
+        response_status: Option<i32>,
+        /// The number of the attempt, counted from 1.
+        #[schemars(example = 1)]
+        attempt: i32,
+        /// The duration of the attempt in milliseconds; null for received calls.
+        #[schemars(example = 84)]
+        duration_ms: Option<i32>,
+        /// Why there was no response: `refused`, `resolution`, `connection`, `tls`, `timed_out`, `broken` or
+        /// `secret_unreadable`. For a received call: why it was rejected. Null without an error.
+        #[schemars(example = &"timed_out")]
+        error: Option<String>,
+        /// The `webhook-id` of the delivery.
+        #[schemars(example = "0190a1b2-c3d4-7e5f-8a9b-000000000007")]
+        message_id: String,
+        /// When the next attempt follows; null if none does.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        next_attempt_at: Option<OffsetDateTime>,
+        /// When the attempt ended or the call was received.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/webhooks/logs`
 async fn logs(
     webhooks: Data<Webhooks>,
@@ -77,7 +123,8 @@ async fn logs(
         limit: params.page_of(&LOG_LIMIT).limit(),
     };
     params.check()?;
-    Ok(responses::ok(webhooks.logs(&tenant, &query).await?))
+    let logs = webhooks.logs(&tenant, &query).await?.into_iter();
+    Ok(responses::ok(logs.map(WebhookLogResponse::from).collect::<Vec<_>>()))
 }
 
 pub(crate) const LOGS: Endpoint = endpoint!(logs, {
@@ -90,7 +137,7 @@ pub(crate) const LOGS: Endpoint = endpoint!(logs, {
     .takes(&ENDPOINT)
     .takes(&LOG_EVENT_TYPE)
     .takes(&LOG_LIMIT)
-    .responds(data::<Vec<WebhookLog>>("The logs.").example(json!([log()])))
+    .responds(data::<Vec<WebhookLogResponse>>("The logs.").example(json!([log()])))
 });
 
 /// `POST /api/webhooks/logs/<id>/redeliver`

@@ -10,7 +10,7 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{WebhookEventId, WebhookId, timestamp};
-use recado_domain::webhooks::{Direction, NewWebhook, Webhook, WebhookInput, Webhooks};
+use recado_domain::webhooks::{Direction, DisabledReason, NewWebhook, Webhook, WebhookInput, Webhooks};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::ExposeSecret as _;
 use serde::de::value::SeqAccessDeserializer;
@@ -27,7 +27,7 @@ use crate::web::operation::{
 };
 use crate::web::parameters::LIMIT;
 use crate::web::query::Params;
-use crate::web::responses::{self, LimitedPage};
+use crate::web::responses::{self, LimitedPage, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::worker_handles::WorkerSignals;
 pub(super) use events::{EVENTS, LOGS, RECEIVE, REDELIVER};
@@ -147,7 +147,7 @@ struct RecoverBody {
 struct WebhookWithSecret {
     /// The endpoint.
     #[serde(flatten)]
-    webhook: Webhook,
+    webhook: WebhookResponse,
     /// The endpoint's secret: 32 bytes in hexadecimal.
     #[schemars(example = "8f0c2d4e6a8b0c1d2e3f4a5b6c7d8e9f0a1b2c3d4e5f60718293a4b5c6d79f3a")]
     secret: String,
@@ -176,8 +176,48 @@ impl From<NewWebhook> for WebhookWithSecret {
         Self {
             secret: created.secret.expose_secret().to_owned(),
             signing_secret: created.signing_secret.expose_secret().to_owned(),
-            webhook: created.webhook,
+            webhook: created.webhook.into(),
         }
+    }
+}
+
+response_type! {
+    /// A webhook endpoint.
+    #[schemars(rename = "Webhook")]
+    struct WebhookResponse from webhook: Webhook {
+        /// The endpoint's id.
+        id: WebhookId,
+        /// The endpoint's name, chosen by the account: 1 to 100 characters.
+        #[schemars(example = &"CRM")]
+        name: String,
+        /// The URL that deliveries call. An inbound endpoint receives no deliveries, and its URL may be null.
+        #[schemars(example = "https://crm.example/recado")]
+        url: Option<String>,
+        /// The event types that are delivered to the endpoint, or `*` for all.
+        #[schemars(example = ["message.received", "campaign.finished"])]
+        events: Vec<String>,
+        /// Whether Recado calls the endpoint or the account calls Recado.
+        direction: Direction,
+        /// Whether the endpoint is active.
+        #[schemars(example = true)]
+        is_active: bool,
+        /// The last four characters of the endpoint's secret.
+        #[schemars(example = "9f3a")]
+        secret_hint: String,
+        /// When Recado disabled the endpoint because of failed deliveries; null if it did not.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        disabled_at: Option<OffsetDateTime>,
+        /// Why Recado disabled the endpoint; null if it did not.
+        disabled_reason: Option<DisabledReason>,
+        /// When the endpoint was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the endpoint was last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
     }
 }
 
@@ -189,13 +229,14 @@ async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(responses::wrapped_page(webhooks.page(&tenant, page).await?))
+    let page = webhooks.page(&tenant, page).await?;
+    Ok(responses::wrapped_page(page.map(WebhookResponse::from)))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
     Operation::new("List webhooks", "Returns endpoints with numbered pages, newest first.")
         .takes_all(numbered_page(&LIMIT))
-        .responds(data::<LimitedPage<Webhook>>("A page of endpoints."))
+        .responds(data::<LimitedPage<WebhookResponse>>("A page of endpoints."))
 });
 
 /// `POST /api/webhooks`
@@ -226,13 +267,13 @@ async fn get(
     Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(webhooks.get(&tenant, id).await?))
+    Ok(responses::ok(WebhookResponse::from(webhooks.get(&tenant, id).await?)))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
     Operation::new("Get a webhook", "Returns one endpoint.")
         .takes(path_id(ID))
-        .responds(data::<Webhook>("The endpoint."))
+        .responds(data::<WebhookResponse>("The endpoint."))
 });
 
 /// `PUT /api/webhooks/<id>`
@@ -242,7 +283,8 @@ async fn update(
     Id(id): Id<WebhookId>,
     JsonChange(body): JsonChange<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(webhooks.update(&tenant, id, body.into()).await?))
+    let webhook = webhooks.update(&tenant, id, body.into()).await?;
+    Ok(responses::ok(WebhookResponse::from(webhook)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -250,7 +292,7 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
     Operation::new("Update a webhook", description)
         .takes(path_id(ID))
         .body(Body::change::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))
-        .responds(data::<Webhook>("The updated endpoint.").example(json!({ "events": ["*"] })))
+        .responds(data::<WebhookResponse>("The updated endpoint.").example(json!({ "events": ["*"] })))
         .refuses(ErrorCode::Invalid, ADDRESS)
         .refuses(
             ErrorCode::Conflict,
