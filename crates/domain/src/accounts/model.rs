@@ -5,8 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, redacted_debug, timestamp};
+use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, redacted_debug};
 
 /// Status of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -40,41 +39,26 @@ impl std::str::FromStr for AccountStatus {
 }
 
 /// A business that uses Recado. All other data belongs to an account.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    /// Id of the account.
     pub id: AccountId,
-    /// Name of the account, 1 to 200 characters.
-    #[schemars(example = &"Loja da Ana")]
     pub name: String,
     /// Unique short name, derived from the name: at most 50 lowercase letters, digits and hyphens.
-    #[schemars(example = &"loja-da-ana")]
     pub slug: String,
-    /// URL of the logo; null if there is none.
-    #[schemars(example = &"https://example.com/logo.png")]
     pub logo_url: Option<String>,
     /// Id of the account's plan: `free`, `starter`, `growth` or `scale`.
-    #[schemars(example = &"free")]
     pub plan: String,
-    /// Whether the account is active or suspended.
     pub status: AccountStatus,
-    /// When the account was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
 /// A user's membership in an account.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Membership {
-    /// Id of the account.
     pub account_id: AccountId,
-    /// Role of the user in the account.
     pub role: Role,
-    /// The account.
     pub account: Account,
     /// End of a temporary membership of support mode; `None` for a regular membership.
-    #[serde(skip)]
     pub support_until: Option<OffsetDateTime>,
 }
 

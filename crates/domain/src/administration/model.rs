@@ -1,17 +1,14 @@
 //! Accounts as administrators see them, the acting administrator, and the errors of administration.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{Cents, PaymentGatewayError};
 use crate::media::MediaStoreError;
-use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, Audit, AuditAction, AuditLogId, Conflict, FieldErrors, Role, StoreError, SubscriptionId, UserId,
-    redacted_debug, timestamp,
+    redacted_debug,
 };
 use crate::team::NewInvite;
 
@@ -56,39 +53,22 @@ pub struct Administered {
 }
 
 /// An account in the administrators' list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRow {
-    /// The account's id.
     pub id: AccountId,
-    /// The account's name.
-    #[schemars(example = "Loja Exemplo")]
     pub company_name: String,
-    /// The account's slug.
-    #[schemars(example = "loja-exemplo")]
     pub slug: String,
-    /// E-mail address of the owner; of several owners, of the one who has been owner longest. Null without an owner.
-    #[schemars(example = "ana@example.com")]
+    /// E-mail address of the owner; of several owners, of the one who has been owner longest.
     pub owner_email: Option<String>,
-    /// Id of the account's plan.
-    #[schemars(example = &"growth")]
     pub plan: String,
-    /// Whether the account is active or suspended.
     pub status: AccountStatus,
     /// Number of members, without those in support mode.
-    #[schemars(example = 3)]
     pub users: i64,
-    /// Number of contacts.
-    #[schemars(example = 1840)]
     pub contacts: i64,
     /// Number of campaign messages and replies that the account sent in the last 30 days.
-    #[schemars(example = 5120)]
     pub messages_30d: i64,
     /// Monthly value of the account's active or past due subscription, in cents.
-    #[schemars(example = 19900)]
     pub mrr: Cents,
-    /// When the account was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
@@ -102,52 +82,33 @@ pub struct AccountFilter {
 }
 
 /// A member of an account.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct AccountUser {
-    /// Id of the account.
     pub account_id: AccountId,
-    /// Id of the user.
     pub user_id: UserId,
-    /// E-mail address of the user.
-    #[schemars(example = "ana@example.com")]
     pub email: String,
-    /// Name of the user; null if it is unknown.
-    #[schemars(example = "Ana Lima")]
     pub name: Option<String>,
-    /// Role of the user in the account.
     pub role: Role,
-    /// When the user last switched to the account; null if never.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When the user last switched to the account, if ever.
     pub last_active_at: Option<OffsetDateTime>,
-    /// When the user became a member.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
 redacted_debug!(AccountUser {});
 
 /// Row counts of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountMetrics {
-    /// Number of contacts.
-    #[schemars(example = 1840)]
     pub contacts: i64,
-    /// Number of conversations.
-    #[schemars(example = 320)]
     pub conversations: i64,
 }
 
 /// An account with its members and row counts.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AccountDetail {
-    /// The account.
-    #[serde(flatten)]
     pub account: Account,
     /// Members in the order in which they joined, without those in support mode.
     pub users: Vec<AccountUser>,
-    /// Row counts of the account.
     pub metrics: AccountMetrics,
 }
 

@@ -1,14 +1,11 @@
 //! Entries of the platform audit log, as stored and published.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Admin;
-use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, AuditAction, AuditLogId, UserId, redacted_debug, timestamp};
+use crate::shared::{AccountId, AuditAction, AuditLogId, UserId, redacted_debug};
 
 /// What an administrator changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,37 +96,24 @@ impl Admin {
 }
 
 /// An entry of the platform audit log.
-#[derive(Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq)]
 pub struct PlatformAuditLog {
-    /// Id of the entry.
     pub id: AuditLogId,
-    /// The administrator who acted.
     pub user_id: UserId,
     /// E-mail address of the administrator at that time.
-    #[schemars(example = &"root@example.com")]
     pub email: String,
-    /// The action: `create`, `update`, `delete`, `restore`, `login` or `export`.
-    #[schemars(example = &"update")]
     pub action: String,
     /// Type of the changed thing, for example `account`, `account_action`, `support_mode` or `user_sessions`.
-    #[schemars(example = &"account_action")]
     pub entity_type: String,
     /// Id of the changed thing: of an account, or of a user for `user_sessions`.
     pub entity_id: Option<Uuid>,
-    /// Id of the account that the change concerns, also after its deletion; null if it concerns none.
+    /// Id of the account that the change concerns, also after its deletion.
     pub account_id: Option<AccountId>,
-    /// Details of the change, as an object whose fields depend on the action; null if there are none.
-    #[schemars(with = "Option<serde_json::Map<String, Value>>", example = json!({ "action": "suspend" }))]
+    /// Details of the change, as an object whose fields depend on the action.
     pub changes: Option<Value>,
-    /// IP address of the client; null if it is unknown.
-    #[schemars(example = &"203.0.113.7")]
     pub ip_address: Option<String>,
-    /// `X-Request-Id` of the request; null if it is unknown.
-    #[schemars(example = &"0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b")]
+    /// `X-Request-Id` of the request, if it is known.
     pub request_id: Option<String>,
-    /// When the change was made.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 

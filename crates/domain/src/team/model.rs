@@ -1,59 +1,37 @@
 //! Members, invites and the errors of team use cases.
 
-use schemars::JsonSchema;
 use secrecy::SecretString;
-use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::InviteStatus;
-use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, Conflict, FieldErrors, InviteId, Role, StoreError, UserId, redacted_debug, timestamp};
+use crate::shared::{AccountId, Conflict, FieldErrors, InviteId, Role, StoreError, UserId, redacted_debug};
 
 /// A member of an account.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Id of the user.
     pub user_id: UserId,
     /// E-mail address of the user, as the identity provider reports it.
-    #[schemars(example = &"ana@example.com")]
     pub email: String,
-    /// Name of the user; null if the identity provider reports none.
-    #[schemars(example = &"Ana Lima")]
+    /// Name of the user, if the identity provider reports one.
     pub name: Option<String>,
-    /// Role of the user in the account.
     pub role: Role,
-    /// When the user last switched to the account; null if never.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When the user last switched to the account, if ever.
     pub last_active_at: Option<OffsetDateTime>,
-    /// When the user became a member.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
 redacted_debug!(Member {});
 
 /// An offer of a role in an account. Only the response that creates it contains its token.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Invite {
-    /// Id of the invite.
     pub id: InviteId,
     /// The invited e-mail address, as it was entered.
-    #[schemars(example = &"bia@example.com")]
     pub email: String,
-    /// The role that the invited user will have.
     pub role: Role,
-    /// Status of the invite.
     pub status: InviteStatus,
-    /// When the invite expires.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub expires_at: OffsetDateTime,
-    /// When the invite was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 

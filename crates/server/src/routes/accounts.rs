@@ -3,7 +3,7 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::accounts::{Account, AccountHint, Accounts, Membership};
+use recado_domain::accounts::{Account, AccountHint, AccountStatus, Accounts, Membership};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, Role, timestamp};
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ use crate::web::body::Json;
 use crate::web::cookies::{self, AccountCookies};
 use crate::web::extractors::{Authenticated, SessionUser};
 use crate::web::operation::{Body, OpenApiTag, Operation, ResponseDoc, created, data};
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::support::SupportMode;
 
@@ -50,7 +50,7 @@ struct SwitchTo {
 #[derive(Serialize, JsonSchema)]
 struct OwnAccounts {
     /// The accounts that the user is a member of, with the role in each.
-    accounts: Vec<Membership>,
+    accounts: Vec<MembershipResponse>,
     /// The account that the cookie `svc-active-account-id` selects; null if the user is not a member of it.
     active_account_id: Option<AccountId>,
     /// Whether the user is a platform administrator.
@@ -63,7 +63,7 @@ struct OwnAccounts {
 #[derive(Serialize, JsonSchema)]
 struct OwnAccount {
     /// The account.
-    account: Account,
+    account: AccountResponse,
     /// The caller's role in it.
     role: Role,
 }
@@ -75,6 +75,46 @@ struct SignOut {
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     signed_out_at: OffsetDateTime,
+}
+
+response_type! {
+    /// A business that uses Recado. All other data belongs to an account.
+    #[schemars(rename = "Account")]
+    pub(super) struct AccountResponse from account: Account {
+        /// Id of the account.
+        id: AccountId,
+        /// Name of the account, 1 to 200 characters.
+        #[schemars(example = &"Loja da Ana")]
+        name: String,
+        /// Unique short name, derived from the name: at most 50 lowercase letters, digits and hyphens.
+        #[schemars(example = &"loja-da-ana")]
+        slug: String,
+        /// URL of the logo; null if there is none.
+        #[schemars(example = &"https://example.com/logo.png")]
+        logo_url: Option<String>,
+        /// Id of the account's plan: `free`, `starter`, `growth` or `scale`.
+        #[schemars(example = &"free")]
+        plan: String,
+        /// Whether the account is active or suspended.
+        status: AccountStatus,
+        /// When the account was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// A user's membership in an account.
+    #[schemars(rename = "Membership")]
+    struct MembershipResponse from membership: Membership {
+        /// Id of the account.
+        account_id: AccountId,
+        /// Role of the user in the account.
+        role: Role,
+        /// The account.
+        account: AccountResponse,
+    }
 }
 
 /// `GET /api/accounts`
@@ -90,7 +130,7 @@ async fn list(
         _ => None,
     };
     Ok(responses::ok(OwnAccounts {
-        accounts: own,
+        accounts: own.into_iter().map(MembershipResponse::from).collect(),
         active_account_id: active,
         is_admin: accounts.is_admin(&session),
         support_mode: authenticator.support_mode(&request, &session),
@@ -115,7 +155,7 @@ async fn create(
     let account = accounts.create(&session, &input.name.unwrap_or_default()).await?;
     let cookie = account_cookies.activate(account.id);
     let mut response = responses::created(OwnAccount {
-        account,
+        account: account.into(),
         role: Role::Owner,
     });
     response.add_cookie(&cookie).map_err(ApiError::internal)?;
@@ -147,7 +187,7 @@ async fn switch(
     let membership = accounts.switch(&session, account_id).await?;
     let cookie = account_cookies.activate(account_id);
     let mut response = responses::ok(OwnAccount {
-        account: membership.account,
+        account: membership.account.into(),
         role: membership.role,
     });
     response.add_cookie(&cookie).map_err(ApiError::internal)?;

@@ -4,12 +4,16 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{AccountHint, Accounts, Session};
-use recado_domain::shared::{CursorPage, InviteId, Role, TimeCursor, UserId};
-use recado_domain::team::{Accepted, Invitations, Invite, InviteInput, Invites, Member, Members, NewInvite};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{CursorPage, InviteId, Role, TimeCursor, UserId, timestamp};
+use recado_domain::team::{
+    Accepted, Invitations, Invite, InviteInput, InviteStatus, Invites, Member, Members, NewInvite,
+};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::web::auth::Authenticator;
@@ -20,7 +24,7 @@ use crate::web::extractors::{Authenticated, Id, SessionUser, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::parameters::{CursorParam, LIMIT};
 use crate::web::query::CursorParams;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::worker_handles::WorkerSignals;
 
@@ -69,20 +73,73 @@ const CURSOR: CursorParam = CursorParam {
     example: Some("0190a1b2-c3d4-7e5f-8a9b-000037386ae0"),
 };
 
+response_type! {
+    /// A member of an account.
+    #[schemars(rename = "Member")]
+    struct MemberResponse from member: Member {
+        /// Id of the user.
+        user_id: UserId,
+        /// E-mail address of the user, as the identity provider reports it.
+        #[schemars(example = &"ana@example.com")]
+        email: String,
+        /// Name of the user; null if the identity provider reports none.
+        #[schemars(example = &"Ana Lima")]
+        name: Option<String>,
+        /// Role of the user in the account.
+        role: Role,
+        /// When the user last switched to the account; null if never.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        last_active_at: Option<OffsetDateTime>,
+        /// When the user became a member.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// An offer of a role in an account. Only the response that creates it contains its token.
+    #[schemars(rename = "Invite")]
+    struct InviteResponse from invite: Invite {
+        /// Id of the invite.
+        id: InviteId,
+        /// The invited e-mail address, as it was entered.
+        #[schemars(example = &"bia@example.com")]
+        email: String,
+        /// The role that the invited user will have.
+        role: Role,
+        /// Status of the invite.
+        status: InviteStatus,
+        /// When the invite expires.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        expires_at: OffsetDateTime,
+        /// When the invite was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/team/members`
 async fn members(
     members: Data<Members>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams<TimeCursor>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(members.list(&tenant, &query).await?))
+    Ok(responses::ok(
+        members.list(&tenant, &query).await?.map(MemberResponse::from),
+    ))
 }
 
 pub(super) const MEMBERS: Endpoint = endpoint!(members, {
     Operation::new("List members", "Returns the account's members with their roles.")
         .takes(&CURSOR)
         .takes(&LIMIT)
-        .responds(data::<CursorPage<Member>>("A page of members and its `nextCursor`."))
+        .responds(data::<CursorPage<MemberResponse>>(
+            "A page of members and its `nextCursor`.",
+        ))
 });
 
 /// `PUT /api/team/members/<user id>`
@@ -95,7 +152,7 @@ async fn change_role(
 ) -> Result<HttpResponse, ApiError> {
     let changed = members.change_role(&tenant, user, body.role.as_deref()).await;
     auth_cache.mark_membership_changed(user, tenant.account_id);
-    Ok(responses::ok(changed?))
+    Ok(responses::ok(MemberResponse::from(changed?)))
 }
 
 pub(super) const CHANGE_ROLE: Endpoint = endpoint!(change_role, {
@@ -104,7 +161,7 @@ pub(super) const CHANGE_ROLE: Endpoint = endpoint!(change_role, {
     Operation::new("Change a member's role", description)
         .takes(path_id(MEMBER))
         .body(Body::json::<RoleBody>())
-        .responds(data::<Member>("The member with the new role."))
+        .responds(data::<MemberResponse>("The member with the new role."))
         .refuses(ErrorCode::Auth, "An admin cannot grant or revoke the role `owner`.")
         .refuses(ErrorCode::Invalid, "The member is the account's last owner.")
         .refuses(ErrorCode::Conflict, "Other requests are changing the team. Try again.")
@@ -140,7 +197,9 @@ async fn invites(
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(invites.list(&tenant, &query).await?))
+    Ok(responses::ok(
+        invites.list(&tenant, &query).await?.map(InviteResponse::from),
+    ))
 }
 
 pub(super) const INVITES: Endpoint = endpoint!(invites, {
@@ -149,7 +208,9 @@ pub(super) const INVITES: Endpoint = endpoint!(invites, {
         "Returns the account's invites in every status, newest first.",
     )
     .takes_all(cursor_page())
-    .responds(data::<CursorPage<Invite>>("A page of invites and its `nextCursor`."))
+    .responds(data::<CursorPage<InviteResponse>>(
+        "A page of invites and its `nextCursor`.",
+    ))
 });
 
 /// `POST /api/team/invites`
@@ -187,7 +248,7 @@ pub(super) const INVITE: Endpoint = endpoint!(invite, {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CreatedInvite<'a> {
     #[serde(flatten)]
-    invite: &'a Invite,
+    invite: InviteResponse,
     /// The one-time token. A user with this token and the invited e-mail address can accept the invite. Only this
     /// response contains it.
     #[schemars(example = &"3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
@@ -195,8 +256,8 @@ pub(crate) struct CreatedInvite<'a> {
     /// The URL of the page that accepts the invite, with the token. Only this response contains it.
     #[schemars(example = &"https://app.example.com/accept-invite?token=3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     accept_url: &'a str,
-    /// Whether a mail with the link was queued. `false` if the server sends no mail, or if the address was sent mail too
-    /// often: at most one an hour from one account, and 5 a day from all. The invite is valid in any case.
+    /// Whether a mail with the link was queued. `false` if the server sends no mail, or if the address was sent mail
+    /// too often: at most one an hour from one account, and 5 a day from all. The invite is valid in any case.
     #[schemars(example = &true)]
     mailed: bool,
 }
@@ -204,7 +265,7 @@ pub(crate) struct CreatedInvite<'a> {
 impl<'a> From<&'a NewInvite> for CreatedInvite<'a> {
     fn from(created: &'a NewInvite) -> Self {
         Self {
-            invite: &created.invite,
+            invite: created.invite.clone().into(),
             token: created.token.expose_secret(),
             accept_url: created.accept_url.expose_secret(),
             mailed: created.mailed,

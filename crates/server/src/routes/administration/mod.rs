@@ -9,17 +9,20 @@ use actix_web::dev::Payload;
 use actix_web::web::Data;
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::accounts::{Account, AccountHint, AccountStatus, Accounts, Session};
+use recado_domain::accounts::{AccountHint, AccountStatus, Accounts, Session};
 use recado_domain::administration::{
-    AccountDetail, AccountFilter, AccountInput, AccountPatch, AccountRow, ActionInput, Admin, Administered,
-    Administration, Deletions,
+    AccountDetail, AccountFilter, AccountInput, AccountMetrics, AccountPatch, AccountRow, AccountUser, ActionInput,
+    Admin, Administered, Administration, Deletions,
 };
-use recado_domain::billing;
-use recado_domain::shared::{AccountId, Ids, Page, PageQuery};
+use recado_domain::billing::{self, Cents};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AccountId, Ids, Page, PageQuery, Role, UserId, timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use time::OffsetDateTime;
 
+use super::accounts::AccountResponse;
 use super::team::CreatedInvite;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::auth::Authenticator;
@@ -30,6 +33,7 @@ use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_conte
 use crate::web::parameters::{EnumParam, LIMIT, TextParam};
 use crate::web::query::Params;
 use crate::web::request::RequestId;
+use crate::web::responses::response_type;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::support::SupportMode;
 use crate::web::{cookies, responses};
@@ -182,11 +186,106 @@ fn filter(params: &mut Params) -> AccountFilter {
     }
 }
 
+response_type! {
+    /// An account in the administrators' list.
+    #[schemars(rename = "AccountRow")]
+    struct AccountRowResponse from account: AccountRow {
+        /// The account's id.
+        id: AccountId,
+        /// The account's name.
+        #[schemars(example = "Loja Exemplo")]
+        company_name: String,
+        /// The account's slug.
+        #[schemars(example = "loja-exemplo")]
+        slug: String,
+        /// E-mail address of the owner; of several owners, of the one who has been owner longest. Null without an
+        /// owner.
+        #[schemars(example = "ana@example.com")]
+        owner_email: Option<String>,
+        /// Id of the account's plan.
+        #[schemars(example = &"growth")]
+        plan: String,
+        /// Whether the account is active or suspended.
+        status: AccountStatus,
+        /// Number of members, without those in support mode.
+        #[schemars(example = 3)]
+        users: i64,
+        /// Number of contacts.
+        #[schemars(example = 1840)]
+        contacts: i64,
+        /// Number of campaign messages and replies that the account sent in the last 30 days.
+        #[schemars(example = 5120)]
+        messages_30d: i64,
+        /// Monthly value of the account's active or past due subscription, in cents.
+        #[schemars(example = 19900)]
+        mrr: Cents,
+        /// When the account was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// A member of an account.
+    #[schemars(rename = "AccountUser")]
+    struct AccountUserResponse from user: AccountUser {
+        /// Id of the account.
+        account_id: AccountId,
+        /// Id of the user.
+        user_id: UserId,
+        /// E-mail address of the user.
+        #[schemars(example = "ana@example.com")]
+        email: String,
+        /// Name of the user; null if it is unknown.
+        #[schemars(example = "Ana Lima")]
+        name: Option<String>,
+        /// Role of the user in the account.
+        role: Role,
+        /// When the user last switched to the account; null if never.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        last_active_at: Option<OffsetDateTime>,
+        /// When the user became a member.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// Row counts of an account.
+    #[schemars(rename = "AccountMetrics")]
+    struct AccountMetricsResponse from metrics: AccountMetrics {
+        /// Number of contacts.
+        #[schemars(example = 1840)]
+        contacts: i64,
+        /// Number of conversations.
+        #[schemars(example = 320)]
+        conversations: i64,
+    }
+}
+
+response_type! {
+    /// An account with its members and row counts.
+    #[schemars(rename = "AccountDetail")]
+    struct AccountDetailResponse from detail: AccountDetail {
+        /// The account.
+        #[serde(flatten)]
+        account: AccountResponse,
+        /// Members in the order in which they joined, without those in support mode.
+        users: Vec<AccountUserResponse> = detail.users.into_iter().map(AccountUserResponse::from).collect(),
+        /// Row counts of the account.
+        metrics: AccountMetricsResponse,
+    }
+}
+
 /// `GET /api/admin/accounts`
 async fn list(administration: Data<Administration>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let (page, filter): (PageQuery, AccountFilter) = (params.page(), filter(&mut params));
     params.check()?;
-    Ok(responses::ok(administration.list(&filter, page).await?))
+    let page = administration.list(&filter, page).await?;
+    Ok(responses::ok(page.map(AccountRowResponse::from)))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -198,7 +297,7 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
     .takes(&SEARCH)
     .takes(&PLAN)
     .takes(&STATUS)
-    .responds(data::<Page<AccountRow>>("A page of accounts."))
+    .responds(data::<Page<AccountRowResponse>>("A page of accounts."))
 });
 
 /// `POST /api/admin/accounts`
@@ -233,7 +332,7 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
 #[derive(Serialize, JsonSchema)]
 struct AdministeredAccount<'a> {
     #[serde(flatten)]
-    account: &'a Account,
+    account: AccountResponse,
     /// The invite of the first owner; absent if the request had no `owner_email`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner_invite: Option<CreatedInvite<'a>>,
@@ -244,20 +343,22 @@ fn administered<'a>(signals: &WorkerSignals, created: &'a Administered) -> Admin
         signals.wake_mail();
     }
     AdministeredAccount {
-        account: &created.account,
+        account: created.account.clone().into(),
         owner_invite: created.owner_invite.as_ref().map(CreatedInvite::from),
     }
 }
 
 /// `GET /api/admin/accounts/<id>`
 async fn get(administration: Data<Administration>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(administration.get(id).await?))
+    Ok(responses::ok(AccountDetailResponse::from(
+        administration.get(id).await?,
+    )))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
     Operation::new("Get any account", "Returns one account with its members and totals.")
         .takes(path_id(ID))
-        .responds(data::<AccountDetail>("The account."))
+        .responds(data::<AccountDetailResponse>("The account."))
 });
 
 /// `PUT /api/admin/accounts/<id>`

@@ -6,15 +6,19 @@ use recado_domain::administration::{
     Administration, AdministrationStats, ChurnDay, PlatformAudit, PlatformAuditFilter, PlatformAuditLog,
     PlatformRevenueDay, PlatformRevenueOverview,
 };
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AccountId, AuditLogId, UserId, timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::web::operation::{Operation, data, numbered_page};
 use crate::web::parameters::{IdParam, IntegerParam, TextParam, TimeParam};
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 /// Default and maximum number of days of a daily report.
@@ -53,7 +57,7 @@ const UNTIL: TimeParam = TimeParam::new("until", "Only entries of this time or e
 #[schemars(rename = "PlatformAuditLogPage")]
 struct PlatformLogs {
     /// The entries, newest first.
-    logs: Vec<PlatformAuditLog>,
+    logs: Vec<PlatformAuditLogResponse>,
     /// The exact total number of matching entries.
     total: i64,
     /// The page number, starting at 1.
@@ -61,6 +65,43 @@ struct PlatformLogs {
     /// The maximum number of entries on a page.
     #[schemars(example = 50)]
     limit: i64,
+}
+
+response_type! {
+    /// An entry of the platform audit log.
+    #[schemars(rename = "PlatformAuditLog")]
+    struct PlatformAuditLogResponse from entry: PlatformAuditLog {
+        /// Id of the entry.
+        id: AuditLogId,
+        /// The administrator who acted.
+        user_id: UserId,
+        /// E-mail address of the administrator at that time.
+        #[schemars(example = &"root@example.com")]
+        email: String,
+        /// The action: `create`, `update`, `delete`, `restore`, `login` or `export`.
+        #[schemars(example = &"update")]
+        action: String,
+        /// Type of the changed thing, for example `account`, `account_action`, `support_mode` or `user_sessions`.
+        #[schemars(example = &"account_action")]
+        entity_type: String,
+        /// Id of the changed thing: of an account, or of a user for `user_sessions`.
+        entity_id: Option<Uuid>,
+        /// Id of the account that the change concerns, also after its deletion; null if it concerns none.
+        account_id: Option<AccountId>,
+        /// Details of the change, as an object whose fields depend on the action; null if there are none.
+        #[schemars(with = "Option<Map<String, Value>>", example = json!({ "action": "suspend" }))]
+        changes: Option<Value>,
+        /// IP address of the client; null if it is unknown.
+        #[schemars(example = &"203.0.113.7")]
+        ip_address: Option<String>,
+        /// `X-Request-Id` of the request; null if it is unknown.
+        #[schemars(example = &"0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b")]
+        request_id: Option<String>,
+        /// When the change was made.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
 }
 
 /// `GET /api/admin/stats`
@@ -135,7 +176,7 @@ async fn audit_logs(platform_audit: Data<PlatformAudit>, mut params: Params) -> 
         total: found.total,
         page: found.page,
         limit: found.limit,
-        logs: found.data,
+        logs: found.data.into_iter().map(PlatformAuditLogResponse::from).collect(),
     }))
 }
 
