@@ -1,77 +1,52 @@
 //! Contacts and tags.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{Phone, Referral};
-use crate::shared::schema::Timestamp;
-use crate::shared::{
-    Conflict, ContactId, CursorQuery, FieldErrors, SegmentId, StoreError, TagId, redacted_debug, timestamp,
-};
+use crate::shared::{Conflict, ContactId, CursorQuery, FieldErrors, SegmentId, StoreError, TagId, redacted_debug};
 
 /// A label on contacts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The tag's id.
     pub id: TagId,
     /// The tag's name, unique in the account: 1 to 100 characters.
-    #[schemars(example = &"vip")]
     pub name: String,
-    /// The tag's display colour: at most 32 characters of your choice; null for none.
-    #[schemars(example = &"#22c55e")]
+    /// The tag's display colour: at most 32 characters of your choice.
     pub color: Option<String>,
 }
 
 /// A person to whom an account writes.
-#[derive(Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq)]
 pub struct Contact {
-    /// The contact's id.
     pub id: ContactId,
     /// The contact's name: 1 to 200 characters.
-    #[schemars(example = &"Ana Lima")]
     pub name: String,
-    /// The phone number in E.164 form, unique in the account; null for a contact with only a `wa_user_id`.
-    #[schemars(example = &"+5511961234567")]
+    /// The phone number in E.164 form, unique in the account; none for a contact with only a `wa_user_id`.
     pub phone: Option<String>,
-    /// The e-mail address; null if it is unknown.
-    #[schemars(example = &"ana@example.com")]
     pub email: Option<String>,
-    /// WhatsApp's id of a contact whose phone number it hides; null if it is unknown.
-    #[schemars(example = &"BR.1234567890")]
+    /// WhatsApp's id of a contact whose phone number it hides.
     pub wa_user_id: Option<String>,
     /// The account's own fields of the contact: names of your choice with strings, numbers and booleans.
-    #[schemars(example = serde_json::json!({ "city": "Campinas", "coupon": "VOLTA10" }))]
     pub attributes: Map<String, Value>,
     /// The contact's tags, sorted by name.
     pub tags: Vec<Tag>,
-    /// When the contact opted out of messages; null while the contact accepts messages.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When the contact opted out of messages; none while it accepts them.
     pub opted_out_at: Option<OffsetDateTime>,
-    /// When the contact was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When the contact was last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
     /// Optimistic locking: every change increments it.
-    #[serde(skip)]
     pub version: i64,
 }
 
 redacted_debug!(Contact { id });
 
 /// A contact with the fields that only the response for one contact has.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ContactDetails {
-    #[serde(flatten)]
     pub contact: Contact,
-    /// The ad or post that led to the contact's first message from an ad or post; null if there was none.
+    /// The ad or post that led to the contact's first message from an ad or post, if there was one.
     pub first_referral: Option<Referral>,
 }
 

@@ -1,6 +1,5 @@
 //! Conversations and messages.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -8,57 +7,40 @@ use time::OffsetDateTime;
 use super::{ConversationStatus, Direction, MessageStatus, Sender};
 use crate::contacts::Referral;
 use crate::messaging::Pricing;
-use crate::shared::schema::Timestamp;
 use crate::shared::{ContactId, ConversationId, CursorQuery, MessageId, TimeCursor, redacted_debug, timestamp};
 
 /// The messages that an account and one contact exchange outside campaigns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
-    /// The conversation's id.
     pub id: ConversationId,
     /// The contact of the conversation. A contact has one conversation.
     pub contact_id: ContactId,
     /// `open` while the conversation needs attention, `closed` when a member has closed it.
     pub status: ConversationStatus,
-    /// When the latest message of either side was written.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub last_message_at: OffsetDateTime,
-    /// When the conversation was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
 /// A message of a conversation.
-#[derive(Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq)]
 pub struct Message {
-    /// The message's id.
     pub id: MessageId,
-    /// The conversation that it belongs to.
     pub conversation_id: ConversationId,
     /// Who wrote the message: the contact (`inbound`) or the account (`outbound`).
     pub direction: Direction,
     /// WhatsApp's type of the message, for example `text`, `image` or `button`.
-    #[schemars(example = &"text")]
-    #[serde(rename = "type")]
     pub kind: String,
-    /// The readable text of the message: its text, a caption or a button's label. Null if it has none.
-    #[schemars(example = "Oi! Ainda tem o bolo de cenoura?")]
+    /// The readable text of the message: its text, a caption or a button's label.
     pub text: Option<String>,
-    /// The delivery status of the message.
     pub status: MessageStatus,
-    /// WhatsApp's id of the message. Null until WhatsApp accepts the message.
-    #[schemars(example = "wamid.HBgNNTUxMTk2MTIzNDU2NxUCABIYFDNBNjY0")]
+    /// WhatsApp's id of the message. None until WhatsApp accepts the message.
     pub wa_message_id: Option<String>,
-    /// The ad or post that led to the message. Null for every other message.
+    /// The ad or post that led to the message.
     pub referral: Option<Referral>,
-    /// The price that WhatsApp reports for the message. Null until a status update contains one, and for inbound
+    /// The price that WhatsApp reports for the message. None until a status update contains one, and for inbound
     /// messages.
     pub pricing: Option<Pricing>,
     /// When the message was written, by the clock of the side that wrote it.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 

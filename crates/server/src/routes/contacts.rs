@@ -4,13 +4,16 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::contacts::{
-    Contact, ContactDetails, ContactFilter, ContactInput, ContactQuery, Contacts, ImportFormat, ImportReport,
+    Contact, ContactDetails, ContactFilter, ContactInput, ContactQuery, Contacts, ImportFormat, ImportReport, Referral,
 };
-use recado_domain::shared::{ContactId, CursorPage, TagId};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{ContactId, CursorPage, TagId, timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
 
+use super::tags::TagResponse;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{self, Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
@@ -18,7 +21,7 @@ use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, d
 use crate::web::paced::PacedBody;
 use crate::web::parameters::{IdParam, TextParam};
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::shares::Shares;
 
@@ -112,6 +115,92 @@ const SEGMENT_ID: IdParam = IdParam::new(
     "Only contacts of this segment: its members and every contact that matches its filters.",
 );
 
+response_type! {
+    /// A person to whom an account writes.
+    #[schemars(rename = "Contact")]
+    struct ContactResponse from contact: Contact {
+        /// The contact's id.
+        id: ContactId,
+        /// The contact's name: 1 to 200 characters.
+        #[schemars(example = &"Ana Lima")]
+        name: String,
+        /// The phone number in E.164 form, unique in the account; null for a contact with only a `wa_user_id`.
+        #[schemars(example = &"+5511961234567")]
+        phone: Option<String>,
+        /// The e-mail address; null if it is unknown.
+        #[schemars(example = &"ana@example.com")]
+        email: Option<String>,
+        /// WhatsApp's id of a contact whose phone number it hides; null if it is unknown.
+        #[schemars(example = &"BR.1234567890")]
+        wa_user_id: Option<String>,
+        /// The account's own fields of the contact: names of your choice with strings, numbers and booleans.
+        #[schemars(example = json!({ "city": "Campinas", "coupon": "VOLTA10" }))]
+        attributes: Map<String, Value>,
+        /// The contact's tags, sorted by name.
+        tags: Vec<TagResponse> = contact.tags.into_iter().map(TagResponse::from).collect(),
+        /// When the contact opted out of messages; null while the contact accepts messages.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        opted_out_at: Option<OffsetDateTime>,
+        /// When the contact was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the contact was last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// A contact with the fields that only the response for one contact has.
+    #[schemars(rename = "ContactDetails")]
+    struct ContactDetailsResponse from details: ContactDetails {
+        #[serde(flatten)]
+        contact: ContactResponse,
+        /// The ad or post that led to the contact's first message from an ad or post; null if there was none.
+        first_referral: Option<ReferralResponse> = details.first_referral.map(ReferralResponse::from),
+    }
+}
+
+response_type! {
+    /// The ad or post that led a contact to send a message.
+    #[schemars(rename = "Referral")]
+    pub(super) struct ReferralResponse from referral: Referral {
+        /// The kind of source, for example `ad` or `post`; null if WhatsApp does not report it.
+        #[schemars(example = &"ad")]
+        source_type: Option<String>,
+        /// Meta's id of the ad or post; null if WhatsApp does not report it.
+        #[schemars(example = &"120210000000000001")]
+        source_id: Option<String>,
+        /// The URL of the ad or post; null if WhatsApp does not report it.
+        #[schemars(example = "https://fb.me/3cr4Wqqkv")]
+        source_url: Option<String>,
+        /// The headline of the ad; null if it has none.
+        #[schemars(example = "Bolo de cenoura com 20% de desconto")]
+        headline: Option<String>,
+        /// The text of the ad; null if it has none.
+        #[schemars(example = "Peça pelo WhatsApp")]
+        body: Option<String>,
+        /// The media type of the ad, `image` or `video`; null if it has none.
+        #[schemars(example = &"image")]
+        media_type: Option<String>,
+        /// The URL of the ad's image; null if it has none.
+        #[schemars(example = "https://scontent.example/bolo.jpg")]
+        image_url: Option<String>,
+        /// The URL of the ad's video; null if it has none.
+        #[schemars(example = Value::Null)]
+        video_url: Option<String>,
+        /// The URL of the video's thumbnail; null if it has none.
+        #[schemars(example = Value::Null)]
+        thumbnail_url: Option<String>,
+        /// Meta's click id, which its Conversions API accepts; null if WhatsApp does not report it.
+        #[schemars(example = &"ARAkLkA8rmlFeiCktEJQ")]
+        ctwa_clid: Option<String>,
+    }
+}
+
 /// `GET /api/contacts`
 async fn list(
     contacts: Data<Contacts>,
@@ -128,7 +217,9 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(contacts.list(&tenant, &query).await?))
+    Ok(responses::ok(
+        contacts.list(&tenant, &query).await?.map(ContactResponse::from),
+    ))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -137,7 +228,9 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
         .takes(&TAG_ID)
         .takes(&SEGMENT_ID)
         .takes_all(cursor_page())
-        .responds(data::<CursorPage<Contact>>("A page of contacts and its `nextCursor`."))
+        .responds(data::<CursorPage<ContactResponse>>(
+            "A page of contacts and its `nextCursor`.",
+        ))
 });
 
 /// `POST /api/contacts`
@@ -146,14 +239,15 @@ async fn create(
     Authenticated(tenant): TenantContext,
     Json(input): Json<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(contacts.create(&tenant, input.into()).await?))
+    let contact = contacts.create(&tenant, input.into()).await?;
+    Ok(responses::created(ContactResponse::from(contact)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
     let description = "Creates a contact. A Brazilian national phone number is converted to E.164.";
     Operation::new("Create a contact", description)
         .body(Body::json_with::<ContactBody>(&["name"]))
-        .responds(created::<Contact>("The new contact."))
+        .responds(created::<ContactResponse>("The new contact."))
         .refuses(ErrorCode::Invalid, TAKEN)
         .refuses(ErrorCode::Invalid, REFERENCES)
 });
@@ -164,14 +258,15 @@ async fn get(
     Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(contacts.details(&tenant, id).await?))
+    let details = contacts.details(&tenant, id).await?;
+    Ok(responses::ok(ContactDetailsResponse::from(details)))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
     let description = "Returns one contact with its tags, and the ad or post that led to its first message.";
     Operation::new("Get a contact", description)
         .takes(path_id(ID))
-        .responds(data::<ContactDetails>("The contact."))
+        .responds(data::<ContactDetailsResponse>("The contact."))
 });
 
 /// `PUT /api/contacts/<id>`
@@ -181,7 +276,8 @@ async fn update(
     Id(id): Id<ContactId>,
     JsonChange(input): JsonChange<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(contacts.update(&tenant, id, input.into()).await?))
+    let contact = contacts.update(&tenant, id, input.into()).await?;
+    Ok(responses::ok(ContactResponse::from(contact)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -190,7 +286,7 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
     Operation::new("Update a contact", description)
         .takes(path_id(ID))
         .body(Body::change::<ContactBody>().example(json!({ "name": "Ana Lima", "email": null, "opted_out": true })))
-        .responds(data::<Contact>("The updated contact."))
+        .responds(data::<ContactResponse>("The updated contact."))
         .refuses(ErrorCode::Invalid, TAKEN)
         .refuses(ErrorCode::Invalid, REFERENCES)
         .refuses(
@@ -224,7 +320,8 @@ async fn set_tags(
     Json(input): Json<TagsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let tags = input.tag_ids.unwrap_or_default();
-    Ok(responses::ok(contacts.set_tags(&tenant, id, tags).await?))
+    let contact = contacts.set_tags(&tenant, id, tags).await?;
+    Ok(responses::ok(ContactResponse::from(contact)))
 }
 
 pub(super) const SET_TAGS: Endpoint = endpoint!(set_tags, {
@@ -234,7 +331,7 @@ pub(super) const SET_TAGS: Endpoint = endpoint!(set_tags, {
     )
     .takes(path_id(ID))
     .body(Body::json::<TagsBody>())
-    .responds(data::<Contact>("The contact with its new tags."))
+    .responds(data::<ContactResponse>("The contact with its new tags."))
     .refuses(ErrorCode::Invalid, REFERENCES)
     .refuses(
         ErrorCode::Conflict,

@@ -3,19 +3,25 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::conversations::{Conversation, ConversationQuery, ConversationStatus, Conversations, Message};
-use recado_domain::shared::{ConversationId, CursorPage, FieldErrors, TimeCursor};
+use recado_domain::conversations::{
+    Conversation, ConversationQuery, ConversationStatus, Conversations, Direction, Message, MessageStatus,
+};
+use recado_domain::messaging::Pricing;
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{ContactId, ConversationId, CursorPage, FieldErrors, MessageId, TimeCursor, timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use time::OffsetDateTime;
 
+use super::contacts::ReferralResponse;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, path_id};
 use crate::web::parameters::{CursorParam, EnumParam, LIMIT};
 use crate::web::query::{CursorParams, Params};
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -59,6 +65,61 @@ struct ConversationBody {
     status: Option<String>,
 }
 
+response_type! {
+    /// The messages that an account and one contact exchange outside campaigns.
+    #[schemars(rename = "Conversation")]
+    struct ConversationResponse from conversation: Conversation {
+        /// The conversation's id.
+        id: ConversationId,
+        /// The contact of the conversation. A contact has one conversation.
+        contact_id: ContactId,
+        /// `open` while the conversation needs attention, `closed` when a member has closed it.
+        status: ConversationStatus,
+        /// When the latest message of either side was written.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        last_message_at: OffsetDateTime,
+        /// When the conversation was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// A message of a conversation.
+    #[schemars(rename = "Message")]
+    struct MessageResponse from message: Message {
+        /// The message's id.
+        id: MessageId,
+        /// The conversation that it belongs to.
+        conversation_id: ConversationId,
+        /// Who wrote the message: the contact (`inbound`) or the account (`outbound`).
+        direction: Direction,
+        /// WhatsApp's type of the message, for example `text`, `image` or `button`.
+        #[schemars(example = &"text")]
+        #[serde(rename = "type")]
+        kind: String,
+        /// The readable text of the message: its text, a caption or a button's label. Null if it has none.
+        #[schemars(example = "Oi! Ainda tem o bolo de cenoura?")]
+        text: Option<String>,
+        /// The delivery status of the message.
+        status: MessageStatus,
+        /// WhatsApp's id of the message. Null until WhatsApp accepts the message.
+        #[schemars(example = "wamid.HBgNNTUxMTk2MTIzNDU2NxUCABIYFDNBNjY0")]
+        wa_message_id: Option<String>,
+        /// The ad or post that led to the message. Null for every other message.
+        referral: Option<ReferralResponse> = message.referral.map(ReferralResponse::from),
+        /// The price that WhatsApp reports for the message. Null until a status update contains one, and for inbound
+        /// messages.
+        pricing: Option<Pricing>,
+        /// When the message was written, by the clock of the side that wrote it.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/conversations`
 async fn list(
     conversations: Data<Conversations>,
@@ -70,7 +131,8 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(conversations.list(&tenant, &query).await?))
+    let page = conversations.list(&tenant, &query).await?;
+    Ok(responses::ok(page.map(ConversationResponse::from)))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -79,7 +141,7 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
         .takes(&STATUS)
         .takes(&CURSOR)
         .takes(&LIMIT)
-        .responds(data::<CursorPage<Conversation>>(
+        .responds(data::<CursorPage<ConversationResponse>>(
             "A page of conversations and its `nextCursor`.",
         ))
 });
@@ -91,7 +153,8 @@ async fn messages(
     Id(id): Id<ConversationId>,
     CursorParams(query): CursorParams<TimeCursor>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(conversations.messages(&tenant, id, &query).await?))
+    let page = conversations.messages(&tenant, id, &query).await?;
+    Ok(responses::ok(page.map(MessageResponse::from)))
 }
 
 pub(super) const MESSAGES: Endpoint = endpoint!(messages, {
@@ -102,7 +165,9 @@ pub(super) const MESSAGES: Endpoint = endpoint!(messages, {
     .takes(path_id(ID))
     .takes(&CURSOR)
     .takes(&LIMIT)
-    .responds(data::<CursorPage<Message>>("A page of messages and its `nextCursor`."))
+    .responds(data::<CursorPage<MessageResponse>>(
+        "A page of messages and its `nextCursor`.",
+    ))
 });
 
 /// `POST /api/conversations/<id>/messages`
@@ -113,7 +178,8 @@ async fn reply(
     Json(input): Json<ReplyBody>,
 ) -> Result<HttpResponse, ApiError> {
     let text = input.text.unwrap_or_default();
-    Ok(responses::created(conversations.reply(&tenant, id, text).await?))
+    let message = conversations.reply(&tenant, id, text).await?;
+    Ok(responses::created(MessageResponse::from(message)))
 }
 
 pub(super) const REPLY: Endpoint = endpoint!(reply, {
@@ -125,7 +191,7 @@ pub(super) const REPLY: Endpoint = endpoint!(reply, {
         .takes(path_id(ID))
         .body(Body::json::<ReplyBody>())
         .responds(
-            created::<Message>(
+            created::<MessageResponse>(
                 "The message: `sent`, or `pending` while the outcome of the call to WhatsApp is \
                         unknown.",
             )
@@ -150,7 +216,8 @@ async fn update(
 ) -> Result<HttpResponse, ApiError> {
     let status: Result<ConversationStatus, String> = input.status.unwrap_or_default().parse();
     let status = status.map_err(|error| FieldErrors::one("status", error))?;
-    Ok(responses::ok(conversations.set_status(&tenant, id, status).await?))
+    let conversation = conversations.set_status(&tenant, id, status).await?;
+    Ok(responses::ok(ConversationResponse::from(conversation)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -158,5 +225,5 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
     Operation::new("Open or close a conversation", description)
         .takes(path_id(ID))
         .body(Body::json::<ConversationBody>().example(json!({ "status": "closed" })))
-        .responds(data::<Conversation>("The updated conversation.").example(json!({ "status": "closed" })))
+        .responds(data::<ConversationResponse>("The updated conversation.").example(json!({ "status": "closed" })))
 });

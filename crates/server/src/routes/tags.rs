@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::contacts::{Tag as Label, Tags};
+use recado_domain::contacts::{Tag, Tags};
 use recado_domain::shared::{CursorPage, TagId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::query::CursorParams;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -34,19 +34,34 @@ struct NewTag {
     color: Option<String>,
 }
 
+response_type! {
+    /// A label on contacts.
+    #[schemars(rename = "Tag")]
+    pub(super) struct TagResponse from tag: Tag {
+        /// The tag's id.
+        id: TagId,
+        /// The tag's name, unique in the account: 1 to 100 characters.
+        #[schemars(example = &"vip")]
+        name: String,
+        /// The tag's display colour: at most 32 characters of your choice; null for none.
+        #[schemars(example = &"#22c55e")]
+        color: Option<String>,
+    }
+}
+
 /// `GET /api/tags`
 async fn list(
     tags: Data<Tags>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(tags.list(&tenant, &query).await?))
+    Ok(responses::ok(tags.list(&tenant, &query).await?.map(TagResponse::from)))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
     Operation::new("List tags", "Returns tags, newest first.")
         .takes_all(cursor_page())
-        .responds(data::<CursorPage<Label>>("A page of tags and its `nextCursor`."))
+        .responds(data::<CursorPage<TagResponse>>("A page of tags and its `nextCursor`."))
 });
 
 /// `POST /api/tags`
@@ -56,13 +71,14 @@ async fn create(
     Json(input): Json<NewTag>,
 ) -> Result<HttpResponse, ApiError> {
     let name = input.name.unwrap_or_default();
-    Ok(responses::created(tags.create(&tenant, &name, input.color).await?))
+    let tag = tags.create(&tenant, &name, input.color).await?;
+    Ok(responses::created(TagResponse::from(tag)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
     Operation::new("Create a tag", "Creates a tag with a unique name.")
         .body(Body::json::<NewTag>())
-        .responds(created::<Label>("The new tag."))
+        .responds(created::<TagResponse>("The new tag."))
         .refuses(ErrorCode::Invalid, "Another tag has this name.")
 });
 
