@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use time::{Duration, OffsetDateTime};
 
 use super::{ApiKey, networks};
-use crate::shared::{FieldErrors, KeyScope, KeyScopes, TemplateId, text};
+use crate::shared::{FieldErrors, KeyScope, KeyScopes, TemplateId, text, timestamp};
 
 /// Maximum length of a name, in characters.
 const NAME_CHARS: usize = 100;
@@ -134,12 +134,24 @@ fn check_expiry(at: OffsetDateTime, now: OffsetDateTime, longest: Option<Duratio
 
 /// The changed fields of a key with their new values, for the audit log.
 pub(super) fn differences(before: &ApiKey, after: &ApiKey) -> Value {
-    let (before, after) = (json!(before), json!(after));
     let mut changes = Map::new();
-    for field in ["name", "scopes", "expires_at", "allowed_cidrs"] {
-        let value = after.get(field);
-        if value != before.get(field) {
-            changes.insert(field.to_owned(), value.cloned().unwrap_or_default());
+    let expires_at = |key: &ApiKey| key.expires_at.map(timestamp::format);
+    for (field, differs, value) in [
+        ("name", before.name != after.name, json!(after.name)),
+        ("scopes", before.scopes != after.scopes, json!(after.scopes)),
+        (
+            "expires_at",
+            expires_at(before) != expires_at(after),
+            json!(expires_at(after)),
+        ),
+        (
+            "allowed_cidrs",
+            before.allowed_cidrs != after.allowed_cidrs,
+            json!(after.allowed_cidrs),
+        ),
+    ] {
+        if differs {
+            changes.insert(field.to_owned(), value);
         }
     }
     changes.into()

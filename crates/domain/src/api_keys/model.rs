@@ -1,68 +1,45 @@
-//! API keys as published, and as authentication reads them.
+//! API keys, as their owners and as authentication read them.
 
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use schemars::JsonSchema;
 use secrecy::SecretString;
-use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::accounts::AccountStatus;
-use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, ApiKeyId, Conflict, Event, FieldErrors, KeyScopes, StoreError, UserId, redacted_debug, string_enum,
-    timestamp,
 };
 
 /// Prefix of every key. Distinguishes a key from a session token before either is parsed.
 pub const KEY_PREFIX: &str = "svc_live_sk_";
 
 /// An API key. The key itself is not stored, so it cannot be read again.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Id of the key.
     pub id: ApiKeyId,
     /// Name that the creator gave the key, 1 to 100 characters.
-    #[schemars(example = &"Shop integration")]
     pub name: String,
     /// First 12 characters of the key; the same for every key.
-    #[schemars(example = &"svc_live_sk_")]
     pub key_prefix: String,
     /// Last four characters of the key, to distinguish keys.
-    #[schemars(example = &"x9Qa")]
     pub key_hint: String,
     /// The part of a member's rights that the key has: `*` (all), `<area>:<verb>`, or `trigger:<template id>`.
-    #[schemars(with = "Vec<String>", length(min = 1, max = 50), example = ["contacts:read", "ingest:write"])]
     pub scopes: KeyScopes,
-    /// When the key ends; null if it does not.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When the key ends, if it does.
     pub expires_at: Option<OffsetDateTime>,
     /// Networks from which the key may be used; empty for all.
-    #[schemars(with = "Vec<String>", length(max = 50), example = ["203.0.113.0/24"])]
     pub allowed_cidrs: Vec<IpNet>,
-    /// Id of the user who created the key.
     pub created_by: UserId,
-    /// When the key was last used, accurate to the minute; null if never.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When the key was last used, accurate to the minute.
     pub last_used_at: Option<OffsetDateTime>,
-    /// Client address of that use; null if unknown, and for callers who are neither owner nor admin.
-    #[schemars(example = &"203.0.113.7")]
+    /// Client address of that use; none if unknown, and for callers who are neither owner nor admin.
     pub last_used_ip: Option<String>,
-    /// When the key last got a new secret; null if never.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When the key last got a new secret.
     pub rotated_at: Option<OffsetDateTime>,
-    /// Until when the secret before the last rotation works; null if the key was never rotated.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// Until when the secret before the last rotation works.
     pub previous_valid_until: Option<OffsetDateTime>,
-    /// When the key was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 

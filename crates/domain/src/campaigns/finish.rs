@@ -128,34 +128,6 @@ mod tests {
     }
 
     #[test]
-    fn finish_notification_equals_the_published_example() {
-        let named = Campaign {
-            name: "Volta às aulas".into(),
-            ..campaign(CampaignStatus::Partial)
-        };
-        let counts = SendCounts {
-            total: 1840,
-            read: 1832,
-            failed: 8,
-            ..SendCounts::default()
-        };
-        let notification = end_notification(&named, &RunReport::of(&named, &counts));
-        let published = json!(schemars::schema_for!(crate::notifications::Notification));
-        let example = |field: &str| published["properties"][field]["examples"][0].clone();
-        assert_eq!(
-            [example("type"), example("title"), example("message")],
-            [
-                json!(notification.kind),
-                json!(notification.title),
-                json!(notification.message)
-            ]
-        );
-        let published = example("data");
-        let names = |data: &serde_json::Value| data.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&published), names(&notification.data));
-    }
-
-    #[test]
     fn finish_derives_the_status_from_the_counters() {
         let sending = campaign(CampaignStatus::Sending);
         let end = |campaign: &Campaign, accepted, total| {

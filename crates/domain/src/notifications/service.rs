@@ -41,8 +41,6 @@ impl Notifications {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use time::macros::datetime;
     use uuid::Uuid;
 
     use super::super::MockNotificationStore;
@@ -69,21 +67,5 @@ mod tests {
             let missing = notifications.read(&tenant(role), NotificationId(Uuid::nil())).await;
             assert!(matches!(missing, Err(NotificationError::NotFound)));
         }
-    }
-
-    #[test]
-    fn notification_serializes_with_the_published_fields() {
-        let notification = Notification {
-            id: NotificationId(Uuid::from_u128(1)),
-            kind: "warning".into(),
-            title: "t".into(),
-            message: "m".into(),
-            data: json!({ "a": 1 }),
-            read_at: None,
-            created_at: datetime!(2026-03-01 12:00:00.123456 UTC),
-        };
-        let expected = json!({ "id": Uuid::from_u128(1), "type": "warning", "title": "t", "message": "m",
-            "data": { "a": 1 }, "read_at": null, "created_at": "2026-03-01T12:00:00.123Z" });
-        assert_eq!(json!(notification), expected);
     }
 }

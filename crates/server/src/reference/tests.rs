@@ -3,7 +3,11 @@
 use std::collections::BTreeSet;
 
 use jsonschema::Validator;
+use recado_domain::campaigns::{Campaign, CampaignStatus, SendCounts, Trigger, finish};
+use recado_domain::shared::{AccountId, CampaignId, Event};
 use serde_json::{Value, json};
+use time::macros::datetime;
+use uuid::Uuid;
 
 use super::*;
 use crate::routes::TABLE;
@@ -301,4 +305,57 @@ fn body_examples_deserialize() {
         }
     }
     assert!(read > 30, "{read}");
+}
+
+#[test]
+fn notification_example_is_of_a_finished_campaign() {
+    let now = datetime!(2026-03-01 12:00 UTC);
+    let campaign = Campaign {
+        id: CampaignId(Uuid::from_u128(7)),
+        account_id: AccountId(Uuid::nil()),
+        name: "Volta às aulas".into(),
+        template_id: None,
+        segment_id: None,
+        segment_config: None,
+        rfm_segments: vec![],
+        scheduled_at: None,
+        scheduled_by: None,
+        variables: None,
+        folder_id: None,
+        status: CampaignStatus::Sending,
+        total_recipients: 1840,
+        simulated: false,
+        executed_at: Some(now),
+        completed_at: None,
+        paused_at: None,
+        pause_reason: None,
+        retry_scheduled_at: None,
+        created_by: None,
+        created_at: now,
+        updated_at: now,
+        version: 1,
+    };
+    let counts = SendCounts {
+        total: 1840,
+        read: 1832,
+        failed: 8,
+        ..SendCounts::default()
+    };
+    let (_, events) = finish(&campaign, &counts, Trigger::Send, None, now).unwrap();
+    let [Event::Notification(notification), Event::Webhook(_)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    let document = document();
+    let schema = &document["components"]["schemas"]["Notification"];
+    let example = |field: &str| schema["properties"][field]["examples"][0].clone();
+    assert_eq!(
+        [example("type"), example("title"), example("message")],
+        [
+            json!(notification.kind),
+            json!(notification.title),
+            json!(notification.message)
+        ]
+    );
+    let names = |data: &Value| data.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&example("data")), names(&notification.data));
 }

@@ -4,8 +4,8 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::api_keys::{ApiKey, ApiKeyInput, ApiKeys, NewApiKey};
-use recado_domain::shared::ApiKeyId;
 use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{ApiKeyId, KeyScopes, UserId, timestamp};
 use schemars::JsonSchema;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -16,6 +16,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, path_id};
+use crate::web::responses::response_type;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::{idempotency, responses};
 
@@ -81,7 +82,7 @@ struct RotateBody {
 struct CreatedApiKey {
     /// The key.
     #[serde(flatten)]
-    key: ApiKey,
+    key: ApiKeyResponse,
     /// The complete key. Store it now: no later response contains it.
     #[schemars(example = &"svc_live_sk_h2Vd0m3yTq8sLw5bKcR7nZpXfEjUx9Qa")]
     full_key: String,
@@ -90,15 +91,65 @@ struct CreatedApiKey {
 impl From<NewApiKey> for CreatedApiKey {
     fn from(NewApiKey { key, full_key }: NewApiKey) -> Self {
         Self {
-            key,
+            key: key.into(),
             full_key: full_key.expose_secret().to_owned(),
         }
     }
 }
 
+response_type! {
+    /// An API key. The key itself is not stored, so it cannot be read again.
+    #[schemars(rename = "ApiKey")]
+    struct ApiKeyResponse from api_key: ApiKey {
+        /// Id of the key.
+        id: ApiKeyId,
+        /// Name that the creator gave the key, 1 to 100 characters.
+        #[schemars(example = &"Shop integration")]
+        name: String,
+        /// First 12 characters of the key; the same for every key.
+        #[schemars(example = &"svc_live_sk_")]
+        key_prefix: String,
+        /// Last four characters of the key, to distinguish keys.
+        #[schemars(example = &"x9Qa")]
+        key_hint: String,
+        /// The part of a member's rights that the key has: `*` (all), `<area>:<verb>`, or `trigger:<template id>`.
+        #[schemars(with = "Vec<String>", length(min = 1, max = 50), example = ["contacts:read", "ingest:write"])]
+        scopes: KeyScopes,
+        /// When the key ends; null if it does not.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        expires_at: Option<OffsetDateTime>,
+        /// Networks from which the key may be used; empty for all.
+        #[schemars(length(max = 50), example = ["203.0.113.0/24"])]
+        allowed_cidrs: Vec<String> = api_key.allowed_cidrs.iter().map(ToString::to_string).collect(),
+        /// Id of the user who created the key.
+        created_by: UserId,
+        /// When the key was last used, accurate to the minute; null if never.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        last_used_at: Option<OffsetDateTime>,
+        /// Client address of that use; null if unknown, and for callers who are neither owner nor admin.
+        #[schemars(example = &"203.0.113.7")]
+        last_used_ip: Option<String>,
+        /// When the key last got a new secret; null if never.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        rotated_at: Option<OffsetDateTime>,
+        /// Until when the secret before the last rotation works; null if the key was never rotated.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        previous_valid_until: Option<OffsetDateTime>,
+        /// When the key was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/api-keys`
 async fn list(api_keys: Data<ApiKeys>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(api_keys.list(&tenant).await?))
+    let keys = api_keys.list(&tenant).await?.into_iter();
+    Ok(responses::ok(keys.map(ApiKeyResponse::from).collect::<Vec<_>>()))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -106,7 +157,7 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
         "List API keys",
         "Returns the account's keys without their secret part, newest first.",
     )
-    .responds(data::<Vec<ApiKey>>("The keys."))
+    .responds(data::<Vec<ApiKeyResponse>>("The keys."))
 });
 
 /// `POST /api/api-keys`
@@ -142,7 +193,8 @@ async fn update(
     Id(id): Id<ApiKeyId>,
     JsonChange(input): JsonChange<NewKey>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(api_keys.update(&tenant, id, input.into()).await?))
+    let key = api_keys.update(&tenant, id, input.into()).await?;
+    Ok(responses::ok(ApiKeyResponse::from(key)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -153,7 +205,7 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
     )
     .takes(path_id("The key's id."))
     .body(Body::change::<NewKey>().example(json!({ "scopes": ["contacts:read"], "allowed_cidrs": ["203.0.113.0/24"] })))
-    .responds(data::<ApiKey>("The changed key."))
+    .responds(data::<ApiKeyResponse>("The changed key."))
     .refuses(ErrorCode::Conflict, "Other requests keep changing the key.")
     .refuses(
         ErrorCode::Invalid,

@@ -10,9 +10,11 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
 use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery, Notifications};
-use recado_domain::shared::{AccountId, CursorPage, NotificationId, RouteScope, StoreError};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AccountId, CursorPage, NotificationId, RouteScope, StoreError, timestamp};
 use recado_postgres::PgNotificationFeed;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
 use tokio::time::{Instant, Interval, interval_at};
 use uuid::Uuid;
 
@@ -23,7 +25,7 @@ use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{OpenApiTag, Operation, cursor_page, custom, data, id, no_content, path_id};
 use crate::web::parameters::BoolParam;
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::shares::{Shares, StreamShare};
 
@@ -60,6 +62,39 @@ const SCOPE: RouteScope = RouteScope::NOTIFICATIONS_READ;
 /// The start of every stream: it sets the client's reconnection delay to a second and shows that the stream is open.
 const GREETING: &str = "retry: 1000\n: welcome\n\n";
 
+response_type! {
+    /// A message to the members of an account inside the product.
+    #[schemars(rename = "Notification")]
+    struct NotificationResponse from notification: Notification {
+        /// Id of the notification.
+        id: NotificationId,
+        /// Severity: `info`, `success`, `warning` or `error`. More values may be added.
+        #[schemars(example = &"warning")]
+        #[serde(rename = "type")]
+        kind: String,
+        /// Title in one line.
+        #[schemars(example = "Campaign finished: Volta às aulas")]
+        title: String,
+        /// Text in one or two sentences.
+        #[schemars(example = "1832 messages were sent, 8 were not.")]
+        message: String,
+        /// Machine-readable details, as an object whose fields depend on the kind of change.
+        #[schemars(with = "Map<String, Value>", example = json!({
+            "campaign_id": "0190a1b2-c3d4-7e5f-8a9b-000000000007", "status": "partial", "total": 1840, "sent": 1832,
+            "failed": 8, "simulated": false
+        }))]
+        data: Value,
+        /// When a member of the account marked it as read; null while it is unread.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        read_at: Option<OffsetDateTime>,
+        /// When the change happened.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/notifications`
 async fn list(
     notifications: Data<Notifications>,
@@ -71,7 +106,8 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(notifications.list(&tenant, &query).await?))
+    let page = notifications.list(&tenant, &query).await?;
+    Ok(responses::ok(page.map(NotificationResponse::from)))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -81,7 +117,7 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
     )
     .takes(&UNREAD)
     .takes_all(cursor_page())
-    .responds(data::<CursorPage<Notification>>(
+    .responds(data::<CursorPage<NotificationResponse>>(
         "A page of notifications and its `nextCursor`.",
     ))
 });
@@ -176,8 +212,9 @@ fn last_event_id(request: &HttpRequest) -> Option<NotificationId> {
 
 /// Serializes a notification as a server-sent event. Compact JSON contains no raw line break, so `data` is one line.
 fn event(notification: &Notification) -> String {
-    let data = serde_json::to_string(notification).unwrap_or_default();
-    format!("event: notification\nid: {}\ndata: {data}\n\n", notification.id)
+    let published = NotificationResponse::from(notification.clone());
+    let data = serde_json::to_string(&published).unwrap_or_default();
+    format!("event: notification\nid: {}\ndata: {data}\n\n", published.id)
 }
 
 /// The notifications that a reconnecting client missed: in batches, oldest first, up to the first one that its
@@ -318,10 +355,25 @@ async fn access_lost(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use time::OffsetDateTime;
+    use time::macros::datetime;
 
     use super::*;
+
+    #[test]
+    fn notification_serializes_with_the_published_fields() {
+        let notification = Notification {
+            id: NotificationId(Uuid::from_u128(1)),
+            kind: "warning".into(),
+            title: "t".into(),
+            message: "m".into(),
+            data: json!({ "a": 1 }),
+            read_at: None,
+            created_at: datetime!(2026-03-01 12:00:00.123456 UTC),
+        };
+        let expected = json!({ "id": Uuid::from_u128(1), "type": "warning", "title": "t", "message": "m",
+            "data": { "a": 1 }, "read_at": null, "created_at": "2026-03-01T12:00:00.123Z" });
+        assert_eq!(json!(NotificationResponse::from(notification)), expected);
+    }
 
     #[test]
     fn event_data_is_one_line() {
@@ -339,6 +391,6 @@ mod tests {
         assert_eq!(lines.len(), 5, "{event}");
         assert_eq!(lines[1], format!("id: {}", Uuid::nil()));
         let data: serde_json::Value = serde_json::from_str(lines[2].strip_prefix("data: ").unwrap()).unwrap();
-        assert_eq!(data, json!(notification));
+        assert_eq!(data, json!(NotificationResponse::from(notification)));
     }
 }
