@@ -1,7 +1,7 @@
-//! Automations and their executions, as stored and published.
+//! Automations and their executions.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
@@ -32,22 +32,13 @@ string_enum! {
 }
 
 /// An automation that runs in one of the account's own systems, which report its executions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automation {
-    /// The automation's id.
     pub id: AutomationId,
     /// The name: 1 to 200 characters, without HTML tags and control characters.
-    #[schemars(example = "Carrinho abandonado")]
     pub name: String,
-    /// The status of the automation.
     pub status: AutomationStatus,
-    /// When the automation was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When the automation was last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
 

@@ -1,7 +1,5 @@
-//! Folders, as stored and published.
+//! Folders, their query and errors.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use thiserror::Error;
 
 use crate::shared::string_enum;
@@ -18,12 +16,10 @@ string_enum! {
 }
 
 /// A folder of campaigns or of templates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// The folder's id.
     pub id: FolderId,
     /// The name: 1 to 100 characters.
-    #[schemars(example = &"Black Friday")]
     pub name: String,
     /// The kind of item that the folder contains. It cannot be changed.
     pub kind: FolderKind,

@@ -1,35 +1,24 @@
-//! Links, as stored and published.
+//! Links and their errors.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, CampaignId, FieldErrors, LinkId, StoreError, timestamp};
+use crate::shared::{AccountId, CampaignId, FieldErrors, LinkId, StoreError};
 
 /// A short link that counts its clicks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The link's id.
     pub id: LinkId,
     /// The code in the link's URL.
-    #[schemars(example = &"Ab3dE9x_2")]
     pub short_code: String,
     /// The short URL, for use in messages.
-    #[schemars(example = "https://api.recado.example/r/Ab3dE9x_2")]
     pub short_url: String,
     /// The URL to which the link redirects.
-    #[schemars(example = "https://loja.example/bolos?de=whatsapp")]
     pub original_url: String,
-    /// The campaign of the link, which orders through the link are also credited to. Null if it has none.
+    /// The campaign of the link, which orders through the link are also credited to.
     pub campaign_id: Option<CampaignId>,
     /// The number of clicks. A click is counted within about a second.
-    #[schemars(example = 212)]
     pub clicks: i64,
-    /// When the link was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -70,21 +68,14 @@ impl MediaAddress {
 }
 
 /// An uploaded file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMedia {
     /// The public URL of the file.
-    #[schemars(
-        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
-    )]
     pub url: String,
     /// The file's type, detected from its first bytes. The name is not considered.
-    #[serde(rename = "type")]
     pub kind: MediaType,
-    /// The size of the file in bytes.
-    #[schemars(example = 48213)]
     pub size: u64,
     /// The name that the caller gave, without its path: at most 255 characters.
-    #[schemars(example = "bolo.png")]
     pub name: String,
 }
 

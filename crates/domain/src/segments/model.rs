@@ -1,39 +1,27 @@
-//! Segments, as stored and published.
+//! Segments, their input and errors.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::AudienceFilters;
-use crate::shared::schema::Timestamp;
-use crate::shared::{FieldErrors, SegmentId, StoreError, timestamp};
+use crate::shared::{FieldErrors, SegmentId, StoreError};
 
 /// A named set of contacts.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
-    /// The segment's id.
     pub id: SegmentId,
     /// The name: 1 to 100 characters.
-    #[schemars(example = &"Campinas, com e-mail")]
     pub name: String,
-    /// A description for people: at most 1,000 characters. Null if there is none.
-    #[schemars(example = &"For the opening of the new shop")]
+    /// A description for people: at most 1,000 characters.
     pub description: Option<String>,
     /// Contacts that match these filters belong to the segment in addition to its members. Without filters, only the
     /// members belong to it.
     pub filters: AudienceFilters,
     /// The number of contacts: members plus contacts that match the filters, each counted once. In an account of more
     /// than 100,000 contacts it may be up to 60 seconds old.
-    #[schemars(example = 312)]
     pub members: i64,
-    /// When the segment was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
     /// When the name, description or filters were last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
 

@@ -5,17 +5,19 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::automations::{Automation, AutomationInput, AutomationStatus, Automations, ExecutionInput};
 use recado_domain::ingestion::IngestionResult;
-use recado_domain::shared::{AutomationId, CursorPage};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AutomationId, CursorPage, timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, path_id};
 use crate::web::query::CursorParams;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -60,19 +62,43 @@ impl From<AutomationBody> for AutomationInput {
     }
 }
 
+response_type! {
+    /// An automation that runs in one of the account's own systems, which report its executions.
+    #[schemars(rename = "Automation")]
+    struct AutomationResponse from automation: Automation {
+        /// The automation's id.
+        id: AutomationId,
+        /// The name: 1 to 200 characters, without HTML tags and control characters.
+        #[schemars(example = "Carrinho abandonado")]
+        name: String,
+        /// The status of the automation.
+        status: AutomationStatus,
+        /// When the automation was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the automation was last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/automations`
 async fn list(
     automations: Data<Automations>,
     Authenticated(tenant): TenantContext,
     CursorParams(page): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(automations.list(&tenant, &page).await?))
+    Ok(responses::ok(
+        automations.list(&tenant, &page).await?.map(AutomationResponse::from),
+    ))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
     Operation::new("List automations", "Returns the account's automations, newest first.")
         .takes_all(cursor_page())
-        .responds(data::<CursorPage<Automation>>(
+        .responds(data::<CursorPage<AutomationResponse>>(
             "A page of automations and its `nextCursor`.",
         ))
 });
@@ -83,7 +109,8 @@ async fn create(
     Authenticated(tenant): TenantContext,
     Json(input): Json<AutomationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(automations.create(&tenant, input.into()).await?))
+    let automation = automations.create(&tenant, input.into()).await?;
+    Ok(responses::created(AutomationResponse::from(automation)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -93,7 +120,7 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
          when the account changes to a smaller plan.",
     )
     .body(Body::json_with::<AutomationBody>(&["name", "status"]))
-    .responds(created::<Automation>("The new automation."))
+    .responds(created::<AutomationResponse>("The new automation."))
 });
 
 /// `PUT /api/automations/<id>`
@@ -103,14 +130,15 @@ async fn update(
     Id(id): Id<AutomationId>,
     JsonChange(input): JsonChange<AutomationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(automations.update(&tenant, id, input.into()).await?))
+    let automation = automations.update(&tenant, id, input.into()).await?;
+    Ok(responses::ok(AutomationResponse::from(automation)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
     Operation::new("Update an automation", "Updates an automation: absent fields are kept.")
         .takes(path_id(ID))
         .body(Body::change::<AutomationBody>().example(json!({ "status": "paused" })))
-        .responds(data::<Automation>("The updated automation.").example(json!({ "status": "paused" })))
+        .responds(data::<AutomationResponse>("The updated automation.").example(json!({ "status": "paused" })))
 });
 
 /// `POST /api/automations/<id>/executions`

@@ -14,7 +14,7 @@ use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::parameters::EnumParam;
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -42,6 +42,20 @@ struct NewFolder {
     kind: Option<String>,
 }
 
+response_type! {
+    /// A folder of campaigns or of templates.
+    #[schemars(rename = "Folder")]
+    struct FolderResponse from folder: Folder {
+        /// The folder's id.
+        id: FolderId,
+        /// The name: 1 to 100 characters.
+        #[schemars(example = &"Black Friday")]
+        name: String,
+        /// The kind of item that the folder contains. It cannot be changed.
+        kind: FolderKind,
+    }
+}
+
 /// `GET /api/folders`
 async fn list(
     folders: Data<Folders>,
@@ -53,14 +67,18 @@ async fn list(
         page: params.cursor_query(),
     };
     params.check()?;
-    Ok(responses::ok(folders.list(&tenant, &query).await?))
+    Ok(responses::ok(
+        folders.list(&tenant, &query).await?.map(FolderResponse::from),
+    ))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
     Operation::new("List folders", "Returns folders, newest first.")
         .takes(&KIND)
         .takes_all(cursor_page())
-        .responds(data::<CursorPage<Folder>>("A page of folders and its `nextCursor`."))
+        .responds(data::<CursorPage<FolderResponse>>(
+            "A page of folders and its `nextCursor`.",
+        ))
 });
 
 /// `POST /api/folders`
@@ -70,13 +88,14 @@ async fn create(
     Json(input): Json<NewFolder>,
 ) -> Result<HttpResponse, ApiError> {
     let (name, kind) = (input.name.unwrap_or_default(), input.kind.unwrap_or_default());
-    Ok(responses::created(folders.create(&tenant, &name, &kind).await?))
+    let folder = folders.create(&tenant, &name, &kind).await?;
+    Ok(responses::created(FolderResponse::from(folder)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
     Operation::new("Create a folder", "Creates a folder for campaigns or for templates.")
         .body(Body::json::<NewFolder>())
-        .responds(created::<Folder>("The new folder."))
+        .responds(created::<FolderResponse>("The new folder."))
 });
 
 /// `DELETE /api/folders/<id>`

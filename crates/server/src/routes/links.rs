@@ -5,17 +5,19 @@ use actix_web::http::header;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::links::{Link, Links};
-use recado_domain::shared::{CampaignId, CursorPage};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{CampaignId, CursorPage, LinkId, timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, PathName, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, empty, text};
 use crate::web::query::CursorParams;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -39,19 +41,48 @@ struct NewLink {
     campaign_id: Option<CampaignId>,
 }
 
+response_type! {
+    /// A short link that counts its clicks.
+    #[schemars(rename = "Link")]
+    struct LinkResponse from link: Link {
+        /// The link's id.
+        id: LinkId,
+        /// The code in the link's URL.
+        #[schemars(example = &"Ab3dE9x_2")]
+        short_code: String,
+        /// The short URL, for use in messages.
+        #[schemars(example = "https://api.recado.example/r/Ab3dE9x_2")]
+        short_url: String,
+        /// The URL to which the link redirects.
+        #[schemars(example = "https://loja.example/bolos?de=whatsapp")]
+        original_url: String,
+        /// The campaign of the link, which orders through the link are also credited to. Null if it has none.
+        campaign_id: Option<CampaignId>,
+        /// The number of clicks. A click is counted within about a second.
+        #[schemars(example = 212)]
+        clicks: i64,
+        /// When the link was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/links`
 async fn list(
     links: Data<Links>,
     Authenticated(tenant): TenantContext,
     CursorParams(page): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(links.list(&tenant, &page).await?))
+    Ok(responses::ok(links.list(&tenant, &page).await?.map(LinkResponse::from)))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
     Operation::new("List links", "Returns the account's links, newest first.")
         .takes_all(cursor_page())
-        .responds(data::<CursorPage<Link>>("A page of links and its `nextCursor`."))
+        .responds(data::<CursorPage<LinkResponse>>(
+            "A page of links and its `nextCursor`.",
+        ))
 });
 
 /// `POST /api/links`
@@ -62,13 +93,13 @@ async fn create(
 ) -> Result<HttpResponse, ApiError> {
     let url = input.original_url.unwrap_or_default();
     let link = links.create(&tenant, &url, input.campaign_id).await?;
-    Ok(responses::created(link))
+    Ok(responses::created(LinkResponse::from(link)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
     Operation::new("Create a link", "Creates a short link to a web page.")
         .body(Body::json::<NewLink>())
-        .responds(created::<Link>("The new link.").example(json!({ "clicks": 0 })))
+        .responds(created::<LinkResponse>("The new link.").example(json!({ "clicks": 0 })))
         .refuses(ErrorCode::Invalid, "The campaign does not exist.")
 });
 

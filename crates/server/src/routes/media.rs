@@ -15,6 +15,7 @@ use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::multipart::{Form, FormEvent, Malformed};
 use crate::web::operation::{Body, OpenApiTag, Operation, custom, data, id, text};
 use crate::web::paced::PacedBody;
+use crate::web::responses::response_type;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::shares::Shares;
 use crate::web::{body, responses};
@@ -30,6 +31,27 @@ const OVERHEAD_BYTES: u64 = 64 * 1024;
 const PARTS: usize = 20;
 
 const FORM: &str = "multipart/form-data";
+
+response_type! {
+    /// An uploaded file.
+    #[schemars(rename = "StoredMedia")]
+    struct MediaResponse from media: StoredMedia {
+        /// The public URL of the file.
+        #[schemars(
+            example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+        )]
+        url: String,
+        /// The file's type, detected from its first bytes. The name is not considered.
+        #[serde(rename = "type")]
+        kind: MediaType,
+        /// The size of the file in bytes.
+        #[schemars(example = 48213)]
+        size: u64,
+        /// The name that the caller gave, without its path: at most 255 characters.
+        #[schemars(example = "bolo.png")]
+        name: String,
+    }
+}
 
 /// `POST /api/templates/media/upload`
 async fn upload(
@@ -55,7 +77,7 @@ async fn upload(
     if let Some(refused) = parts.file.take() {
         refused.discard().await;
     }
-    Ok(responses::ok(stored?))
+    Ok(responses::ok(MediaResponse::from(stored?)))
 }
 
 pub(super) const UPLOAD: Endpoint = endpoint!(upload, {
@@ -78,7 +100,7 @@ pub(super) const UPLOAD: Endpoint = endpoint!(upload, {
                 .example(json!({ "file": "(the bytes of bolo.png)" }))
                 .described("A form with one file and at most 20 parts. Other parts are ignored."),
         )
-        .responds(data::<StoredMedia>("The stored file."))
+        .responds(data::<MediaResponse>("The stored file."))
         .refuses(
             ErrorCode::Invalid,
             "The file type is not supported, or the file is too large for its type.",

@@ -4,17 +4,19 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::segments::{AudienceFilters, Segment, SegmentInput, Segments};
-use recado_domain::shared::{ContactId, CursorPage, SegmentId};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{ContactId, CursorPage, SegmentId, timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, cursor_page, data, no_content, path_id};
 use crate::web::query::CursorParams;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -63,13 +65,45 @@ impl From<SegmentBody> for SegmentInput {
     }
 }
 
+response_type! {
+    /// A named set of contacts.
+    #[schemars(rename = "Segment")]
+    struct SegmentResponse from segment: Segment {
+        /// The segment's id.
+        id: SegmentId,
+        /// The name: 1 to 100 characters.
+        #[schemars(example = &"Campinas, com e-mail")]
+        name: String,
+        /// A description for people: at most 1,000 characters. Null if there is none.
+        #[schemars(example = &"For the opening of the new shop")]
+        description: Option<String>,
+        /// Contacts that match these filters belong to the segment in addition to its members. Without filters, only
+        /// the members belong to it.
+        filters: AudienceFilters,
+        /// The number of contacts: members plus contacts that match the filters, each counted once. In an account of
+        /// more than 100,000 contacts it may be up to 60 seconds old.
+        #[schemars(example = 312)]
+        members: i64,
+        /// When the segment was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the name, description or filters were last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/segments`
 async fn list(
     segments: Data<Segments>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(segments.list(&tenant, &query).await?))
+    Ok(responses::ok(
+        segments.list(&tenant, &query).await?.map(SegmentResponse::from),
+    ))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -78,7 +112,9 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
         "Returns segments with their number of contacts, newest first.",
     )
     .takes_all(cursor_page())
-    .responds(data::<CursorPage<Segment>>("A page of segments and its `nextCursor`."))
+    .responds(data::<CursorPage<SegmentResponse>>(
+        "A page of segments and its `nextCursor`.",
+    ))
 });
 
 /// `POST /api/segments`
@@ -87,7 +123,8 @@ async fn create(
     Authenticated(tenant): TenantContext,
     Json(input): Json<SegmentBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(segments.create(&tenant, input.into()).await?))
+    let segment = segments.create(&tenant, input.into()).await?;
+    Ok(responses::created(SegmentResponse::from(segment)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -96,7 +133,7 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
         "Creates a segment without members. Its filters apply immediately.",
     )
     .body(Body::json_with::<SegmentBody>(&["name"]))
-    .responds(created::<Segment>("The new segment."))
+    .responds(created::<SegmentResponse>("The new segment."))
 });
 
 /// `GET /api/segments/<id>`
@@ -105,13 +142,13 @@ async fn get(
     Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(segments.get(&tenant, id).await?))
+    Ok(responses::ok(SegmentResponse::from(segments.get(&tenant, id).await?)))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
     Operation::new("Get a segment", "Returns one segment with its number of contacts.")
         .takes(path_id(ID))
-        .responds(data::<Segment>("The segment."))
+        .responds(data::<SegmentResponse>("The segment."))
 });
 
 /// `PUT /api/segments/<id>`
@@ -121,7 +158,8 @@ async fn update(
     Id(id): Id<SegmentId>,
     JsonChange(input): JsonChange<SegmentBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(segments.update(&tenant, id, input.into()).await?))
+    let segment = segments.update(&tenant, id, input.into()).await?;
+    Ok(responses::ok(SegmentResponse::from(segment)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -129,7 +167,7 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
     Operation::new("Update a segment", description)
         .takes(path_id(ID))
         .body(Body::change::<SegmentBody>().example(json!({ "name": "Campinas", "filters": null })))
-        .responds(data::<Segment>("The updated segment."))
+        .responds(data::<SegmentResponse>("The updated segment."))
 });
 
 /// `DELETE /api/segments/<id>`
@@ -158,7 +196,8 @@ async fn add_members(
     Json(input): Json<MembersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let contacts = input.contact_ids.unwrap_or_default();
-    Ok(responses::ok(segments.add_members(&tenant, id, &contacts).await?))
+    let segment = segments.add_members(&tenant, id, &contacts).await?;
+    Ok(responses::ok(SegmentResponse::from(segment)))
 }
 
 pub(super) const ADD_MEMBERS: Endpoint = endpoint!(add_members, {
@@ -168,7 +207,9 @@ pub(super) const ADD_MEMBERS: Endpoint = endpoint!(add_members, {
     )
     .takes(path_id(ID))
     .body(Body::json::<MembersBody>())
-    .responds(data::<Segment>("The segment with its updated number of contacts."))
+    .responds(data::<SegmentResponse>(
+        "The segment with its updated number of contacts.",
+    ))
     .refuses(
         ErrorCode::Invalid,
         "A contact does not exist; it is named by its index, such as `contact_ids[3]`.",
