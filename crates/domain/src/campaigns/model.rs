@@ -1,4 +1,4 @@
-//! The campaign as stored and published, its input, queries, report and errors.
+//! The campaign, its input, queries, report and errors.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,84 +6,48 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{Audience, CampaignRefusal, CampaignStatus, SegmentConfig, Variables};
-use crate::shared::schema::Timestamp;
 use crate::shared::string_enum;
 use crate::shared::{
     AccountId, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId, UserId,
-    timestamp,
 };
 
-/// The pause reason of a run that a member paused.
-pub(super) const PAUSED_BY_HAND: &str = "paused by a member of the account";
-
 /// A campaign: one template message to many contacts.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Campaign {
-    /// The campaign's id.
     pub id: CampaignId,
-    /// The account that owns the campaign.
     pub account_id: AccountId,
-    /// The campaign's name: 1 to 200 characters, without HTML tags and control characters.
-    #[schemars(example = &"Volta às aulas")]
     pub name: String,
-    /// The template that the campaign sends; null while no template is chosen.
     pub template_id: Option<TemplateId>,
     /// The segment whose contacts receive the campaign; null for no segment.
     pub segment_id: Option<SegmentId>,
     /// Tags whose contacts receive the campaign, and filters that narrow the whole audience; null for neither.
     pub segment_config: Option<SegmentConfig>,
     /// The RFM segments whose contacts receive the campaign, by their published names; empty for none.
-    #[schemars(example = ["champions"])]
     pub rfm_segments: Vec<String>,
-    /// When a scheduled campaign starts automatically; null for no time.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    /// When a scheduled campaign starts automatically.
     pub scheduled_at: Option<OffsetDateTime>,
     /// The user who scheduled it last. The audit log attributes the start to this user.
-    #[serde(skip)]
     pub scheduled_by: Option<Scheduler>,
     /// The mapping of the template's placeholders to values; null for the default values.
     pub variables: Option<Variables>,
-    /// The folder that contains the campaign; null for none.
     pub folder_id: Option<FolderId>,
-    /// The campaign's status.
     pub status: CampaignStatus,
     /// The number of contacts in the campaign's run; 0 before the run.
-    #[schemars(example = 1840)]
     pub total_recipients: i64,
     /// Whether the run was simulated: no WhatsApp number was connected, so no message was sent.
     pub simulated: bool,
-    /// When the run started; null before that.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub executed_at: Option<OffsetDateTime>,
-    /// When the run ended; null before that.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub completed_at: Option<OffsetDateTime>,
     /// When the run was paused, while the status stays `sending`; null when it is not paused.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub paused_at: Option<OffsetDateTime>,
-    /// Why the run is paused; null when it is not.
-    #[schemars(example = &PAUSED_BY_HAND)]
     pub pause_reason: Option<String>,
     /// When the campaign's failed sends will be retried; null when no retry is scheduled.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub retry_scheduled_at: Option<OffsetDateTime>,
     /// The user who created the campaign; null when that user no longer exists.
     pub created_by: Option<UserId>,
-    /// When the campaign was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When the campaign was last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
     /// Row version for optimistic locking; every change increments it.
-    #[serde(skip)]
     pub version: i64,
 }
 

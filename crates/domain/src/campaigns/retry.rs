@@ -1,7 +1,5 @@
 //! The use cases that retry the failed sends of an ended run, now or at a scheduled time.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::json;
 
 use super::batch_progress::BatchProgress;
@@ -14,9 +12,8 @@ use crate::shared::{
 };
 
 /// A campaign whose failed sends are retried.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RetriedCampaign {
-    #[serde(flatten)]
     pub campaign: Campaign,
     /// The failed sends that the retry sends again, and those that it leaves out. For a scheduled retry: the expected
     /// report at its time, from the current state.

@@ -7,60 +7,42 @@ use time::OffsetDateTime;
 
 use super::FailureClass;
 use crate::messaging::{Pricing, SendStatus};
-use crate::shared::schema::Timestamp;
-use crate::shared::{ContactId, SendId, redacted_debug, timestamp};
+use crate::shared::{ContactId, SendId, redacted_debug};
 
 /// The error message of a send whose unknown outcome was not resolved in time.
 pub const NEVER_CONFIRMED: &str = "the outcome is unknown: WhatsApp did not confirm whether it has the message";
 
 /// The contact that a message went to.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SendContact {
-    /// The contact's name.
-    #[schemars(example = &"Ana Lima")]
     pub name: String,
     /// The contact's phone number in E.164 form; null when the contact no longer has one.
-    #[schemars(example = &"+5511961234567")]
     pub phone: Option<String>,
-    /// The contact's e-mail address; null when it is not known.
-    #[schemars(example = &"ana@example.com")]
     pub email: Option<String>,
 }
 
 redacted_debug!(SendContact {});
 
 /// One message of a campaign to one contact.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CampaignSend {
-    /// The id of the send.
     pub id: SendId,
-    /// The id of the contact that receives the message.
     pub contact_id: ContactId,
-    /// The status of the message.
     pub status: SendStatus,
     /// When WhatsApp accepted the message; null when it has not.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub sent_at: Option<OffsetDateTime>,
     /// WhatsApp's error code; null when the send did not fail with a code.
-    #[schemars(example = 131026)]
     pub error_code: Option<i64>,
-    /// Why the send failed; null when it did not.
-    #[schemars(example = &"Message undeliverable")]
     pub error_message: Option<String>,
     /// Whether a retry of a failed send can succeed: `again` at any time, `later` from `retry_after` on, `never` not at
     /// all. Null for a send that did not fail.
     pub failure_class: Option<FailureClass>,
     /// When a failed send of class `later` may be retried; null for every other send.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub retry_after: Option<OffsetDateTime>,
     /// WhatsApp's id of the message; null before it was accepted.
-    #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,
     /// The price of the message as WhatsApp reports it; null until a status update contains it.
     pub pricing: Option<Pricing>,
-    /// The contact that receives the message.
     pub contacts: SendContact,
 }
 

@@ -6,7 +6,6 @@ use uuid::Uuid;
 
 use super::batch_progress::BatchProgress;
 use super::concurrent_commands::START_ATTEMPTS;
-use super::model::PAUSED_BY_HAND;
 use super::preconditions::{check_number, check_sendable, failed_resume_precondition};
 use super::service::RUN_LEASE;
 use super::{
@@ -14,6 +13,9 @@ use super::{
     Scheduler, StartOutcome, Trigger, prepare, transition,
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome};
+
+/// The pause reason of a run that a member paused.
+const PAUSED_BY_HAND: &str = "paused by a member of the account";
 
 impl Campaigns {
     /// Starts the run of a campaign, leased to `worker` if one is given. After `Ok` the run continues even if the

@@ -6,10 +6,14 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, Campaigns, SegmentConfig, SendCounts, Variables,
+    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, Campaigns, FailureClass,
+    SegmentConfig, SendContact, SendCounts, Variables,
 };
+use recado_domain::messaging::{Pricing, SendStatus};
 use recado_domain::shared::schema::Timestamp;
-use recado_domain::shared::{CampaignId, FolderId, Page, SegmentId, TemplateId, timestamp};
+use recado_domain::shared::{
+    AccountId, CampaignId, ContactId, FolderId, Page, SegmentId, SendId, TemplateId, UserId, timestamp,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -23,7 +27,7 @@ use crate::web::operation::{
 };
 use crate::web::parameters::{IdParam, LIMIT, SortParam};
 use crate::web::query::Params;
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 pub(super) use runs::{CANCEL, EXECUTE, PAUSE, PREVIEW, RESUME, RETRY_FAILED, SCHEDULE, SEND, TEST, UNSCHEDULE};
 
@@ -100,6 +104,126 @@ impl From<CampaignBody> for CampaignInput {
     }
 }
 
+response_type! {
+    /// A campaign: one template message to many contacts.
+    #[schemars(rename = "Campaign")]
+    struct CampaignResponse from campaign: Campaign {
+        /// The campaign's id.
+        id: CampaignId,
+        /// The account that owns the campaign.
+        account_id: AccountId,
+        /// The campaign's name: 1 to 200 characters, without HTML tags and control characters.
+        #[schemars(example = &"Volta às aulas")]
+        name: String,
+        /// The template that the campaign sends; null while no template is chosen.
+        template_id: Option<TemplateId>,
+        /// The segment whose contacts receive the campaign; null for no segment.
+        segment_id: Option<SegmentId>,
+        /// Tags whose contacts receive the campaign, and filters that narrow the whole audience; null for neither.
+        segment_config: Option<SegmentConfig>,
+        /// The RFM segments whose contacts receive the campaign, by their published names; empty for none.
+        #[schemars(example = ["champions"])]
+        rfm_segments: Vec<String>,
+        /// When a scheduled campaign starts automatically; null for no time.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        scheduled_at: Option<OffsetDateTime>,
+        /// The mapping of the template's placeholders to values; null for the default values.
+        variables: Option<Variables>,
+        /// The folder that contains the campaign; null for none.
+        folder_id: Option<FolderId>,
+        /// The campaign's status.
+        status: CampaignStatus,
+        /// The number of contacts in the campaign's run; 0 before the run.
+        #[schemars(example = 1840)]
+        total_recipients: i64,
+        /// Whether the run was simulated: no WhatsApp number was connected, so no message was sent.
+        simulated: bool,
+        /// When the run started; null before that.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        executed_at: Option<OffsetDateTime>,
+        /// When the run ended; null before that.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        completed_at: Option<OffsetDateTime>,
+        /// When the run was paused, while the status stays `sending`; null when it is not paused.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        paused_at: Option<OffsetDateTime>,
+        /// Why the run is paused; null when it is not.
+        #[schemars(example = &"paused by a member of the account")]
+        pause_reason: Option<String>,
+        /// When the campaign's failed sends will be retried; null when no retry is scheduled.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        retry_scheduled_at: Option<OffsetDateTime>,
+        /// The user who created the campaign; null when that user no longer exists.
+        created_by: Option<UserId>,
+        /// When the campaign was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the campaign was last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// The contact that a message went to.
+    #[schemars(rename = "SendContact")]
+    struct SendContactResponse from contact: SendContact {
+        /// The contact's name.
+        #[schemars(example = &"Ana Lima")]
+        name: String,
+        /// The contact's phone number in E.164 form; null when the contact no longer has one.
+        #[schemars(example = &"+5511961234567")]
+        phone: Option<String>,
+        /// The contact's e-mail address; null when it is not known.
+        #[schemars(example = &"ana@example.com")]
+        email: Option<String>,
+    }
+}
+
+response_type! {
+    /// One message of a campaign to one contact.
+    #[schemars(rename = "CampaignSend")]
+    struct CampaignSendResponse from send: CampaignSend {
+        /// The id of the send.
+        id: SendId,
+        /// The id of the contact that receives the message.
+        contact_id: ContactId,
+        /// The status of the message.
+        status: SendStatus,
+        /// When WhatsApp accepted the message; null when it has not.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        sent_at: Option<OffsetDateTime>,
+        /// WhatsApp's error code; null when the send did not fail with a code.
+        #[schemars(example = 131026)]
+        error_code: Option<i64>,
+        /// Why the send failed; null when it did not.
+        #[schemars(example = &"Message undeliverable")]
+        error_message: Option<String>,
+        /// Whether a retry of a failed send can succeed: `again` at any time, `later` from `retry_after` on, `never`
+        /// not at all. Null for a send that did not fail.
+        failure_class: Option<FailureClass>,
+        /// When a failed send of class `later` may be retried; null for every other send.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        retry_after: Option<OffsetDateTime>,
+        /// WhatsApp's id of the message; null before it was accepted.
+        #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
+        wa_message_id: Option<String>,
+        /// The price of the message as WhatsApp reports it; null until a status update contains it.
+        pricing: Option<Pricing>,
+        /// The contact that receives the message.
+        contacts: SendContactResponse,
+    }
+}
+
 /// `GET /api/campaigns`
 async fn list(
     campaigns: Data<Campaigns>,
@@ -113,7 +237,8 @@ async fn list(
         folder_id: params.id(&FOLDER),
     };
     params.check()?;
-    Ok(responses::page(&campaigns.list(&tenant, &query).await?))
+    let page = campaigns.list(&tenant, &query).await?;
+    Ok(responses::page(&page.map(CampaignResponse::from)))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -122,9 +247,11 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
         .takes(&SORT)
         .takes(order())
         .takes(&FOLDER)
-        .responds(whole_body::<Page<Campaign>>("A page of campaigns.").example(json!({
-            "data": [draft()], "total": 1, "page": 1, "totalPages": 1,
-        })))
+        .responds(
+            whole_body::<Page<CampaignResponse>>("A page of campaigns.").example(json!({
+                "data": [draft()], "total": 1, "page": 1, "totalPages": 1,
+            })),
+        )
 });
 
 /// `POST /api/campaigns`
@@ -133,13 +260,14 @@ async fn create(
     Authenticated(tenant): TenantContext,
     Json(input): Json<CampaignBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::created(campaigns.create(&tenant, input.into()).await?))
+    let campaign = campaigns.create(&tenant, input.into()).await?;
+    Ok(responses::created(CampaignResponse::from(campaign)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
     Operation::new("Create a campaign", "Creates a draft. Nothing is sent or scheduled.")
         .body(Body::json_with::<CampaignBody>(&["name"]))
-        .responds(created::<Campaign>("The draft.").example(draft()))
+        .responds(created::<CampaignResponse>("The draft.").example(draft()))
         .refuses(ErrorCode::Invalid, REFERENCES)
 });
 
@@ -149,7 +277,7 @@ async fn get(
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(campaigns.get(&tenant, id).await?))
+    Ok(responses::ok(CampaignResponse::from(campaigns.get(&tenant, id).await?)))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -165,7 +293,8 @@ async fn update(
     Id(id): Id<CampaignId>,
     JsonChange(input): JsonChange<CampaignBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(campaigns.update(&tenant, id, input.into()).await?))
+    let campaign = campaigns.update(&tenant, id, input.into()).await?;
+    Ok(responses::ok(CampaignResponse::from(campaign)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -230,7 +359,8 @@ async fn sends(
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(responses::page(&campaigns.sends(&tenant, id, page).await?))
+    let page = campaigns.sends(&tenant, id, page).await?;
+    Ok(responses::page(&page.map(CampaignSendResponse::from)))
 }
 
 pub(super) const SENDS: Endpoint = endpoint!(sends, {
@@ -239,13 +369,15 @@ pub(super) const SENDS: Endpoint = endpoint!(sends, {
     Operation::new("List a campaign's sends", description)
         .takes(path_id(ID))
         .takes_all(numbered_page(&LIMIT))
-        .responds(whole_body::<Page<CampaignSend>>("A page of sends.").example(json!({
-            "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
-        })))
+        .responds(
+            whole_body::<Page<CampaignSendResponse>>("A page of sends.").example(json!({
+                "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
+            })),
+        )
 });
 
 fn campaign(description: &'static str) -> ResponseDoc {
-    data::<Campaign>(description)
+    data::<CampaignResponse>(description)
 }
 
 /// Example fields of a campaign that has not run yet.

@@ -4,7 +4,8 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    CampaignStatus, Campaigns, Preview, RetriedCampaign, RetryRequest, RunReport, TestSendReport, TestSends,
+    CampaignStatus, Campaigns, Preview, RetriedCampaign, RetryReport, RetryRequest, RunReport, TestSendReport,
+    TestSends,
 };
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{CampaignId, timestamp};
@@ -13,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::{ID, campaign, draft, with_status};
+use super::{CampaignResponse, ID, campaign, draft, with_status};
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, MaybeJson};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, Operation, data, path_id};
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::worker_handles::RunSubmitter;
 
@@ -26,6 +27,18 @@ const RUN_REFUSALS: &str = "The campaign is neither `draft` nor `scheduled`; it 
                             not approved or not `sendable`; its segment was deleted; the audience is empty; a \
                             placeholder has no value for a contact; the account has no active plan; or the month's \
                             message quota is exceeded.";
+
+response_type! {
+    /// A campaign whose failed sends are retried.
+    #[schemars(rename = "RetriedCampaign")]
+    struct RetriedCampaignResponse from retried: RetriedCampaign {
+        #[serde(flatten)]
+        campaign: CampaignResponse,
+        /// The failed sends that the retry sends again, and those that it leaves out. For a scheduled retry: the
+        /// expected report at its time, from the current state.
+        retry: RetryReport,
+    }
+}
 
 /// `POST /api/campaigns/<id>/execute`: responds when the run has ended. A closed connection does not stop the run.
 async fn execute(
@@ -59,7 +72,8 @@ async fn send(
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(campaigns.enqueue_start(&tenant, id).await?))
+    let campaign = campaigns.enqueue_start(&tenant, id).await?;
+    Ok(responses::ok(CampaignResponse::from(campaign)))
 }
 
 pub(crate) const SEND: Endpoint = endpoint!(send, {
@@ -91,9 +105,8 @@ async fn schedule(
     Id(id): Id<CampaignId>,
     MaybeJson(input): MaybeJson<ScheduleBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(
-        campaigns.schedule(&tenant, id, input.scheduled_at).await?,
-    ))
+    let campaign = campaigns.schedule(&tenant, id, input.scheduled_at).await?;
+    Ok(responses::ok(CampaignResponse::from(campaign)))
 }
 
 pub(crate) const SCHEDULE: Endpoint = endpoint!(schedule, {
@@ -116,7 +129,8 @@ async fn unschedule(
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(campaigns.unschedule(&tenant, id).await?))
+    let campaign = campaigns.unschedule(&tenant, id).await?;
+    Ok(responses::ok(CampaignResponse::from(campaign)))
 }
 
 pub(crate) const UNSCHEDULE: Endpoint = endpoint!(unschedule, {
@@ -139,7 +153,8 @@ async fn pause(
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(campaigns.pause(&tenant, id).await?))
+    let campaign = campaigns.pause(&tenant, id).await?;
+    Ok(responses::ok(CampaignResponse::from(campaign)))
 }
 
 pub(crate) const PAUSE: Endpoint = endpoint!(pause, {
@@ -160,7 +175,8 @@ async fn resume(
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(campaigns.resume(&tenant, id).await?))
+    let campaign = campaigns.resume(&tenant, id).await?;
+    Ok(responses::ok(CampaignResponse::from(campaign)))
 }
 
 pub(crate) const RESUME: Endpoint = endpoint!(resume, {
@@ -214,7 +230,7 @@ async fn retry_failed(
     MaybeJson(input): MaybeJson<RetryBody>,
 ) -> Result<HttpResponse, ApiError> {
     let retried = campaigns.retry_failed(&tenant, id, input.into()).await?;
-    Ok(responses::ok(retried))
+    Ok(responses::ok(RetriedCampaignResponse::from(retried)))
 }
 
 pub(crate) const RETRY_FAILED: Endpoint = endpoint!(retry_failed, {
@@ -230,11 +246,13 @@ pub(crate) const RETRY_FAILED: Endpoint = endpoint!(retry_failed, {
         .takes(path_id(ID))
         .body(Body::json::<RetryBody>().optional())
         .responds(
-            data::<RetriedCampaign>("The campaign, with status `sending` or with the time of its scheduled retry.")
-                .example(
-                    json!({ "status": "sending", "completed_at": null, "paused_at": null, "pause_reason": null,
+            data::<RetriedCampaignResponse>(
+                "The campaign, with status `sending` or with the time of its scheduled retry.",
+            )
+            .example(
+                json!({ "status": "sending", "completed_at": null, "paused_at": null, "pause_reason": null,
                     "retry_scheduled_at": null }),
-                ),
+            ),
         )
         .refuses(
             ErrorCode::Precondition,
