@@ -1,15 +1,12 @@
 //! Templates, as stored and published.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::MetaStatus;
 use crate::media::MediaStoreError;
 use crate::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
-use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, string_enum, timestamp,
 };
@@ -25,96 +22,61 @@ string_enum! {
 }
 
 /// A change of category that WhatsApp has scheduled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CategoryChange {
     /// The category that the template will have.
     pub to: Category,
     /// When WhatsApp will change it.
-    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub at: OffsetDateTime,
 }
 
 /// A message template, the only kind of message that may open a conversation on WhatsApp.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Template {
-    /// The template's id.
     pub id: TemplateId,
-    /// The account that it belongs to.
     pub account_id: AccountId,
     /// The name: 1 to 512 lowercase letters, digits and underscores, unique in the account together with `language`.
-    #[schemars(example = &"volta_as_aulas")]
     pub name: String,
-    /// The purpose of the template. WhatsApp prices and limits messages by it.
     pub category: Category,
     /// The change of `category` that WhatsApp has scheduled. Null if none is scheduled.
     pub category_change: Option<CategoryChange>,
     /// The language of its texts, for example `pt_BR` or `pt`.
-    #[schemars(example = &"pt_BR")]
     pub language: String,
-    /// The form of the template: one message, or a message with a row of cards.
     pub template_type: TemplateType,
-    /// The syntax of the placeholders of header and body.
     pub parameter_format: ParameterFormat,
-    /// The type of the header above the body.
     pub header_type: HeaderType,
     /// The header's text of at most 60 characters, with at most one placeholder. Null if the header is not a text.
-    #[schemars(example = "Volta às aulas")]
     pub header_text: Option<String>,
     /// The URL of the header's image, video or document. Null if the header is not a file.
-    #[schemars(
-        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
-    )]
     pub header_media_url: Option<String>,
     /// The message of at most 1024 characters. `{{1}}`, `{{2}}`, ... (or `{{first_name}}` if `parameter_format` is
     /// `named`) are replaced by a contact's values. Null while the draft has no body.
-    #[schemars(example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
     pub body_text: Option<String>,
-    /// The text below the body, at most 60 characters, without placeholders. Null if there is none.
-    #[schemars(example = "Responda SAIR para não receber mais")]
     pub footer_text: Option<String>,
-    /// At most 10 buttons, in WhatsApp's format.
-    #[schemars(example = serde_json::json!([{ "type": "URL", "text": "Comprar", "url": "https://loja.example/{{1}}", "example": ["bolo"] }]))]
-    #[schemars(with = "Vec<Value>")]
     pub buttons: Vec<Button>,
     /// One example per placeholder (`example_values` of the input): in the order of their numbers, or of the first
     /// appearance of their names. The header comes first.
-    #[schemars(example = ["Ana", "VOLTA10"])]
     pub variables: Vec<String>,
     /// The 2 to 10 cards of a carousel, in WhatsApp's format. Empty for a standard template.
-    #[schemars(example = serde_json::json!([]))]
-    #[schemars(with = "Vec<Value>")]
     pub carousel_cards: Vec<CarouselCard>,
-    /// The folder of the template. Null if it is in no folder.
     pub folder_id: Option<FolderId>,
     /// The WhatsApp number to whose business account the template was submitted. Null before the first submission.
     pub profile_id: Option<ProfileId>,
     /// WhatsApp's id of the template. Null before the first submission.
-    #[schemars(example = "1795233629837000")]
     pub meta_template_id: Option<String>,
-    /// The status of WhatsApp's review.
     pub meta_status: MetaStatus,
     /// WhatsApp's reason for rejecting the template. Null if it is not rejected.
-    #[schemars(example = serde_json::Value::Null)]
     pub rejection_reason: Option<String>,
     /// WhatsApp's quality rating, based on how recipients react: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`. Null before
     /// WhatsApp reports one.
-    #[schemars(example = &"GREEN")]
     pub quality_score: Option<String>,
     /// The parts of a synchronized template that this server cannot fill and did not store, as values of the published
     /// `reasons`.
-    #[serde(skip)]
     pub unsupported: Vec<String>,
-    /// When the template was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When the template was last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
     /// Every change increments it (optimistic locking). Internal.
-    #[serde(skip)]
     pub version: i64,
 }
 

@@ -2,8 +2,9 @@
 
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
-use recado_domain::shared::StoreError;
+use recado_domain::shared::{StoreError, timestamp};
 use recado_domain::templates::Template;
+use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -82,7 +83,7 @@ impl TryFrom<TemplateRow> for Template {
 }
 
 /// The columns that an update replaces.
-#[derive(Insertable, AsChangeset)]
+#[derive(Insertable, AsChangeset, Serialize)]
 #[diesel(table_name = message_templates, treat_none_as_null = true)]
 pub(super) struct Content<'a> {
     name: &'a str,
@@ -106,6 +107,7 @@ pub(super) struct Content<'a> {
     rejection_reason: Option<&'a str>,
     quality_score: Option<&'a str>,
     unsupported: Value,
+    #[serde(with = "timestamp")]
     updated_at: OffsetDateTime,
 }
 

@@ -1,17 +1,20 @@
-//! Writes the result of a template synchronization. A template is passed as its published JSON plus `unsupported`: the
-//! fields have the names of the columns.
+//! Writes the result of a template synchronization. Templates are passed as JSON whose fields have the names of the
+//! columns.
 
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, Event, StoreError};
+use recado_domain::shared::{AccountId, Event, StoreError, timestamp};
 use recado_domain::templates::{
     SyncReport, SyncedTemplate, Template, changed_notification, has_other_category, status_changed_event,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::campaigns::pause_template;
+use super::rows::Content;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::schema::message_templates;
@@ -54,15 +57,22 @@ pub(super) async fn write(
     Ok(report)
 }
 
-fn rows<'a>(templates: impl Iterator<Item = &'a Template>) -> Value {
-    let rows = templates.map(|template| {
-        let mut row = json!(template);
-        if let Some(fields) = row.as_object_mut() {
-            fields.insert("unsupported".to_owned(), json!(template.unsupported));
-        }
-        row
+#[derive(Serialize)]
+struct SyncedRow<'a> {
+    id: Uuid,
+    #[serde(flatten)]
+    content: Content<'a>,
+    #[serde(with = "timestamp")]
+    created_at: OffsetDateTime,
+}
+
+fn rows(templates: &[&Template]) -> Value {
+    let rows = templates.iter().map(|&template| SyncedRow {
+        id: template.id.0,
+        content: template.into(),
+        created_at: template.created_at,
     });
-    rows.collect()
+    rows.map(|row| json!(row)).collect()
 }
 
 async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&Template]) -> DbResult<usize> {
@@ -80,7 +90,7 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
          ON CONFLICT (account_id, name, language) WHERE deleted_at IS NULL DO NOTHING",
     )
     .bind(account)
-    .bind(rows(templates.iter().copied()))
+    .bind(rows(templates))
     .execute(conn)
     .await?;
     Ok(written)
@@ -129,7 +139,7 @@ async fn update(
         seen = key_rows("$3, $4", "id, version"),
     ))
     .bind(account)
-    .bind(rows(templates.iter().copied()))
+    .bind(rows(templates))
     .bind(ids)
     .bind(versions)
     .load(conn)

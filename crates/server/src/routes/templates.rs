@@ -4,13 +4,16 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
-use recado_domain::shared::{CursorPage, FolderId, ProfileId, TemplateId};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{AccountId, CursorPage, FolderId, ProfileId, TemplateId, timestamp};
 use recado_domain::templates::{
-    MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType, Templates,
+    CategoryChange, MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort,
+    TemplateType, Templates,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
@@ -18,7 +21,7 @@ use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, numbered_page, order, path_id};
 use crate::web::parameters::{CursorParam, EnumParam, IdParam, LIMIT, SortParam, TextParam};
 use crate::web::query::Params;
-use crate::web::responses::{self, LimitedPage};
+use crate::web::responses::{self, LimitedPage, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -140,7 +143,7 @@ impl PatchFields for TemplateBody {
 #[schemars(rename = "Template")]
 struct TemplateResponse {
     #[serde(flatten)]
-    template: Template,
+    template: TemplateFields,
     /// Whether this server can send messages from the template after WhatsApp has approved it.
     sendable: bool,
     /// The reasons why the template is not `sendable`: `unsupported_component:<type>`, `unsupported_header:<format>`,
@@ -153,7 +156,7 @@ impl From<Template> for TemplateResponse {
     fn from(template: Template) -> Self {
         let reasons = template.unsendable_reasons();
         Self {
-            template,
+            template: template.into(),
             sendable: reasons.is_empty(),
             reasons,
         }
@@ -186,6 +189,97 @@ impl From<TemplateBody> for TemplateInput {
             carousel_cards: body.carousel_cards,
             folder_id: body.folder_id,
         }
+    }
+}
+
+response_type! {
+    /// A change of category that WhatsApp has scheduled.
+    #[schemars(rename = "CategoryChange")]
+    struct CategoryChangeResponse from change: CategoryChange {
+        /// The category that the template will have.
+        to: Category,
+        /// When WhatsApp will change it.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// A message template, the only kind of message that may open a conversation on WhatsApp.
+    struct TemplateFields from template: Template {
+        /// The template's id.
+        id: TemplateId,
+        /// The account that it belongs to.
+        account_id: AccountId,
+        /// The name: 1 to 512 lowercase letters, digits and underscores, unique in the account together with
+        /// `language`.
+        #[schemars(example = &"volta_as_aulas")]
+        name: String,
+        /// The purpose of the template. WhatsApp prices and limits messages by it.
+        category: Category,
+        /// The change of `category` that WhatsApp has scheduled. Null if none is scheduled.
+        category_change: Option<CategoryChangeResponse> = template.category_change.map(CategoryChangeResponse::from),
+        /// The language of its texts, for example `pt_BR` or `pt`.
+        #[schemars(example = &"pt_BR")]
+        language: String,
+        /// The form of the template: one message, or a message with a row of cards.
+        template_type: TemplateType,
+        /// The syntax of the placeholders of header and body.
+        parameter_format: ParameterFormat,
+        /// The type of the header above the body.
+        header_type: HeaderType,
+        /// The header's text of at most 60 characters, with at most one placeholder. Null if the header is not a text.
+        #[schemars(example = "Volta às aulas")]
+        header_text: Option<String>,
+        /// The URL of the header's image, video or document. Null if the header is not a file.
+        #[schemars(
+            example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+        )]
+        header_media_url: Option<String>,
+        /// The message of at most 1024 characters. `{{1}}`, `{{2}}`, ... (or `{{first_name}}` if `parameter_format` is
+        /// `named`) are replaced by a contact's values. Null while the draft has no body.
+        #[schemars(example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
+        body_text: Option<String>,
+        /// The text below the body, at most 60 characters, without placeholders. Null if there is none.
+        #[schemars(example = "Responda SAIR para não receber mais")]
+        footer_text: Option<String>,
+        /// At most 10 buttons, in WhatsApp's format.
+        #[schemars(example = json!([{ "type": "URL", "text": "Comprar", "url": "https://loja.example/{{1}}", "example": ["bolo"] }]))]
+        #[schemars(with = "Vec<Value>")]
+        buttons: Vec<Button>,
+        /// One example per placeholder (`example_values` of the input): in the order of their numbers, or of the first
+        /// appearance of their names. The header comes first.
+        #[schemars(example = ["Ana", "VOLTA10"])]
+        variables: Vec<String>,
+        /// The 2 to 10 cards of a carousel, in WhatsApp's format. Empty for a standard template.
+        #[schemars(example = json!([]))]
+        #[schemars(with = "Vec<Value>")]
+        carousel_cards: Vec<CarouselCard>,
+        /// The folder of the template. Null if it is in no folder.
+        folder_id: Option<FolderId>,
+        /// The WhatsApp number to whose business account the template was submitted. Null before the first submission.
+        profile_id: Option<ProfileId>,
+        /// WhatsApp's id of the template. Null before the first submission.
+        #[schemars(example = "1795233629837000")]
+        meta_template_id: Option<String>,
+        /// The status of WhatsApp's review.
+        meta_status: MetaStatus,
+        /// WhatsApp's reason for rejecting the template. Null if it is not rejected.
+        #[schemars(example = Value::Null)]
+        rejection_reason: Option<String>,
+        /// WhatsApp's quality rating, based on how recipients react: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`. Null before
+        /// WhatsApp reports one.
+        #[schemars(example = &"GREEN")]
+        quality_score: Option<String>,
+        /// When the template was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the template was last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
     }
 }
 
