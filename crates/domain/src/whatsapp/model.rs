@@ -1,40 +1,26 @@
 //! Connected numbers.
 
-use schemars::JsonSchema;
 use secrecy::SecretString;
-use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::verification::{Check, NumberFacts, Verification, VerificationHistory, VerificationRecord};
-use crate::shared::schema::Timestamp;
-use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
+use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError};
 
 /// A connected WhatsApp number. The API never returns its access token.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The profile's id.
     pub id: ProfileId,
     /// The account's own name for the number: 1 to 100 characters.
-    #[schemars(example = "Loja Exemplo")]
     pub name: String,
     /// WhatsApp's id of the number.
-    #[schemars(example = "106540352242922")]
     pub phone_number_id: String,
     /// WhatsApp's id of the business account.
-    #[schemars(example = "102290129340398")]
     pub waba_id: String,
     /// How many messages per second campaigns send from the number: 1 to 1000. Null: the server's default interval
     /// between two messages applies.
-    #[schemars(range(min = 1, max = 1000), example = 20)]
     pub messages_per_second: Option<i32>,
-    /// When the number was connected.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When the profile was last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
     /// Whether WhatsApp has confirmed the number with the profile's token. Only a verified number sends and receives.
     pub verification: Verification,

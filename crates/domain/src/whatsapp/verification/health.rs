@@ -1,39 +1,30 @@
-//! The health of a number as published.
+//! The health of a number.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use time::{Duration, OffsetDateTime};
 
 use super::{CanSend, HealthEntity, HealthReport, NumberActivity, NumberFacts, Verification};
-use crate::shared::schema::Timestamp;
-use crate::shared::timestamp;
 use crate::whatsapp::Profile;
 
 /// How long WhatsApp's answer about a profile's health is used.
 const KEPT_FOR: Duration = Duration::seconds(60);
 
 /// The service messages of a number in a month.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceMessages {
     /// The current month in UTC.
-    #[schemars(example = &"2026-11")]
     pub month: String,
     /// The replies that WhatsApp accepted in this month.
-    #[schemars(example = 12)]
     pub used: i64,
 }
 
 /// Whether a number can send, and what it did last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberHealth {
     /// When WhatsApp gave this answer. Null if it never did.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub asked_at: Option<OffsetDateTime>,
     /// Whether WhatsApp could not be asked now, so that the answer is an earlier one or missing.
     pub stale: bool,
     /// Whether WhatsApp lets the number send: the worst of the entities.
-    #[schemars(example = &"available")]
     pub can_send: CanSend,
     /// The entities on which sending depends.
     pub entities: Vec<HealthEntity>,
@@ -42,16 +33,10 @@ pub struct NumberHealth {
     /// What WhatsApp says about the number.
     pub number: NumberFacts,
     /// When the number last received a message.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub last_inbound_at: Option<OffsetDateTime>,
     /// When WhatsApp last called back about the number.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub last_callback_at: Option<OffsetDateTime>,
     /// When WhatsApp last accepted a message of the number.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub last_accepted_at: Option<OffsetDateTime>,
     /// The service messages of the current month.
     pub service_messages: ServiceMessages,

@@ -1,11 +1,9 @@
-//! The published values of a verification.
+//! The verification of a number and its checks.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::shared::schema::Timestamp;
-use crate::shared::{string_enum, timestamp};
+use crate::shared::string_enum;
 
 /// The longest `found` and `remedy` of a check, in characters.
 const TEXT_CHARS: usize = 300;
@@ -84,17 +82,15 @@ string_enum! {
 }
 
 /// A check of a number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// What was checked.
     pub name: CheckName,
     /// The outcome.
     pub state: CheckState,
     /// What was found: at most 300 characters. Null if there is nothing to say.
-    #[schemars(example = &"WhatsApp refused the token (code 190)")]
     pub found: Option<String>,
     /// What to do: at most 300 characters. Null if there is nothing to do.
-    #[schemars(example = &"Enter a new access token.")]
     pub remedy: Option<String>,
 }
 
@@ -131,17 +127,13 @@ fn shortened(text: &str) -> String {
 }
 
 /// The verification of a number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
     /// `pending` until WhatsApp was asked, then `verified` or `failed`. Only verified numbers send and receive.
     pub state: VerificationState,
     /// When the checks were last finished. Null before the first time.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub checked_at: Option<OffsetDateTime>,
     /// When the checks run again. Null if they do not run again by themselves.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub next_check_at: Option<OffsetDateTime>,
     /// The checks in their order. Empty before the first time.
     pub checks: Vec<Check>,

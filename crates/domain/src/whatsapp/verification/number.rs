@@ -1,6 +1,5 @@
 //! What WhatsApp says about a number.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The rate of a number that is also used in the WhatsApp Business app, of a standard number, and of a fast one.
@@ -9,37 +8,28 @@ const STANDARD_RATE: i32 = 80;
 const HIGH_RATE: i32 = 1000;
 
 /// WhatsApp's values of a number. Each is null until it was read. Unknown words of WhatsApp are in lower case.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NumberFacts {
     /// The phone number as WhatsApp shows it.
-    #[schemars(example = &"+1 631-555-5555")]
     pub display_phone_number: Option<String>,
     /// The name that contacts see.
-    #[schemars(example = &"Jasper's Market")]
     pub verified_name: Option<String>,
     /// WhatsApp's review of the name, for example `approved`.
-    #[schemars(example = &"approved")]
     pub name_status: Option<String>,
     /// WhatsApp's status of the number, for example `connected`.
-    #[schemars(example = &"connected")]
     pub status: Option<String>,
     /// `green`, `yellow`, `red` or `unknown`.
-    #[schemars(example = &"green")]
     pub quality_rating: Option<String>,
     /// `standard`, `high` or `not_applicable`.
-    #[schemars(example = &"standard")]
     pub throughput: Option<String>,
     /// How many messages a second WhatsApp accepts from the number.
-    #[schemars(example = &80)]
     pub max_messages_per_second: Option<i32>,
     /// How many people the business may start conversations with in 24 hours; -1 is unlimited.
-    #[schemars(example = &2000)]
     pub messaging_limit: Option<i64>,
     /// Whether the number is also used in the WhatsApp Business app.
     pub on_business_app: Option<bool>,
     /// WhatsApp's id of the business portfolio.
-    #[schemars(example = &"506914307656634")]
     pub portfolio_id: Option<String>,
 }
 

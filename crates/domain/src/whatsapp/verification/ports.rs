@@ -1,7 +1,6 @@
 //! Ports of verification: the calls to WhatsApp, the stored verifications, and the held inbound messages.
 
 use async_trait::async_trait;
-use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -57,27 +56,23 @@ string_enum! {
 }
 
 /// An error of an entity of a number's health.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthError {
     /// WhatsApp's error code.
     pub code: Option<i64>,
     /// WhatsApp's description.
-    #[schemars(example = &"The payment method is missing")]
     pub description: Option<String>,
     /// WhatsApp's proposal.
-    #[schemars(example = &"Add a payment method to the business account")]
     pub solution: Option<String>,
 }
 
 /// An entity on which sending from a number depends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthEntity {
     /// `phone_number`, `waba`, `business` or `app`.
     #[serde(rename = "type")]
-    #[schemars(example = &"waba")]
     pub kind: String,
     /// WhatsApp's id of the entity.
-    #[schemars(example = &"102290129340398")]
     pub id: Option<String>,
     /// Whether it may send.
     pub can_send: CanSend,

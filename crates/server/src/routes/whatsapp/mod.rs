@@ -1,18 +1,24 @@
 //! Routes of WhatsApp numbers, and WhatsApp's callback.
 
+mod health;
+
 use actix_web::http::header::ContentType;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::callbacks::Callbacks;
 use recado_domain::limits::{Limit, RateLimiter};
-use recado_domain::shared::{CursorPage, ProfileId, Tenant};
-use recado_domain::whatsapp::verification::{NumberHealth, Verifications};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{CursorPage, ProfileId, Tenant, timestamp};
+use recado_domain::whatsapp::verification::{
+    Check, CheckName, CheckState, NumberFacts, Verification, VerificationState, Verifications,
+};
 use recado_domain::whatsapp::{Profile, ProfileInput, Profiles};
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::error::{ApiError, ErrorCode, RefusalReason};
 use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
@@ -24,8 +30,9 @@ use crate::web::operation::{
 };
 use crate::web::parameters::{BoolParam, TextParam};
 use crate::web::query::{CursorParams, Params};
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
+pub(super) use health::HEALTH;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "WhatsApp",
@@ -84,13 +91,122 @@ impl From<ProfileBody> for ProfileInput {
     }
 }
 
+response_type! {
+    /// A connected WhatsApp number. The API never returns its access token.
+    #[schemars(rename = "Profile")]
+    struct ProfileResponse from profile: Profile {
+        /// The profile's id.
+        id: ProfileId,
+        /// The account's own name for the number: 1 to 100 characters.
+        #[schemars(example = "Loja Exemplo")]
+        name: String,
+        /// WhatsApp's id of the number.
+        #[schemars(example = "106540352242922")]
+        phone_number_id: String,
+        /// WhatsApp's id of the business account.
+        #[schemars(example = "102290129340398")]
+        waba_id: String,
+        /// How many messages per second campaigns send from the number: 1 to 1000. Null: the server's default interval
+        /// between two messages applies.
+        #[schemars(range(min = 1, max = 1000), example = 20)]
+        messages_per_second: Option<i32>,
+        /// When the number was connected.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the profile was last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
+        /// Whether WhatsApp has confirmed the number with the profile's token. Only a verified number sends and
+        /// receives.
+        verification: VerificationResponse,
+        /// What WhatsApp says about the number.
+        number: NumberResponse,
+    }
+}
+
+response_type! {
+    /// The verification of a number.
+    #[schemars(rename = "Verification")]
+    struct VerificationResponse from verification: Verification {
+        /// `pending` until WhatsApp was asked, then `verified` or `failed`. Only verified numbers send and receive.
+        state: VerificationState,
+        /// When the checks were last finished. Null before the first time.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        checked_at: Option<OffsetDateTime>,
+        /// When the checks run again. Null if they do not run again by themselves.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        next_check_at: Option<OffsetDateTime>,
+        /// The checks in their order. Empty before the first time.
+        checks: Vec<CheckResponse> = verification.checks.into_iter().map(CheckResponse::from).collect(),
+    }
+}
+
+response_type! {
+    /// A check of a number.
+    #[schemars(rename = "Check")]
+    struct CheckResponse from check: Check {
+        /// What was checked.
+        name: CheckName,
+        /// The outcome.
+        state: CheckState,
+        /// What was found: at most 300 characters. Null if there is nothing to say.
+        #[schemars(example = &"WhatsApp refused the token (code 190)")]
+        found: Option<String>,
+        /// What to do: at most 300 characters. Null if there is nothing to do.
+        #[schemars(example = &"Enter a new access token.")]
+        remedy: Option<String>,
+    }
+}
+
+response_type! {
+    /// WhatsApp's values of a number. Each is null until it was read. Unknown words of WhatsApp are in lower case.
+    #[schemars(rename = "NumberFacts")]
+    struct NumberResponse from facts: NumberFacts {
+        /// The phone number as WhatsApp shows it.
+        #[schemars(example = &"+1 631-555-5555")]
+        display_phone_number: Option<String>,
+        /// The name that contacts see.
+        #[schemars(example = &"Jasper's Market")]
+        verified_name: Option<String>,
+        /// WhatsApp's review of the name, for example `approved`.
+        #[schemars(example = &"approved")]
+        name_status: Option<String>,
+        /// WhatsApp's status of the number, for example `connected`.
+        #[schemars(example = &"connected")]
+        status: Option<String>,
+        /// `green`, `yellow`, `red` or `unknown`.
+        #[schemars(example = &"green")]
+        quality_rating: Option<String>,
+        /// `standard`, `high` or `not_applicable`.
+        #[schemars(example = &"standard")]
+        throughput: Option<String>,
+        /// How many messages a second WhatsApp accepts from the number.
+        #[schemars(example = &80)]
+        max_messages_per_second: Option<i32>,
+        /// How many people the business may start conversations with in 24 hours; -1 is unlimited.
+        #[schemars(example = &2000)]
+        messaging_limit: Option<i64>,
+        /// Whether the number is also used in the WhatsApp Business app.
+        on_business_app: Option<bool>,
+        /// WhatsApp's id of the business portfolio.
+        #[schemars(example = &"506914307656634")]
+        portfolio_id: Option<String>,
+    }
+}
+
 /// `GET /api/whatsapp/profiles`
 async fn list(
     profiles: Data<Profiles>,
     Authenticated(tenant): TenantContext,
     CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(profiles.list(&tenant, &query).await?))
+    Ok(responses::ok(
+        profiles.list(&tenant, &query).await?.map(ProfileResponse::from),
+    ))
 }
 
 pub(super) const LIST: Endpoint = endpoint!(list, {
@@ -99,7 +215,9 @@ pub(super) const LIST: Endpoint = endpoint!(list, {
         "Returns the connected numbers without their access tokens, newest first.",
     )
     .takes_all(cursor_page())
-    .responds(data::<CursorPage<Profile>>("A page of numbers and its `nextCursor`."))
+    .responds(data::<CursorPage<ProfileResponse>>(
+        "A page of numbers and its `nextCursor`.",
+    ))
 });
 
 /// `GET /api/whatsapp/profiles/<id>`
@@ -108,7 +226,7 @@ async fn get(
     Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(profiles.get(&tenant, id).await?))
+    Ok(responses::ok(ProfileResponse::from(profiles.get(&tenant, id).await?)))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -117,7 +235,7 @@ pub(super) const GET: Endpoint = endpoint!(get, {
         "Returns one connected number without its access token.",
     )
     .takes(path_id(ID))
-    .responds(data::<Profile>("The number."))
+    .responds(data::<ProfileResponse>("The number."))
 });
 
 /// `POST /api/whatsapp/profiles`: stores the number, then checks it.
@@ -138,7 +256,7 @@ async fn create(
         true => check_entered(&verifications, rate_limiter.as_ref(), &tenant, profile, pin).await,
         false => profile,
     };
-    Ok(responses::created(profile))
+    Ok(responses::created(ProfileResponse::from(profile)))
 }
 
 pub(super) const CREATE: Endpoint = endpoint!(create, {
@@ -154,7 +272,7 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
             "waba_id",
             "access_token",
         ]))
-        .responds(created::<Profile>("The connected number."))
+        .responds(created::<ProfileResponse>("The connected number."))
         .refuses(ErrorCode::Invalid, TAKEN)
 });
 
@@ -177,7 +295,7 @@ async fn update(
         true => check_entered(&verifications, rate_limiter.as_ref(), &tenant, profile, pin).await,
         false => profile,
     };
-    Ok(responses::ok(profile))
+    Ok(responses::ok(ProfileResponse::from(profile)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -189,7 +307,7 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
         .takes(&VERIFY_NUMBER)
         .body(Body::change::<ProfileBody>().example(json!({ "name": "Loja Centro", "messages_per_second": null })))
         .responds(
-            data::<Profile>("The updated number.")
+            data::<ProfileResponse>("The updated number.")
                 .example(json!({ "name": "Loja Centro", "messages_per_second": null })),
         )
         .refuses(ErrorCode::Invalid, "The number is already connected.")
@@ -238,7 +356,7 @@ async fn verify(
 ) -> Result<HttpResponse, ApiError> {
     let pin = input.pin.map(SecretString::from);
     let profile = verifications.verify(&tenant, id, pin.as_ref()).await?;
-    Ok(responses::ok(profile))
+    Ok(responses::ok(ProfileResponse::from(profile)))
 }
 
 pub(super) const VERIFY: Endpoint = endpoint!(verify, {
@@ -246,7 +364,7 @@ pub(super) const VERIFY: Endpoint = endpoint!(verify, {
     Operation::new("Verify a WhatsApp number", description)
         .takes(path_id(ID))
         .body(Body::json::<VerifyBody>().optional())
-        .responds(data::<Profile>("The number with its checks."))
+        .responds(data::<ProfileResponse>("The number with its checks."))
         .refuses(
             ErrorCode::Whatsapp,
             "WhatsApp could not be asked; nothing changed. `details.checks` lists the checks.",
@@ -255,23 +373,6 @@ pub(super) const VERIFY: Endpoint = endpoint!(verify, {
             ErrorCode::Conflict,
             "Other requests are changing the number. Try again.",
         )
-});
-
-/// `GET /api/whatsapp/profiles/<id>/health`
-async fn health(
-    verifications: Data<Verifications>,
-    Authenticated(tenant): TenantContext,
-    Id(id): Id<ProfileId>,
-) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(verifications.health(&tenant, id).await?))
-}
-
-pub(super) const HEALTH: Endpoint = endpoint!(health, {
-    let description = "Returns whether WhatsApp lets a number send, and what it did last. WhatsApp is asked at most once \
-                a minute for each number. If it cannot be asked, the last answer is returned with `stale`.";
-    Operation::new("Get the health of a WhatsApp number", description)
-        .takes(path_id(ID))
-        .responds(data::<NumberHealth>("The health of the number."))
 });
 
 /// `DELETE /api/whatsapp/profiles/<id>`
