@@ -1,8 +1,5 @@
 //! The plan catalogue: price and limits of each plan.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::Cents;
 use crate::shared::string_enum;
 
@@ -20,23 +17,13 @@ string_enum! {
 }
 
 /// The limits of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
-    /// Maximum number of contacts.
-    #[schemars(example = 5000)]
     pub contacts: i64,
     /// Maximum number of outbound messages in a calendar month (UTC).
-    #[schemars(example = 5000)]
     pub messages_per_month: i64,
-    /// Maximum number of automations.
-    #[schemars(example = 5)]
     pub automations: i64,
-    /// Maximum number of team members.
-    #[schemars(example = 5)]
     pub team_members: i64,
-    /// Maximum number of connected WhatsApp numbers.
-    #[schemars(example = 1)]
     pub whatsapp_numbers: i64,
 }
 

@@ -1,28 +1,16 @@
 //! An account's usage, and its comparison with a plan's limits.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::PlanLimits;
 use crate::shared::FieldErrors;
 
 /// An account's usage of what plans limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Number of contacts.
-    #[schemars(example = 1840)]
     pub contacts: i64,
     /// Number of outbound messages that the account sent in the current calendar month (UTC).
-    #[schemars(example = 920)]
     pub messages: i64,
-    /// Number of automations.
-    #[schemars(example = 2)]
     pub automations: i64,
-    /// Number of team members.
-    #[schemars(example = 3)]
     pub team: i64,
-    /// Number of connected WhatsApp numbers.
-    #[schemars(example = 1)]
     pub whatsapp: i64,
 }
 

@@ -1,15 +1,12 @@
-//! The brand context, as stored and published.
+//! The brand context.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
 use url::Url;
 
 use crate::egress;
-use crate::shared::schema::Timestamp;
-use crate::shared::{FieldErrors, StoreError, timestamp};
+use crate::shared::{FieldErrors, StoreError};
 
 /// The longest value of a field, in characters.
 const FIELD_CHARS: usize = 5000;
@@ -27,52 +24,34 @@ pub const FACTS: [&str; 6] = [
 const WEBSITE_URL: &str = "website_url";
 
 /// The description of an account's business.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BrandContext {
-    /// The facts about the business.
-    #[serde(flatten)]
     pub facts: BrandFacts,
     /// The http or https URL of the website. Null if none is set.
-    #[schemars(example = &"https://example.com/")]
     pub website_url: Option<String>,
     /// The source of the last extraction: URL and title of the page, size and hash of its text, the AI model and its
     /// usage. Null before the first extraction.
-    #[schemars(with = "Option<serde_json::Map<String, Value>>", example = serde_json::json!({ "url": "https://example.com/", "title": "Loja da Ana", "text_chars": 5120, "model": "example-model" }))]
     pub raw_scrape_data: Option<Value>,
     /// When the website was last read. Null before the first time.
-    #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
     pub last_scraped_at: Option<OffsetDateTime>,
-    /// When the brand context was created.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When the brand context was last changed.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
 
 /// The facts about a business.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrandFacts {
     /// The name of the business.
-    #[schemars(example = &"Loja da Ana")]
     pub company_name: Option<String>,
     /// A description of the business.
-    #[schemars(example = &"A family shop for running shoes.")]
     pub description: Option<String>,
     /// The products and services that it offers.
-    #[schemars(example = &"Running shoes, socks, gait analysis.")]
     pub products_services: Option<String>,
     /// The tone in which it writes to its customers.
-    #[schemars(example = &"Warm and direct, without jargon.")]
     pub tone_of_voice: Option<String>,
     /// The people whom it addresses.
-    #[schemars(example = &"Amateur runners of 25 to 45 years.")]
     pub target_audience: Option<String>,
     /// The values that it stands for.
-    #[schemars(example = &"Honest advice, fair prices.")]
     pub brand_values: Option<String>,
 }
 

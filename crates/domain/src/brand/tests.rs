@@ -235,30 +235,4 @@ fn brand_facts_are_cut_to_the_field_length() {
     }
     let long = format!("{} {}", "ã".repeat(4999), "b".repeat(10));
     assert_eq!(fact(&long), Some("ã".repeat(4999)));
-    let full = BrandFacts::new(|name| Some(name.to_owned()));
-    let published = json!(full);
-    assert_eq!(published.as_object().unwrap().len(), FACTS.len());
-    for name in FACTS {
-        assert_eq!(published[name], name);
-    }
-}
-
-#[test]
-fn brand_context_publishes_facts_as_flat_fields() {
-    let published = json!(context());
-    let mut names: Vec<_> = published.as_object().unwrap().keys().map(String::as_str).collect();
-    names.sort_unstable();
-    let mut expected = [
-        &FACTS[..],
-        &[
-            "website_url",
-            "raw_scrape_data",
-            "last_scraped_at",
-            "created_at",
-            "updated_at",
-        ],
-    ]
-    .concat();
-    expected.sort_unstable();
-    assert_eq!(names, expected);
 }

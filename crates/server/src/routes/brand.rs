@@ -4,15 +4,18 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::brand::{Brand, BrandContext, BrandInput};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::Json;
 use crate::web::extractors::{Authenticated, TenantContext, nullable};
 use crate::web::operation::{Body, OpenApiTag, Operation, data};
-use crate::web::responses;
+use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -78,9 +81,53 @@ struct Website {
     url: Option<String>,
 }
 
+response_type! {
+    /// The description of an account's business.
+    #[schemars(rename = "BrandContext")]
+    struct BrandContextResponse from brand: BrandContext {
+        /// The name of the business.
+        #[schemars(example = &"Loja da Ana")]
+        company_name: Option<String> = brand.facts.company_name,
+        /// A description of the business.
+        #[schemars(example = &"A family shop for running shoes.")]
+        description: Option<String> = brand.facts.description,
+        /// The products and services that it offers.
+        #[schemars(example = &"Running shoes, socks, gait analysis.")]
+        products_services: Option<String> = brand.facts.products_services,
+        /// The tone in which it writes to its customers.
+        #[schemars(example = &"Warm and direct, without jargon.")]
+        tone_of_voice: Option<String> = brand.facts.tone_of_voice,
+        /// The people whom it addresses.
+        #[schemars(example = &"Amateur runners of 25 to 45 years.")]
+        target_audience: Option<String> = brand.facts.target_audience,
+        /// The values that it stands for.
+        #[schemars(example = &"Honest advice, fair prices.")]
+        brand_values: Option<String> = brand.facts.brand_values,
+        /// The http or https URL of the website. Null if none is set.
+        #[schemars(example = &"https://example.com/")]
+        website_url: Option<String>,
+        /// The source of the last extraction: URL and title of the page, size and hash of its text, the AI model and
+        /// its usage. Null before the first extraction.
+        #[schemars(with = "Option<Map<String, Value>>", example = json!({ "url": "https://example.com/", "title": "Loja da Ana", "text_chars": 5120, "model": "example-model" }))]
+        raw_scrape_data: Option<Value>,
+        /// When the website was last read. Null before the first time.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        last_scraped_at: Option<OffsetDateTime>,
+        /// When the brand context was created.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        created_at: OffsetDateTime,
+        /// When the brand context was last changed.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        updated_at: OffsetDateTime,
+    }
+}
+
 /// `GET /api/brand-context`
 async fn get(brand: Data<Brand>, Authenticated(tenant): TenantContext) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(brand.get(&tenant).await?))
+    Ok(responses::ok(brand.get(&tenant).await?.map(BrandContextResponse::from)))
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
@@ -88,7 +135,7 @@ pub(super) const GET: Endpoint = endpoint!(get, {
         "Get the brand context",
         "Returns the description of the account's business, or null if none is stored.",
     )
-    .responds(data::<Option<BrandContext>>("The brand context, or null."))
+    .responds(data::<Option<BrandContextResponse>>("The brand context, or null."))
 });
 
 /// `PUT /api/brand-context`
@@ -97,7 +144,8 @@ async fn update(
     Authenticated(tenant): TenantContext,
     Json(body): Json<BrandBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(brand.update(&tenant, &body.into()).await?))
+    let brand = brand.update(&tenant, &body.into()).await?;
+    Ok(responses::ok(BrandContextResponse::from(brand)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -106,7 +154,7 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
     let example = json!({ "tone_of_voice": "Warm and direct, without jargon.", "brand_values": null });
     Operation::new("Update the brand context", description)
         .body(Body::json::<BrandBody>().example(example))
-        .responds(data::<BrandContext>("The updated brand context."))
+        .responds(data::<BrandContextResponse>("The updated brand context."))
 });
 
 /// `POST /api/brand-context/scrape`
@@ -116,7 +164,8 @@ async fn scrape(
     Json(body): Json<Website>,
 ) -> Result<HttpResponse, ApiError> {
     let url = body.url.unwrap_or_default();
-    Ok(responses::ok(brand.scrape(&tenant, &url).await?))
+    let brand = brand.scrape(&tenant, &url).await?;
+    Ok(responses::ok(BrandContextResponse::from(brand)))
 }
 
 pub(super) const SCRAPE: Endpoint = endpoint!(scrape, {
@@ -126,7 +175,7 @@ pub(super) const SCRAPE: Endpoint = endpoint!(scrape, {
                 private networks.";
     Operation::new("Extract the brand context from a website", description)
         .body(Body::json::<Website>())
-        .responds(data::<BrandContext>("The extracted brand context."))
+        .responds(data::<BrandContextResponse>("The extracted brand context."))
         .refuses(
             ErrorCode::Invalid,
             "The address is not http or https, or its host does not resolve or is private. Or the page does not \
@@ -134,3 +183,36 @@ pub(super) const SCRAPE: Endpoint = endpoint!(scrape, {
         )
         .refuses(ErrorCode::Extraction, "Nothing is stored.")
 });
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use recado_domain::brand::{BrandFacts, FACTS};
+
+    use super::*;
+
+    #[test]
+    fn brand_context_publishes_facts_as_flat_fields() {
+        let published = json!(BrandContextResponse::from(BrandContext {
+            facts: BrandFacts::new(|name| Some(name.to_owned())),
+            website_url: None,
+            raw_scrape_data: None,
+            last_scraped_at: None,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+            updated_at: OffsetDateTime::UNIX_EPOCH,
+        }));
+        for name in FACTS {
+            assert_eq!(published[name], name);
+        }
+        let names: BTreeSet<&str> = published.as_object().unwrap().keys().map(String::as_str).collect();
+        let others = [
+            "website_url",
+            "raw_scrape_data",
+            "last_scraped_at",
+            "created_at",
+            "updated_at",
+        ];
+        assert_eq!(names, FACTS.into_iter().chain(others).collect());
+    }
+}

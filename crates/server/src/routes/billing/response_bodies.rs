@@ -10,6 +10,31 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use time::{Date, OffsetDateTime};
 
+use crate::web::responses::response_type;
+
+response_type! {
+    /// The limits of a plan.
+    #[serde(rename_all = "camelCase")]
+    #[schemars(rename = "PlanLimits")]
+    struct PlanLimitsResponse from limits: PlanLimits {
+        /// Maximum number of contacts.
+        #[schemars(example = 5000)]
+        contacts: i64,
+        /// Maximum number of outbound messages in a calendar month (UTC).
+        #[schemars(example = 5000)]
+        messages_per_month: i64,
+        /// Maximum number of automations.
+        #[schemars(example = 5)]
+        automations: i64,
+        /// Maximum number of team members.
+        #[schemars(example = 5)]
+        team_members: i64,
+        /// Maximum number of connected WhatsApp numbers.
+        #[schemars(example = 1)]
+        whatsapp_numbers: i64,
+    }
+}
+
 /// A plan with its price.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Plan")]
@@ -26,7 +51,7 @@ pub(crate) struct PlanResponse {
     /// The prices of the plan.
     price: PriceResponse,
     /// The limits of the plan.
-    limits: PlanLimits,
+    limits: PlanLimitsResponse,
     /// Descriptions of the plan's features for people.
     #[schemars(with = "Vec<String>", example = ["Campaigns", "Automations"])]
     features: &'static [&'static str],
@@ -65,7 +90,7 @@ impl From<&Plan> for PlanResponse {
                 monthly_formatted: monthly.to_string(),
                 yearly_formatted: yearly.to_string(),
             },
-            limits: plan.limits,
+            limits: plan.limits.into(),
             features: plan.features,
             highlighted: plan.highlighted,
         }
@@ -231,7 +256,29 @@ pub(crate) struct SubscriptionOverviewResponse<'a> {
     /// the plan no longer exists.
     plan: Option<PlanSummary>,
     /// The account's usage of the plan's limits.
-    usage: Usage,
+    usage: UsageResponse,
+}
+
+response_type! {
+    /// An account's usage of what plans limit.
+    #[schemars(rename = "Usage")]
+    struct UsageResponse from usage: Usage {
+        /// Number of contacts.
+        #[schemars(example = 1840)]
+        contacts: i64,
+        /// Number of outbound messages that the account sent in the current calendar month (UTC).
+        #[schemars(example = 920)]
+        messages: i64,
+        /// Number of automations.
+        #[schemars(example = 2)]
+        automations: i64,
+        /// Number of team members.
+        #[schemars(example = 3)]
+        team: i64,
+        /// Number of connected WhatsApp numbers.
+        #[schemars(example = 1)]
+        whatsapp: i64,
+    }
 }
 
 /// A plan without price.
@@ -244,7 +291,7 @@ struct PlanSummary {
     #[schemars(example = &"Starter")]
     name: &'static str,
     /// The limits of the plan.
-    limits: PlanLimits,
+    limits: PlanLimitsResponse,
     /// Descriptions of the plan's features for people.
     #[schemars(with = "Vec<String>", example = ["Campaigns", "Automations"])]
     features: &'static [&'static str],
@@ -255,7 +302,7 @@ impl From<&Plan> for PlanSummary {
         Self {
             id: plan.id,
             name: plan.name,
-            limits: plan.limits,
+            limits: plan.limits.into(),
             features: plan.features,
         }
     }
@@ -266,7 +313,7 @@ impl<'a> From<&'a Overview> for SubscriptionOverviewResponse<'a> {
         Self {
             subscription: overview.subscription.as_ref().map(SubscriptionResponse::from),
             plan: plan(overview.plan()).map(PlanSummary::from),
-            usage: overview.usage,
+            usage: overview.usage.into(),
         }
     }
 }
