@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use secrecy::SecretString;
 
-use super::{Component, OutboundTemplate, OutboundText, SendOutcome, TemplateSubmission};
+use super::{Component, MetaStatus, OutboundTemplate, OutboundText, SendOutcome, TemplateSubmission};
 use crate::media::MediaFile;
 use crate::shared::{AccountId, GatewayError, ProfileId};
 
@@ -79,8 +79,8 @@ pub struct RemoteTemplate {
     pub language: String,
     /// For example `MARKETING`.
     pub category: String,
-    /// For example `APPROVED`.
-    pub status: String,
+    /// None: a status that WhatsApp has added.
+    pub status: Option<MetaStatus>,
     /// The reason of a rejection. `NONE` if the template was not rejected.
     pub rejected_reason: Option<String>,
     /// For example `GREEN`.

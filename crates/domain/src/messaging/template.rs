@@ -16,6 +16,24 @@ string_enum! {
 }
 
 string_enum! {
+    /// The status of WhatsApp's review of a template.
+    MetaStatus {
+        /// The current content was not submitted.
+        Draft = "draft",
+        /// Submitted; the review is not finished.
+        Pending = "pending",
+        /// Approved: the template may be sent.
+        Approved = "approved",
+        /// Rejected. `rejection_reason` has the reason.
+        Rejected = "rejected",
+        /// Paused by WhatsApp for low quality.
+        Paused = "paused",
+        /// Disabled by WhatsApp.
+        Disabled = "disabled",
+    }
+}
+
+string_enum! {
     /// The header above the body.
     HeaderType {
         /// No header.

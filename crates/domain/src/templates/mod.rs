@@ -36,6 +36,8 @@ pub use placeholders::{Placeholder, placeholders};
 pub use ports::*;
 pub use rendered::{Rendered, RenderedCard};
 pub use service::Templates;
-pub use status::{MetaStatus, TemplateCommand, review_status, transition};
+pub use status::{TemplateCommand, transition};
+
+pub use crate::messaging::MetaStatus;
 pub use submit::Submission;
 pub use sync::{SyncReport, SyncedTemplate, TemplateKey};

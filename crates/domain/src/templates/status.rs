@@ -1,24 +1,6 @@
-//! WhatsApp's review status of a template, and its state machine.
+//! The state machine of a template's review.
 
-use crate::shared::string_enum;
-
-string_enum! {
-    /// The status of WhatsApp's review.
-    MetaStatus {
-        /// The current content was not submitted.
-        Draft = "draft",
-        /// Submitted; the review is not finished.
-        Pending = "pending",
-        /// Approved: the template may be sent.
-        Approved = "approved",
-        /// Rejected. `rejection_reason` has the reason.
-        Rejected = "rejected",
-        /// Paused by WhatsApp for low quality.
-        Paused = "paused",
-        /// Disabled by WhatsApp.
-        Disabled = "disabled",
-    }
-}
+use crate::messaging::MetaStatus;
 
 /// A command of the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +31,6 @@ pub fn transition(status: MetaStatus, command: TemplateCommand) -> Result<MetaSt
     }
 }
 
-/// The status for an event of WhatsApp's template callback. None if the event changes no status here.
-pub fn review_status(event: &str) -> Option<MetaStatus> {
-    match event {
-        "APPROVED" | "REINSTATED" => Some(MetaStatus::Approved),
-        "REJECTED" => Some(MetaStatus::Rejected),
-        "PAUSED" => Some(MetaStatus::Paused),
-        "DISABLED" | "DELETED" => Some(MetaStatus::Disabled),
-        "PENDING" | "IN_APPEAL" => Some(MetaStatus::Pending),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,11 +46,5 @@ mod tests {
         assert_eq!(row(TemplateCommand::Edit), "draft - draft draft draft draft");
         assert_eq!(row(TemplateCommand::Submit), "pending - - pending - -");
         assert_eq!(row(review), "- approved approved approved approved approved");
-    }
-
-    #[test]
-    fn unknown_review_events_are_ignored() {
-        assert_eq!(review_status("FLAGGED"), None);
-        assert_eq!(review_status("REINSTATED"), Some(MetaStatus::Approved));
     }
 }

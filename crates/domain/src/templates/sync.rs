@@ -3,7 +3,7 @@
 
 use super::category::with_category;
 use super::remote::with_components;
-use super::{MetaStatus, Template, TemplateCommand, review_status, transition};
+use super::{MetaStatus, Template, TemplateCommand, transition};
 use crate::messaging::RemoteTemplate;
 use crate::shared::ProfileId;
 use schemars::JsonSchema;
@@ -91,13 +91,13 @@ pub(super) fn reconcile(
             updated_at: now,
             ..reviewed
         },
-        pause_reason: review_status(&remote.status).and_then(MetaStatus::pause_reason),
+        pause_reason: remote.status.and_then(MetaStatus::pause_reason),
     })
 }
 
 /// Applies WhatsApp's review, unless it concerns content that has since changed.
 fn reviewed(template: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
-    let review = review_status(&remote.status).map(TemplateCommand::Review);
+    let review = remote.status.map(TemplateCommand::Review);
     match review.map(|review| transition(template.meta_status, review)) {
         Some(Ok(meta_status)) => Template {
             meta_status,
@@ -140,7 +140,7 @@ fn reason(remote: &RemoteTemplate, status: MetaStatus) -> Option<String> {
 /// A template that was created outside this server, in this server's fields.
 fn imported(remote: &RemoteTemplate, profile: ProfileId, new_draft: Template) -> Template {
     // A template with an unknown status must not be sent.
-    let meta_status = review_status(&remote.status).unwrap_or(MetaStatus::Disabled);
+    let meta_status = remote.status.unwrap_or(MetaStatus::Disabled);
     Template {
         name: remote.name.clone(),
         language: remote.language.clone(),
@@ -174,7 +174,7 @@ mod tests {
             name: "boas_vindas".into(),
             language: "pt_BR".into(),
             category: "MARKETING".into(),
-            status: "APPROVED".into(),
+            status: Some(MetaStatus::Approved),
             rejected_reason: Some("NONE".into()),
             quality_score: None,
             parameter_format: None,
@@ -198,7 +198,7 @@ mod tests {
                 assert_eq!((template.version, template.updated_at), (local.version, LATER));
                 assert_eq!(
                     pause_reason.is_some(),
-                    ["PAUSED", "DISABLED"].contains(&remote.status.as_str())
+                    matches!(remote.status, Some(MetaStatus::Paused | MetaStatus::Disabled))
                 );
                 Some(template)
             }
@@ -216,7 +216,7 @@ mod tests {
     fn sync_takes_the_review_and_keeps_the_content() {
         let local = approved_template("Oi", &[]);
         let rejected = RemoteTemplate {
-            status: "REJECTED".into(),
+            status: Some(MetaStatus::Rejected),
             rejected_reason: Some("SCAM".into()),
             category: "UTILITY".into(),
             quality_score: Some("RED".into()),
@@ -233,15 +233,15 @@ mod tests {
             (Category::Utility, Some("RED"))
         );
         assert_eq!(synced.body_text, local.body_text);
-        for (status, expected) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
+        for status in [MetaStatus::Paused, MetaStatus::Disabled] {
             let stopped = RemoteTemplate {
-                status: status.into(),
+                status: Some(status),
                 ..remote()
             };
-            assert_eq!(changed(&local, &stopped).unwrap().meta_status, expected);
+            assert_eq!(changed(&local, &stopped).unwrap().meta_status, status);
         }
         let unknown = RemoteTemplate {
-            status: "ARCHIVED".into(),
+            status: None,
             ..remote()
         };
         assert_eq!(changed(&local, &unknown), None);

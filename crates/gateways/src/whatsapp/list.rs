@@ -5,6 +5,7 @@ use recado_domain::shared::GatewayError;
 use secrecy::SecretString;
 use serde_json::Value;
 
+use super::review_status::review_status;
 use super::{CloudApi, NAME, files, graph, segment};
 use crate::http::{GatewayRequest, GatewayResponse};
 
@@ -69,7 +70,7 @@ fn parse_template(item: &Value) -> Option<RemoteTemplate> {
         name: text("name")?,
         language: text("language")?,
         category: text("category")?,
-        status: text("status")?,
+        status: review_status(&text("status")?),
         rejected_reason: text("rejected_reason"),
         quality_score: score.map(str::to_owned),
         parameter_format: text("parameter_format"),

@@ -8,6 +8,7 @@ mod graph;
 mod list;
 mod message;
 mod response;
+mod review_status;
 mod send_metrics;
 mod template;
 mod verification;

@@ -345,7 +345,7 @@ fn remote(number: usize) -> RemoteTemplate {
         name: format!("t{number}"),
         language: "pt_BR".into(),
         category: "UTILITY".into(),
-        status: "APPROVED".into(),
+        status: Some(MetaStatus::Approved),
         rejected_reason: None,
         quality_score: Some("GREEN".into()),
         components: vec![Component::from(&json!({ "type": "BODY", "text": "Oi" }))],

@@ -108,7 +108,7 @@ fn synchronized(input: &Value) -> Value {
         name: "boas_vindas".into(),
         language: "pt_BR".into(),
         category: "MARKETING".into(),
-        status: "APPROVED".into(),
+        status: Some(MetaStatus::Approved),
         rejected_reason: None,
         quality_score: None,
         parameter_format: None,

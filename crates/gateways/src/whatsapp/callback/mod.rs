@@ -11,12 +11,13 @@ use recado_domain::callbacks::{
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
-use recado_domain::templates::{CategoryChange, CategoryUpdate, MetaStatus, review_status};
+use recado_domain::templates::{CategoryChange, CategoryUpdate, MetaStatus};
 use serde_json::Value;
 use uuid::Uuid;
 
 use self::account::{ACCOUNT_FIELDS, business_update};
 use self::fields::{id, text, unix_time};
+use super::review_status::review_status;
 
 /// The callback fields that concern templates.
 const TEMPLATE_FIELDS: [&str; 3] = [
