@@ -1,4 +1,4 @@
-//! The fixture of a dispatcher under test: a run, a fake WhatsApp that records calls, and a limiter that advances time.
+//! The fixture of a dispatcher under test: a run and a fake WhatsApp that records calls.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::faults::FaultInjector;
+use super::limiter::FakeSendRateLimiter;
 use super::runs::FaultyRuns;
 use crate::campaigns::in_memory::InMemorySend;
 use crate::campaigns::service::tests::{NOW, campaign};
 use crate::campaigns::{
-    Burst, Campaign, CampaignStatus, Dispatcher, QueuedRun, Recipient, RunEnd, RunInputs, SendRate, SendRateLimiter,
-    SlotTime, Worker,
+    Burst, Campaign, CampaignStatus, Dispatcher, QueuedRun, Recipient, RunEnd, RunInputs, SendRate, Worker,
 };
 use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
@@ -23,7 +23,7 @@ use crate::messaging::{
     BlockCause, ErrorClass, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
     TemplateSubmission, ThrottleScope, WhatsappCredentials as Credentials, WhatsappGateway,
 };
-use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, StoreError};
+use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId};
 use crate::templates::tests::approved_template;
 use crate::templates::{MockTemplateStore, TemplateStore};
 use crate::whatsapp::{FileIdStore, MessageFiles, MockFileIdStore, StoredProfile};
@@ -111,92 +111,6 @@ impl WhatsappGateway for FakeWhatsapp {
 
     async fn list_templates<'a>(&self, _: &Credentials, _: Option<&'a str>) -> Result<RemotePage, GatewayError> {
         Err(GatewayError::NotConfigured("lists"))
-    }
-}
-
-/// Never delays a message, and advances the store's clock instead of resting.
-struct FakeSendRateLimiter {
-    runs: Arc<FaultyRuns>,
-    reserved: Mutex<Vec<(String, Burst)>>,
-    rests: Mutex<Vec<Duration>>,
-    /// The numbers (from 1) of the send slots for which bursts waited.
-    waited: Mutex<Vec<i64>>,
-    /// The number of first slots that each burst misses, by how much, and whether reserving another one fails.
-    missed: Mutex<(i64, Duration, bool)>,
-    /// The rate at each call of `slow_down`.
-    slowed: Mutex<Vec<f64>>,
-    /// The number of reservations before the server stops.
-    granted: Mutex<Option<usize>>,
-    /// The number of departures, including the one before which the server stops.
-    departures: Mutex<Option<usize>>,
-    stopping: AtomicBool,
-    should_yield: AtomicBool,
-}
-
-#[async_trait]
-impl SendRateLimiter for FakeSendRateLimiter {
-    async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SlotTime, StoreError> {
-        match self.granted.lock().unwrap().as_mut() {
-            Some(0) => self.stopping.store(true, Ordering::Relaxed),
-            Some(granted) => *granted -= 1,
-            None => {}
-        }
-        let mut reserved = self.reserved.lock().unwrap();
-        if !self.stopping() {
-            reserved.push((phone_number_id.to_owned(), burst));
-        }
-        let (first, _, next_fails) = *self.missed.lock().unwrap();
-        if next_fails && i64::try_from(reserved.len()).unwrap() % (first + 1) != 1 {
-            return Err(StoreError::Unavailable("down".into()));
-        }
-        Ok(SlotTime(Duration::seconds(reserved.len().try_into().unwrap())))
-    }
-
-    fn limit(&self, _: &str) -> Option<f64> {
-        let halvings = i32::try_from(self.slowed.lock().unwrap().len()).unwrap();
-        (halvings > 0).then(|| (1000.0 / 2_f64.powi(halvings)).max(1.0))
-    }
-
-    async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError> {
-        assert_eq!(phone_number_id, "1065");
-        self.slowed.lock().unwrap().push(rate);
-        Ok(())
-    }
-
-    async fn until(&self, slot_time: SlotTime, lead: Duration) -> bool {
-        if lead.is_zero() {
-            self.waited.lock().unwrap().push(slot_time.0.whole_seconds());
-        }
-        if lead.is_zero()
-            && let Some(departures) = self.departures.lock().unwrap().as_mut()
-        {
-            *departures = departures.saturating_sub(1);
-            self.stopping.fetch_or(*departures == 0, Ordering::Relaxed);
-        }
-        !self.stopping()
-    }
-
-    fn since(&self, slot_time: SlotTime) -> Duration {
-        let (first, late, _) = *self.missed.lock().unwrap();
-        if slot_time.0.whole_seconds() % (first + 1) == 0 {
-            Duration::ZERO
-        } else {
-            late
-        }
-    }
-
-    async fn rest(&self, time: Duration) -> bool {
-        self.rests.lock().unwrap().push(time);
-        self.runs.tables().now += time;
-        !self.stopping()
-    }
-
-    fn stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-
-    fn should_yield(&self) -> bool {
-        self.should_yield.swap(false, Ordering::Relaxed)
     }
 }
 

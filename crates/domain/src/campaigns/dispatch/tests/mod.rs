@@ -4,6 +4,7 @@ mod crashes;
 mod faults;
 mod files;
 mod fixture;
+mod limiter;
 mod overlaps;
 mod queued_starts;
 mod runs;
