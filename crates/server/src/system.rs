@@ -1,13 +1,13 @@
-//! The production implementations of the ports for time and randomness: clock, UUIDs, secrets and jitter.
+//! The production implementations of the ports for time, shutdown and randomness.
 
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use recado_domain::shared::{Clock, Ids, Secrets};
+use recado_domain::shared::{Clock, Ids, Secrets, Shutdown, Timer};
 use recado_domain::webhooks::Jitter;
-use recado_domain::whatsapp::verification::Timer;
 use secrecy::SecretString;
 use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// The machine's clock, truncated to microseconds, the precision of PostgreSQL.
@@ -27,6 +27,20 @@ pub struct SystemTimer;
 impl Timer for SystemTimer {
     async fn sleep(&self, duration: time::Duration) {
         tokio::time::sleep(duration.try_into().unwrap_or_default()).await;
+    }
+}
+
+/// The stop of this process: the token is cancelled when it begins.
+pub struct SystemShutdown(pub CancellationToken);
+
+#[async_trait]
+impl Shutdown for SystemShutdown {
+    fn is_stopping(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    async fn stopped(&self) {
+        self.0.cancelled().await;
     }
 }
 

@@ -328,7 +328,7 @@ pub trait TestSendStore: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotTime(pub Duration);
 
-/// Limits the send rate of phone numbers, and signals when the server stops or a run has to yield.
+/// Limits the send rate of phone numbers.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SendRateLimiter: Send + Sync {
@@ -342,20 +342,17 @@ pub trait SendRateLimiter: Send + Sync {
     /// Halves the rate of a number that WhatsApp throttled while it sent `rate` messages per second.
     async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError>;
 
-    /// Waits until `lead` before the slot. False: the server stops, and no message may leave.
-    async fn until(&self, slot_time: SlotTime, lead: Duration) -> bool;
+    /// Waits until `lead` before the slot.
+    async fn until(&self, slot_time: SlotTime, lead: Duration);
 
     /// The time since the slot. Negative: the time until the slot.
     fn since(&self, slot_time: SlotTime) -> Duration;
+}
 
-    /// Sleeps for `time`. False: the server stops.
-    async fn rest(&self, time: Duration) -> bool;
-
-    /// Whether the server stops.
-    fn stopping(&self) -> bool;
-
-    /// Time slice: whether a run waits for a permit of this server. True once per waiting run: the run that gets it
-    /// MUST yield its permit.
+/// The time slices by which the runs of a server share its permits.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait TimeSlices: Send + Sync {
+    /// Whether a run waits for a permit. True once per waiting run: the run that gets it MUST yield its permit.
     fn should_yield(&self) -> bool;
 }
 

@@ -1,7 +1,8 @@
-//! Ports to time, ids, secrets, encryption and error reporting.
+//! Ports to time, shutdown, ids, secrets, encryption and error reporting.
 
+use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{SealContext, Sealed, string_enum};
@@ -10,6 +11,24 @@ use super::{SealContext, Sealed, string_enum};
 pub trait Clock: Send + Sync {
     /// The current time in UTC.
     fn now(&self) -> OffsetDateTime;
+}
+
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait Timer: Send + Sync {
+    /// Returns after `duration`, also if the server stops meanwhile. At once if it is not positive.
+    async fn sleep(&self, duration: Duration);
+}
+
+/// The stop of the server. It begins once and is never taken back.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait Shutdown: Send + Sync {
+    /// Whether the server is stopping.
+    fn is_stopping(&self) -> bool;
+
+    /// Returns when the server begins to stop, at once if it is stopping already.
+    async fn stopped(&self);
 }
 
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]

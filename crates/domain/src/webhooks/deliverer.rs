@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration as StdDuration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
 use time::Duration;
@@ -13,13 +12,13 @@ use time::Duration;
 use super::endpoint_queues::EndpointQueues;
 use super::service::ENTITY;
 use super::{
-    Attempt, AttemptOutcome, ClaimedDelivery, DeliveryDecision, DeliveryGateway, DeliveryQueue, DeliveryRequest,
-    DeliveryState, DisabledReason, Health, HealthChange, HealthUpdate, Jitter, Schedule, SecretBytes, WebhookEvent,
-    WorkSignal, decide, health, sign,
+    Attempt, AttemptOutcome, ClaimedDelivery, DelivererReport, DeliveryDecision, DeliveryGateway, DeliveryQueue,
+    DeliveryRequest, DeliveryState, DisabledReason, Health, HealthChange, HealthUpdate, Jitter, Schedule, SecretBytes,
+    WebhookEvent, WorkSignal, decide, health, sign,
 };
 use crate::shared::{
     AccountId, Audit, AuditAction, Cipher, Clock, Event, Ids, NotificationDraft, NotificationKind, SealContext,
-    StoreError, WebhookId,
+    Shutdown, StoreError, Timer, WebhookId,
 };
 
 /// The lease of a claim. It is longer than the time-out of a call.
@@ -29,10 +28,10 @@ const LEASE: Duration = Duration::seconds(60);
 const MAX_CLAIM_AGE: Duration = Duration::seconds(35);
 
 /// How long the deliverer waits for new work when nothing is due.
-const IDLE_WAIT: StdDuration = StdDuration::from_millis(500);
+const IDLE_WAIT: Duration = Duration::milliseconds(500);
 
 /// The delay after a store error.
-const STORE_ERROR_DELAY: StdDuration = StdDuration::from_millis(500);
+const STORE_ERROR_DELAY: Duration = Duration::milliseconds(500);
 
 /// The delay between two claims: a multiple of the last claim's duration, and at least `MIN_CLAIM_DELAY`. It bounds the
 /// database time that claims use.
@@ -77,7 +76,10 @@ pub struct Deliverer {
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
     pub jitter: Arc<dyn Jitter>,
+    pub timer: Arc<dyn Timer>,
+    pub shutdown: Arc<dyn Shutdown>,
     pub signal: Arc<dyn WorkSignal>,
+    pub report: Arc<dyn DelivererReport>,
     pub schedule: Schedule,
 }
 
@@ -104,10 +106,10 @@ impl Deliverer {
             results: Vec::new(),
             claiming: false,
             recording: false,
-            stopping: self.signal.stopping(),
+            stopping: self.shutdown.is_stopping(),
         };
         state.spawn(async {
-            self.signal.stopped().await;
+            self.shutdown.stopped().await;
             DelivererEvent::Stopped
         });
         state.start_operations();
@@ -128,7 +130,7 @@ impl Deliverer {
         let claims: Vec<_> = claimed.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
         if let Err(error) = self.queue.release(&claims).await {
             // The leases expire on their own.
-            self.signal.failed("releasing claimed deliveries", &error);
+            self.report.failed("releasing claimed deliveries", &error);
         }
     }
 
@@ -264,30 +266,33 @@ impl<'a> DelivererState<'a> {
             }
             DelivererEvent::Claimed(Ok(claimed), took) => {
                 let found = !claimed.is_empty();
+                deliverer.report.claimed(claimed.len());
                 self.queues.enqueue(claimed, deliverer.clock.now() - took);
-                let delay = (took * CLAIM_DELAY_FACTOR).max(MIN_CLAIM_DELAY).unsigned_abs();
+                let delay = (took * CLAIM_DELAY_FACTOR).max(MIN_CLAIM_DELAY);
                 self.spawn(async move {
                     match found {
-                        true => deliverer.signal.rest(delay).await,
-                        false => deliverer.signal.wait_for_work(IDLE_WAIT).await,
+                        true => deliverer.timer.sleep(delay).await,
+                        false => {
+                            select(deliverer.signal.wait_for_work(), deliverer.timer.sleep(IDLE_WAIT)).await;
+                        }
                     }
                     DelivererEvent::ClaimAgain
                 });
             }
             DelivererEvent::Claimed(Err(error), _) => {
-                deliverer.signal.failed("claiming deliveries", &error);
+                deliverer.report.failed("claiming deliveries", &error);
                 self.spawn(async {
-                    deliverer.signal.rest(STORE_ERROR_DELAY).await;
+                    deliverer.timer.sleep(STORE_ERROR_DELAY).await;
                     DelivererEvent::ClaimAgain
                 });
             }
             DelivererEvent::Recorded(_, Ok(())) => self.recording = false,
             // The calls were made, so their results must be recorded: retry without limit.
             DelivererEvent::Recorded(results, Err(error)) => {
-                deliverer.signal.failed("recording deliveries", &error);
+                deliverer.report.failed("recording deliveries", &error);
                 self.results.extend(results);
                 self.spawn(async {
-                    deliverer.signal.rest(STORE_ERROR_DELAY).await;
+                    deliverer.timer.sleep(STORE_ERROR_DELAY).await;
                     DelivererEvent::RecordAgain
                 });
             }

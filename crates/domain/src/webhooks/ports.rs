@@ -1,7 +1,5 @@
 //! The ports of webhooks.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -244,21 +242,18 @@ pub trait DeliveryQueue: Send + Sync {
     async fn sweep(&self, older_than: time::Duration, limit: i64) -> Result<usize, StoreError>;
 }
 
-/// Signals of the server to the deliverer: new work, timers and shutdown.
-#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+/// Wakes the deliverer when deliveries may be due.
 #[async_trait]
 pub trait WorkSignal: Send + Sync {
-    /// Returns when deliveries may be due, or after `longest`.
-    async fn wait_for_work(&self, longest: Duration);
+    /// Returns when deliveries may be due.
+    async fn wait_for_work(&self);
+}
 
-    async fn rest(&self, time: Duration);
+/// Logs and counts what the deliverer does. An implementation MUST NOT block.
+pub trait DelivererReport: Send + Sync {
+    /// A claim returned this many deliveries.
+    fn claimed(&self, deliveries: usize);
 
-    /// Returns when the server begins to stop.
-    async fn stopped(&self);
-
-    /// Whether the server is stopping.
-    fn stopping(&self) -> bool;
-
-    /// Logs that the operation `what` failed. The deliverer retries it.
+    /// The operation `what` failed. The deliverer retries it.
     fn failed(&self, what: &'static str, error: &StoreError);
 }

@@ -14,7 +14,9 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::*;
-use crate::shared::{AccountId, Event, Ids, MockCipher, Sealed, StoreError, WebhookEventId, WebhookId};
+use crate::shared::{
+    AccountId, Event, Ids, MockCipher, Sealed, Shutdown, StoreError, Timer, WebhookEventId, WebhookId,
+};
 
 pub(super) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
@@ -174,28 +176,38 @@ impl Jitter for NoJitter {
     }
 }
 
-struct TestWorkSignal {
+struct TestSignals {
     notify: Notify,
     stop: watch::Sender<bool>,
 }
 
 #[async_trait]
-impl WorkSignal for TestWorkSignal {
-    async fn wait_for_work(&self, longest: StdDuration) {
-        drop(tokio::time::timeout(longest, self.notify.notified()).await);
+impl WorkSignal for TestSignals {
+    async fn wait_for_work(&self) {
+        self.notify.notified().await;
     }
+}
 
-    async fn rest(&self, time: StdDuration) {
-        tokio::time::sleep(time).await;
+#[async_trait]
+impl Timer for TestSignals {
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration.unsigned_abs()).await;
+    }
+}
+
+#[async_trait]
+impl Shutdown for TestSignals {
+    fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     async fn stopped(&self) {
         drop(self.stop.subscribe().wait_for(|stop| *stop).await);
     }
+}
 
-    fn stopping(&self) -> bool {
-        *self.stop.borrow()
-    }
+impl DelivererReport for TestSignals {
+    fn claimed(&self, _: usize) {}
 
     fn failed(&self, _: &'static str, _: &StoreError) {}
 }
@@ -204,7 +216,7 @@ impl WorkSignal for TestWorkSignal {
 struct Fixture {
     queue: Arc<Queue>,
     receivers: Arc<Receivers>,
-    signal: Arc<TestWorkSignal>,
+    signals: Arc<TestSignals>,
     running: tokio::task::JoinHandle<()>,
 }
 
@@ -212,9 +224,9 @@ impl Fixture {
     fn new(queue: Queue, statuses: &[(u128, u16)]) -> Self {
         let statuses = statuses.iter().map(|(id, status)| (id.to_string(), *status));
         let receivers = Arc::new(Receivers(statuses.collect(), Mutex::default()));
-        let (queue, signal) = (
+        let (queue, signals) = (
             Arc::new(queue),
-            Arc::new(TestWorkSignal {
+            Arc::new(TestSignals {
                 notify: Notify::new(),
                 stop: watch::channel(false).0,
             }),
@@ -230,20 +242,23 @@ impl Fixture {
             clock: Arc::new(Clock(tokio::time::Instant::now())),
             ids: Arc::new(RandomIds),
             jitter: Arc::new(NoJitter),
-            signal: signal.clone(),
+            timer: signals.clone(),
+            shutdown: signals.clone(),
+            signal: signals.clone(),
+            report: signals.clone(),
             schedule: Schedule::default(),
         };
         let running = tokio::spawn(async move { deliverer.run().await });
         Self {
             queue,
             receivers,
-            signal,
+            signals,
             running,
         }
     }
 
     async fn stop(self) -> Arc<Queue> {
-        self.signal.stop.send_replace(true);
+        self.signals.stop.send_replace(true);
         self.running.await.unwrap();
         self.queue
     }

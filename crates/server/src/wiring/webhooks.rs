@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use recado_domain::contacts::Contacts;
-use recado_domain::webhooks::{Deliverer, InboundWebhooks, Sweeper, Webhooks, WorkSignal};
+use recado_domain::shared::Shutdown;
+use recado_domain::webhooks::{Deliverer, DelivererReport, InboundWebhooks, Sweeper, Webhooks, WorkSignal};
 use recado_gateways::webhooks::WebhookClient;
 use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks};
 
 use super::{Shared, Stores};
-use crate::system::SystemJitter;
+use crate::system::{SystemJitter, SystemTimer};
 
 /// Connections of the deliverer: one to claim, one to record results, one to release claims.
 const DELIVERY_CONNECTIONS: usize = 3;
@@ -48,7 +49,12 @@ impl Stores {
 
 impl Shared {
     /// The deliverer, with its own connections to the database.
-    pub fn deliverer(&self, signal: Arc<dyn WorkSignal>) -> anyhow::Result<Deliverer> {
+    pub fn deliverer(
+        &self,
+        shutdown: Arc<dyn Shutdown>,
+        signal: Arc<dyn WorkSignal>,
+        report: Arc<dyn DelivererReport>,
+    ) -> anyhow::Result<Deliverer> {
         let pool = OwnerPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS))
             .context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(Deliverer {
@@ -58,7 +64,10 @@ impl Shared {
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             jitter: Arc::new(SystemJitter),
+            timer: Arc::new(SystemTimer),
+            shutdown,
             signal,
+            report,
             schedule: self.config.webhook_retry_schedule.clone(),
         })
     }

@@ -31,6 +31,7 @@ use uuid::Uuid;
 pub use clicks::start_clicks;
 pub use send_rate_limiter::TokioSendRateLimiter;
 
+use crate::system::{SystemShutdown, SystemTimer};
 use crate::wiring::Shared;
 use worker_loop::{SWEEP_BATCH, SWEEP_INTERVAL};
 
@@ -73,7 +74,8 @@ pub fn start_without_workers(shared: &Shared, stop: &CancellationToken, tasks: &
 pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(CONNECTIONS, CONNECTIONS)?;
     let runs = Arc::new(stores.runs());
-    let limiter = Arc::new(TokioSendRateLimiter::new(stop.clone(), Arc::new(stores.send_slots())));
+    let limiter = Arc::new(TokioSendRateLimiter::new(Arc::new(stores.send_slots())));
+    let yield_request = Arc::new(run_executor::YieldRequest::default());
     let worker = Worker {
         id: Uuid::now_v7(),
         delay: shared.config.message_delay,
@@ -87,13 +89,16 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         gateway: Arc::new(stores.whatsapp(shared)),
         files: stores.message_files(shared),
         cipher: shared.cipher.clone(),
-        limiter: limiter.clone(),
+        limiter,
+        time_slices: yield_request.clone(),
+        timer: Arc::new(SystemTimer),
+        shutdown: Arc::new(SystemShutdown(stop.clone())),
         worker,
     });
     run_executor::start(
         &shared.run_submitter,
         dispatcher,
-        limiter,
+        yield_request,
         shared.config.runs,
         stop,
         tasks,

@@ -1,9 +1,10 @@
 //! Executes runs: those that a request submits and waits for, and those of the run queue.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use recado_domain::campaigns::{CampaignStatus, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore};
+use recado_domain::campaigns::{CampaignStatus, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore, TimeSlices};
 use recado_domain::shared::StoreError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,6 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::TokioSendRateLimiter;
 use super::worker_loop::{self, Backoff};
 use crate::telemetry::traces;
 use crate::worker_handles::{RunSubmitter, SubmittedRun};
@@ -35,14 +35,14 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) fn start(
     run_submitter: &RunSubmitter,
     dispatcher: Arc<Dispatcher>,
-    limiter: Arc<TokioSendRateLimiter>,
+    yield_request: Arc<YieldRequest>,
     capacity: usize,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) {
     let executor = RunExecutor {
         dispatcher,
-        limiter,
+        yield_request,
         stop: stop.clone(),
         permits: Arc::new(Semaphore::new(capacity)),
         last_claim: Arc::new(Mutex::new(Instant::now())),
@@ -90,10 +90,26 @@ pub(super) fn start_without_workers(
     });
 }
 
+/// Asks one run to yield its permit, because another run waits for one.
+#[derive(Default)]
+pub(super) struct YieldRequest(AtomicBool);
+
+impl YieldRequest {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl TimeSlices for YieldRequest {
+    fn should_yield(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 #[derive(Clone)]
 struct RunExecutor {
     dispatcher: Arc<Dispatcher>,
-    limiter: Arc<TokioSendRateLimiter>,
+    yield_request: Arc<YieldRequest>,
     stop: CancellationToken,
     permits: Arc<Semaphore>,
     last_claim: Arc<Mutex<Instant>>,
@@ -139,7 +155,7 @@ impl RunExecutor {
             // Time slices: a short run must not wait for the end of long runs. For one slice after the latest claim, no
             // run has to yield.
             if self.time_since_claim() > TIME_SLICE && self.dispatcher.queue.has_waiting().await? {
-                self.limiter.request_yield();
+                self.yield_request.set();
             }
             return Ok(false);
         };
@@ -217,5 +233,19 @@ async fn poll_report(
             () = stop.cancelled() => return None,
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yield_request_applies_to_one_run() {
+        let request = YieldRequest::default();
+        assert!(!request.should_yield());
+        request.set();
+        request.set();
+        assert!(request.should_yield() && !request.should_yield());
     }
 }

@@ -1,41 +1,28 @@
 //! The send rate limiter of this process: it reserves send slots, which all servers share, and waits for them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use recado_domain::campaigns::{Burst, SendRateLimiter, SendSlotStore, SlotTime, ThrottledRate};
 use recado_domain::shared::StoreError;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-/// Waits for the send slots of numbers, and asks runs to yield.
 pub struct TokioSendRateLimiter {
-    stop: CancellationToken,
     slots: Arc<dyn SendSlotStore>,
     /// The zero of its slot times.
     epoch: Instant,
     /// The throttled numbers, each with its rate and the time at which the rate was read.
     throttled: Mutex<HashMap<String, (f64, Instant)>>,
-    should_yield: AtomicBool,
 }
 
 impl TokioSendRateLimiter {
-    /// Waits end early once `stop` is cancelled.
-    pub fn new(stop: CancellationToken, slots: Arc<dyn SendSlotStore>) -> Self {
+    pub fn new(slots: Arc<dyn SendSlotStore>) -> Self {
         Self {
-            stop,
             slots,
             epoch: Instant::now(),
             throttled: Mutex::default(),
-            should_yield: AtomicBool::new(false),
         }
-    }
-
-    /// Asks one run to yield, because another run waits for a permit.
-    pub(super) fn request_yield(&self) {
-        self.should_yield.store(true, Ordering::Relaxed);
     }
 
     /// Stores the throttled rate of a number, or removes it if it no longer limits the number.
@@ -47,14 +34,6 @@ impl TokioSendRateLimiter {
             Some(limit) => throttled.insert(phone_number_id.to_owned(), (limit, Instant::now())),
             None => throttled.remove(phone_number_id),
         };
-    }
-
-    async fn sleep_until(&self, deadline: Instant) -> bool {
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => false,
-            () = tokio::time::sleep_until(deadline) => true,
-        }
     }
 }
 
@@ -80,28 +59,14 @@ impl SendRateLimiter for TokioSendRateLimiter {
         Ok(())
     }
 
-    async fn until(&self, slot_time: SlotTime, lead: time::Duration) -> bool {
-        let Ok(wait) = std::time::Duration::try_from(-self.since(slot_time) - lead) else {
-            return !self.stopping();
-        };
-        self.sleep_until(Instant::now() + wait).await
+    async fn until(&self, slot_time: SlotTime, lead: time::Duration) {
+        if let Ok(wait) = std::time::Duration::try_from(-self.since(slot_time) - lead) {
+            tokio::time::sleep(wait).await;
+        }
     }
 
     fn since(&self, slot_time: SlotTime) -> time::Duration {
         duration(self.epoch.elapsed()) - slot_time.0
-    }
-
-    async fn rest(&self, time: time::Duration) -> bool {
-        self.sleep_until(Instant::now() + time.try_into().unwrap_or_default())
-            .await
-    }
-
-    fn stopping(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
-    fn should_yield(&self) -> bool {
-        self.should_yield.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -144,28 +109,28 @@ mod tests {
         }
     }
 
-    fn limiter(stop: &CancellationToken) -> TokioSendRateLimiter {
+    fn limiter() -> TokioSendRateLimiter {
         let slots = TestSendSlots {
             epoch: Instant::now(),
             next: Mutex::default(),
             limit: Mutex::default(),
         };
-        TokioSendRateLimiter::new(stop.clone(), Arc::new(slots))
+        TokioSendRateLimiter::new(Arc::new(slots))
     }
 
-    async fn wait_for_slot(limiter: &TokioSendRateLimiter, number: &str, send_rate: SendRate) -> bool {
+    async fn wait_for_slot(limiter: &TokioSendRateLimiter, number: &str, send_rate: SendRate) {
         let slot_time = limiter.reserve(number, send_rate.burst()).await.unwrap();
-        limiter.until(slot_time, time::Duration::ZERO).await
+        limiter.until(slot_time, time::Duration::ZERO).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn limiter_spaces_messages_per_number() {
-        let limiter = limiter(&CancellationToken::new());
+        let limiter = limiter();
         let began = Instant::now();
         let send_rate = SendRate::Delay(time::Duration::milliseconds(200));
         let mut times = Vec::new();
         for number in ["a", "a", "b", "a"] {
-            assert!(wait_for_slot(&limiter, number, send_rate).await);
+            wait_for_slot(&limiter, number, send_rate).await;
             times.push(began.elapsed().as_millis());
         }
         assert_eq!(times, [0, 200, 200, 400]);
@@ -173,60 +138,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn until_returns_the_lead_before_the_slot() {
-        let limiter = limiter(&CancellationToken::new());
+        let limiter = limiter();
         let began = Instant::now();
         let burst = SendRate::Delay(time::Duration::milliseconds(200)).burst();
         limiter.reserve("a", burst).await.unwrap();
         let slot_time = limiter.reserve("a", burst).await.unwrap();
-        assert!(limiter.until(slot_time, time::Duration::milliseconds(50)).await);
+        limiter.until(slot_time, time::Duration::milliseconds(50)).await;
         assert_eq!(began.elapsed().as_millis(), 150);
         assert_eq!(limiter.since(slot_time).whole_milliseconds(), -50);
-        assert!(limiter.until(slot_time, time::Duration::milliseconds(500)).await);
+        limiter.until(slot_time, time::Duration::milliseconds(500)).await;
         assert_eq!(began.elapsed().as_millis(), 150);
-        assert!(limiter.until(slot_time, time::Duration::ZERO).await);
+        limiter.until(slot_time, time::Duration::ZERO).await;
         assert_eq!(began.elapsed().as_millis(), 200);
-        limiter.rest(time::Duration::milliseconds(30)).await;
+        tokio::time::sleep(Duration::from_millis(30)).await;
         assert_eq!(limiter.since(slot_time).whole_milliseconds(), 30);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn limiter_refuses_slots_once_the_server_stops() {
-        let stop = CancellationToken::new();
-        let limiter = limiter(&stop);
-        let send_rate = SendRate::Delay(time::Duration::seconds(60));
-        assert!(wait_for_slot(&limiter, "a", send_rate).await);
-        stop.cancel();
-        let waited = tokio::time::timeout(Duration::from_secs(1), wait_for_slot(&limiter, "a", send_rate)).await;
-        assert_eq!(waited, Ok(false));
-        assert!(
-            !limiter
-                .until(SlotTime(time::Duration::ZERO), time::Duration::ZERO)
-                .await
-        );
-        assert!(limiter.stopping() && !limiter.rest(time::Duration::seconds(60)).await);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn throttled_rate_applies_until_it_has_recovered() {
-        let limiter = limiter(&CancellationToken::new());
+        let limiter = limiter();
         assert_eq!(limiter.limit("a"), None);
         limiter.slow_down("a", 200.0).await.unwrap();
         assert_eq!((limiter.limit("a"), limiter.limit("b")), (Some(100.0), None));
-        limiter.rest(time::Duration::seconds(30)).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(limiter.limit("a"), Some(130.0));
         // Another server throttled the number; the store returns that with the slot.
         limiter.reserve("b", SendRate::PerSecond(80).burst()).await.unwrap();
         assert_eq!(limiter.limit("b"), Some(100.0));
-        limiter.rest(time::Duration::seconds(900)).await;
+        tokio::time::sleep(Duration::from_secs(900)).await;
         assert_eq!(limiter.limit("b"), None);
-    }
-
-    #[tokio::test]
-    async fn yield_request_applies_to_one_run() {
-        let limiter = limiter(&CancellationToken::new());
-        assert!(!limiter.should_yield());
-        limiter.request_yield();
-        limiter.request_yield();
-        assert!(limiter.should_yield() && !limiter.should_yield());
     }
 }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use futures_util::future::select;
 use time::Duration;
 use uuid::Uuid;
 
@@ -21,11 +22,11 @@ use super::run_context::{RunContext, file_sources};
 use super::service::RUN_LEASE;
 use super::{
     Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue, RunReport,
-    RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome,
+    RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome, TimeSlices,
     pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{SendOutcome, WhatsappGateway};
-use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, WRITE_ATTEMPTS, WriteOutcome};
+use crate::shared::{Cipher, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WRITE_ATTEMPTS, WriteOutcome};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
@@ -79,6 +80,9 @@ pub struct Dispatcher {
     pub files: MessageFiles,
     pub cipher: Arc<dyn Cipher>,
     pub limiter: Arc<dyn SendRateLimiter>,
+    pub time_slices: Arc<dyn TimeSlices>,
+    pub timer: Arc<dyn Timer>,
+    pub shutdown: Arc<dyn Shutdown>,
     pub worker: Worker,
 }
 
@@ -136,7 +140,7 @@ impl Dispatcher {
         context: &'a RunContext,
         in_flight: &mut InFlightSends<'a>,
     ) -> Result<Option<RunEnd>, StoreError> {
-        if self.limiter.stopping() || self.limiter.should_yield() {
+        if self.shutdown.is_stopping() || self.time_slices.should_yield() {
             return self.hand_over(run, in_flight).await.map(Some);
         }
         if let Some(block) = in_flight.block() {
@@ -164,7 +168,7 @@ impl Dispatcher {
             // Record first, whatever the claim returned: a result can make a send due again.
             _ if in_flight.has_unrecorded() => self.drain(run, in_flight).await?,
             ClaimOutcome::Wait(time) => {
-                self.limiter.rest(time.min(CLAIM_INTERVAL)).await;
+                self.unless_stopped(self.timer.sleep(time.min(CLAIM_INTERVAL))).await;
             }
             ClaimOutcome::Exhausted => {
                 self.runs.finish(run).await?;
@@ -285,7 +289,7 @@ impl Dispatcher {
             }
         };
         if let Some(slot_time) = slot_time
-            && !in_flight.drive_during(self.limiter.until(slot_time, START_LEAD)).await
+            && !in_flight.drive_during(self.wait_until(slot_time, START_LEAD)).await
         {
             in_flight.add_results(results);
             return Ok(());
@@ -355,10 +359,7 @@ impl Dispatcher {
     ) -> bool {
         let slots_are_far_apart = burst.time > START_LEAD + SLOT_TOLERANCE;
         let mut reservations_left = if slots_are_far_apart { 0 } else { 2 };
-        while in_flight
-            .drive_during(self.limiter.until(slot_time, Duration::ZERO))
-            .await
-        {
+        while in_flight.drive_during(self.wait_until(slot_time, Duration::ZERO)).await {
             if reservations_left == 0 || self.limiter.since(slot_time) <= SLOT_TOLERANCE {
                 return true;
             }
@@ -369,6 +370,17 @@ impl Dispatcher {
             (slot_time, reservations_left) = (next_slot_time, reservations_left - 1);
         }
         false
+    }
+
+    /// Waits until `lead` before the slot. False: the server stops, and no message may leave.
+    async fn wait_until(&self, slot_time: SlotTime, lead: Duration) -> bool {
+        self.unless_stopped(self.limiter.until(slot_time, lead)).await
+    }
+
+    /// Waits for `wait`. False: the server stops.
+    async fn unless_stopped(&self, wait: impl Future<Output = ()> + Send + Unpin) -> bool {
+        select(self.shutdown.stopped(), wait).await;
+        !self.shutdown.is_stopping()
     }
 
     async fn drain(&self, run: QueuedRun, in_flight: &mut InFlightSends<'_>) -> Result<(), StoreError> {

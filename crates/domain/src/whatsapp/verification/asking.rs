@@ -7,12 +7,12 @@ use secrecy::SecretString;
 use time::{Duration, OffsetDateTime};
 
 use super::{
-    BusinessNumbers, Check, CheckName, CheckReport, CheckState, GraphError, HealthReport, NumberFacts, Timer,
+    BusinessNumbers, Check, CheckName, CheckReport, CheckState, GraphError, HealthReport, NumberFacts,
     VerificationGateway, business_account_check, number_check, pace_check, quality_check, registration_check,
     should_register, subscription_check, token_check,
 };
 use crate::messaging::WhatsappCredentials;
-use crate::shared::Clock;
+use crate::shared::{Clock, Timer};
 
 /// The most pages of a business account's numbers that are read.
 const MAX_PAGES: usize = 20;

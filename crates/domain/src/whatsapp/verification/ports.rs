@@ -125,13 +125,6 @@ pub trait VerificationGateway: Send + Sync {
     async fn health(&self, credentials: &WhatsappCredentials) -> Result<HealthReport, GraphError>;
 }
 
-/// Waits, so that asking WhatsApp ends in time.
-#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
-#[async_trait]
-pub trait Timer: Send + Sync {
-    async fn sleep(&self, duration: Duration);
-}
-
 /// A profile that has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberHolder {

@@ -274,6 +274,9 @@ impl Fixture {
             files: MessageFiles::new(media(&self.media_store), self.ids.clone()),
             cipher: Arc::new(cipher),
             limiter: self.limiter.clone(),
+            time_slices: self.limiter.clone(),
+            timer: self.limiter.clone(),
+            shutdown: self.limiter.clone(),
             worker: Worker {
                 id: worker,
                 delay: self.delay,

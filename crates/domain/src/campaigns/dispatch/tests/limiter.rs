@@ -1,14 +1,16 @@
-//! A limiter that advances time instead of waiting.
+//! The dispatcher's ports to time: a limiter and a timer that advance time instead of waiting, and the server's stop.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use async_trait::async_trait;
 use time::Duration;
 
 use super::runs::FaultyRuns;
-use crate::campaigns::{Burst, SendRateLimiter, SlotTime};
-use crate::shared::StoreError;
+use crate::campaigns::{Burst, SendRateLimiter, SlotTime, TimeSlices};
+use crate::shared::{Shutdown, StoreError, Timer};
 
 /// Never delays a message, and advances the store's clock instead of resting.
 pub(super) struct FakeSendRateLimiter {
@@ -38,7 +40,7 @@ impl SendRateLimiter for FakeSendRateLimiter {
             None => {}
         }
         let mut reserved = self.reserved.lock().unwrap();
-        if !self.stopping() {
+        if !self.is_stopping() {
             reserved.push((phone_number_id.to_owned(), burst));
         }
         let (first, _, next_fails) = *self.missed.lock().unwrap();
@@ -59,7 +61,7 @@ impl SendRateLimiter for FakeSendRateLimiter {
         Ok(())
     }
 
-    async fn until(&self, slot_time: SlotTime, lead: Duration) -> bool {
+    async fn until(&self, slot_time: SlotTime, lead: Duration) {
         if lead.is_zero() {
             self.waited.lock().unwrap().push(slot_time.0.whole_seconds());
         }
@@ -69,7 +71,6 @@ impl SendRateLimiter for FakeSendRateLimiter {
             *departures = departures.saturating_sub(1);
             self.stopping.fetch_or(*departures == 0, Ordering::Relaxed);
         }
-        !self.stopping()
     }
 
     fn since(&self, slot_time: SlotTime) -> Duration {
@@ -80,17 +81,32 @@ impl SendRateLimiter for FakeSendRateLimiter {
             late
         }
     }
+}
 
-    async fn rest(&self, time: Duration) -> bool {
+#[async_trait]
+impl Timer for FakeSendRateLimiter {
+    async fn sleep(&self, time: Duration) {
         self.rests.lock().unwrap().push(time);
         self.runs.tables().now += time;
-        !self.stopping()
     }
+}
 
-    fn stopping(&self) -> bool {
+#[async_trait]
+impl Shutdown for FakeSendRateLimiter {
+    fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    async fn stopped(&self) {
+        poll_fn(|_| match self.is_stopping() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+impl TimeSlices for FakeSendRateLimiter {
     fn should_yield(&self) -> bool {
         self.should_yield.swap(false, Ordering::Relaxed)
     }

@@ -7,12 +7,12 @@ use crate::billing::PlanEntitlement;
 use crate::campaigns::service::tests::{NOW, campaign, tenant};
 use crate::campaigns::{
     CampaignRefusal, CampaignStatus, ClaimOutcome, Dispatcher, MockRunQueue, MockRunStartStore, MockRunStore,
-    MockSendRateLimiter, MockSendStore, QueuedStart, RunEnd, RunFacts, RunInputs, RunReport, SendCounts, StartOutcome,
-    Trigger, Worker,
+    MockSendRateLimiter, MockSendStore, MockTimeSlices, QueuedStart, RunEnd, RunFacts, RunInputs, RunReport,
+    SendCounts, StartOutcome, Trigger, Worker,
 };
 use crate::media::tests::media;
 use crate::messaging::MockWhatsappGateway;
-use crate::shared::{Event, MockCipher, NotificationKind};
+use crate::shared::{Event, MockCipher, MockShutdown, MockTimer, NotificationKind};
 use crate::templates::tests::approved_template;
 use crate::templates::{MetaStatus, MockTemplateStore};
 use crate::whatsapp::MessageFiles;
@@ -68,9 +68,10 @@ fn queued_start(facts: RunFacts) -> Stores {
 }
 
 async fn execute(stores: Stores) -> RunEnd {
-    let mut limiter = MockSendRateLimiter::new();
-    limiter.expect_stopping().return_const(false);
-    limiter.expect_should_yield().return_const(false);
+    let mut shutdown = MockShutdown::new();
+    shutdown.expect_is_stopping().return_const(false);
+    let mut time_slices = MockTimeSlices::new();
+    time_slices.expect_should_yield().return_const(false);
     let dispatcher = Dispatcher {
         starts: Arc::new(stores.starts),
         queue: Arc::new(stores.queue),
@@ -80,7 +81,10 @@ async fn execute(stores: Stores) -> RunEnd {
         gateway: Arc::new(MockWhatsappGateway::new()),
         files: MessageFiles::new(media(&Arc::default()), empty_file_ids()),
         cipher: Arc::new(MockCipher::new()),
-        limiter: Arc::new(limiter),
+        limiter: Arc::new(MockSendRateLimiter::new()),
+        time_slices: Arc::new(time_slices),
+        timer: Arc::new(MockTimer::new()),
+        shutdown: Arc::new(shutdown),
         worker: Worker {
             id: FIRST,
             delay: time::Duration::ZERO,

@@ -1,13 +1,17 @@
 //! Runs that stop: WhatsApp pauses the template or rejects unreadably, the number is missing, or the campaign is
 //! deleted.
 
+use std::future::pending;
 use std::sync::Arc;
+
+use async_trait::async_trait;
+use time::Duration;
 
 use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, opaque_rejection, phone, template_paused};
 use super::{all_phones, over, paused};
-use crate::campaigns::{CampaignStatus, RunEnd};
+use crate::campaigns::{Burst, CampaignStatus, Dispatcher, RunEnd, SendRateLimiter, SlotTime};
 use crate::messaging::SendStatus;
-use crate::shared::{Event, NotificationKind, WriteOutcome};
+use crate::shared::{Event, NotificationKind, StoreError, WriteOutcome};
 use crate::templates::tests::approved_template;
 use crate::templates::{MetaStatus, MockTemplateStore, Template};
 
@@ -121,4 +125,43 @@ async fn run_of_a_deleted_campaign_ends_as_gone() {
     let fixture = Fixture::new(3, |to, _| accepted(to));
     fixture.runs.tables().campaigns.clear();
     assert_eq!(fixture.run().await, RunEnd::Gone);
+}
+
+/// Send slots that are far away. The server stops while a run waits for the first.
+struct DistantSlots(Fixture);
+
+#[async_trait]
+impl SendRateLimiter for DistantSlots {
+    async fn reserve(&self, _: &str, _: Burst) -> Result<SlotTime, StoreError> {
+        Ok(SlotTime(Duration::HOUR))
+    }
+
+    fn limit(&self, _: &str) -> Option<f64> {
+        None
+    }
+
+    async fn slow_down(&self, _: &str, _: f64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn until(&self, _: SlotTime, _: Duration) {
+        self.0.stop_after(Some(0));
+        tokio::task::yield_now().await;
+        pending().await
+    }
+
+    fn since(&self, slot_time: SlotTime) -> Duration {
+        -slot_time.0
+    }
+}
+
+#[tokio::test]
+async fn stop_ends_the_wait_for_a_distant_slot() {
+    let fixture = Fixture::new(3, |to, _| accepted(to));
+    let dispatcher = Dispatcher {
+        limiter: Arc::new(DistantSlots(fixture.clone())),
+        ..fixture.dispatcher(FIRST)
+    };
+    assert_eq!(dispatcher.run(RUN).await.unwrap(), RunEnd::HandedOver);
+    assert!(fixture.called_phones().is_empty() && (0..3).all(|at| !fixture.row(at).started));
 }

@@ -9,10 +9,10 @@ use time::{Duration, OffsetDateTime};
 
 use super::asking::{Answers, Asking};
 use super::changes::change_events;
-use super::{Check, NumberHealth, Timer, VerificationGateway, VerificationStore, VerificationUpdate};
+use super::{Check, NumberHealth, VerificationGateway, VerificationStore, VerificationUpdate};
 use crate::messaging::ProfileKey;
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Clock, Conflict, Event, ProfileId, StoreError, Tenant, UpdateOutcome,
+    AccountId, AuditAction, Cipher, Clock, Conflict, Event, ProfileId, StoreError, Tenant, Timer, UpdateOutcome,
     WRITE_ATTEMPTS,
 };
 use crate::whatsapp::service::{AUDITED, check_pin};
