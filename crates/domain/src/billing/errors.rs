@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::{Description, PaymentGatewayError};
-use crate::shared::{FieldErrors, StoreError};
+use crate::shared::{Conflict, FieldErrors, StoreError};
 
 /// Error of a billing use case.
 #[derive(Debug, Error)]
@@ -23,7 +23,23 @@ pub enum BillingError {
     #[error("The subscription is being changed at the same time; try again")]
     Contended,
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+impl From<Conflict> for BillingError {
+    fn from(Conflict: Conflict) -> Self {
+        Self::Contended
+    }
+}
+
+impl From<StoreError> for BillingError {
+    fn from(error: StoreError) -> Self {
+        if error.is_conflict() {
+            Self::Contended
+        } else {
+            Self::Store(error)
+        }
+    }
 }
 
 impl From<PaymentGatewayError> for BillingError {
@@ -44,7 +60,7 @@ impl From<ReconcileError> for BillingError {
     fn from(error: ReconcileError) -> Self {
         match error {
             ReconcileError::Gateway(error) => Self::Gateway(error),
-            ReconcileError::Store(error) => Self::Store(error),
+            ReconcileError::Store(error) => error.into(),
         }
     }
 }
@@ -65,5 +81,17 @@ impl ReconcileError {
             Self::Gateway(PaymentGatewayError::NotConfigured) => Ok(()),
             error => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflict_in_the_store_is_contention_and_no_outage() {
+        assert!(matches!(StoreError::from(Conflict).into(), BillingError::Contended));
+        let outage = StoreError::Unavailable("down".into());
+        assert!(matches!(outage.into(), BillingError::Store(_)));
     }
 }

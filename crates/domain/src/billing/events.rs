@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime};
 use super::{
     ChangeOutcome, EventReceipt, GatewayEvent, GatewayEventStore, RecordOutcome, StoredEvent, SubscriptionStore, effect,
 };
-use crate::shared::{Clock, Ids, StoreError, WRITE_ATTEMPTS};
+use crate::shared::{Clock, Ids, StoreError, retry_on_conflict};
 
 /// Lease of a claimed event. After it another worker may apply the event.
 pub const EVENT_LEASE: Duration = Duration::seconds(30);
@@ -114,7 +114,7 @@ impl GatewayEvents {
             return self.defer_unknown(event).await;
         };
         let payment = event.data.payment.as_ref().map(|payment| payment.id.clone());
-        for _ in 0..WRITE_ATTEMPTS {
+        let applied: Result<(), StoreError> = retry_on_conflict(async || {
             let facts = self.store.facts(account, subscription, payment.clone()).await?;
             let change = facts.and_then(|facts| {
                 let (new_id, now) = (self.ids.next().into(), self.clock.now());
@@ -131,13 +131,14 @@ impl GatewayEvents {
                     ChangeOutcome::Done
                 }
             };
-            if written != ChangeOutcome::Stale {
-                self.events.finish(event.id).await?;
-                return Ok(true);
-            }
+            Ok((written != ChangeOutcome::Stale).then_some(()))
+        })
+        .await;
+        match applied {
+            Ok(()) => self.events.finish(event.id).await.map(|()| true),
+            Err(error) if error.is_conflict() => self.events.defer(event.id, Duration::SECOND).await.map(|()| false),
+            Err(error) => Err(error),
         }
-        self.events.defer(event.id, Duration::SECOND).await?;
-        Ok(false)
     }
 
     async fn defer_unknown(&self, event: &StoredEvent) -> Result<bool, StoreError> {

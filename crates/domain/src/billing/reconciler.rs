@@ -12,7 +12,7 @@ use super::{
     Intent, PaymentGateway, PaymentGatewayError, PaymentSnapshot, PaymentStatus, ReconcileError, Subscription,
     SubscriptionStore, SubscriptionWorkStore,
 };
-use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId, WRITE_ATTEMPTS};
+use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId, retry_on_conflict};
 
 /// Retry delay of a check after the gateway or the store failed.
 const CHECK_PAUSE: Duration = Duration::hours(1);
@@ -183,16 +183,13 @@ impl SubscriptionWorkflow {
         payment: &GatewayPayment,
     ) -> Result<(), StoreError> {
         let data = event_data(payment);
-        for _ in 0..WRITE_ATTEMPTS {
+        retry_on_conflict(async || {
             let facts = self.store.facts(account, id, Some(payment.id.clone())).await?;
-            let Some(facts) = facts else { return Ok(()) };
-            let change = effect(&facts, &data, None, self.ids.next().into(), self.clock.now());
-            let Some(change) = change else { return Ok(()) };
-            if self.store.write(&change).await? != ChangeOutcome::Stale {
-                return Ok(());
-            }
-        }
-        Ok(())
+            let change = facts.and_then(|facts| effect(&facts, &data, None, self.ids.next().into(), self.clock.now()));
+            let Some(change) = change else { return Ok(Some(())) };
+            Ok((self.store.write(&change).await? != ChangeOutcome::Stale).then_some(()))
+        })
+        .await
     }
 
     /// Schedules the next check: `RECONCILE_AFTER` from now, or from the period's end if the subscription is active.

@@ -10,7 +10,9 @@ use super::{
     PaymentGateway, PaymentGatewayError, PaymentStatus, PendingIntent, Subscription, SubscriptionCommand,
     SubscriptionState, SubscriptionStatus, SubscriptionStore, plan, remaining_plan, transition,
 };
-use crate::shared::{AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError, WRITE_ATTEMPTS};
+use crate::shared::{
+    AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError, retry_on_conflict,
+};
 use time::{Duration, OffsetDateTime};
 
 /// How long the gateway may still process a call to which it did not respond.
@@ -186,28 +188,29 @@ impl SubscriptionWorkflow {
     async fn write_with_retry(
         &self,
         subscription: &Subscription,
-        decide: impl Fn(&Subscription, OffsetDateTime) -> Option<Change> + Send,
+        decide: impl Fn(&Subscription, OffsetDateTime) -> Option<Change> + Send + Sync,
     ) -> Result<Option<Subscription>, StoreError> {
-        let intent = subscription.pending.as_ref().map(|pending| pending.intent.clone());
-        let mut current = subscription.clone();
-        for _ in 0..WRITE_ATTEMPTS {
-            if current.pending.as_ref().map(|pending| &pending.intent) != intent.as_ref() {
-                return Ok(None);
+        let intent = |subscription: &Subscription| subscription.pending.as_ref().map(|pending| pending.intent.clone());
+        let mut first = Some(subscription.clone());
+        retry_on_conflict(|| {
+            let first = first.take();
+            async {
+                let current = match first {
+                    Some(subscription) => Some(subscription),
+                    None => self.store.find(subscription.account_id, subscription.id).await?,
+                };
+                let current = current.filter(|current| intent(current) == intent(subscription));
+                let Some(change) = current.and_then(|current| decide(&current, self.clock.now())) else {
+                    return Ok(Some(None));
+                };
+                Ok(match self.store.write(&change).await? {
+                    ChangeOutcome::Done => Some(Some(change.subscription)),
+                    ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated => Some(None),
+                    ChangeOutcome::Stale => None,
+                })
             }
-            let Some(change) = decide(&current, self.clock.now()) else {
-                return Ok(None);
-            };
-            match self.store.write(&change).await? {
-                ChangeOutcome::Done => return Ok(Some(change.subscription)),
-                ChangeOutcome::Missing | ChangeOutcome::Exceeds(_) | ChangeOutcome::Repeated => return Ok(None),
-                ChangeOutcome::Stale => {}
-            }
-            match self.store.find(subscription.account_id, subscription.id).await? {
-                Some(newer) => current = newer,
-                None => return Ok(None),
-            }
-        }
-        Ok(None)
+        })
+        .await
     }
 
     /// Stores an intent before the gateway call. A concurrent payment event does not fail it: the decision holds while
@@ -219,29 +222,36 @@ impl SubscriptionWorkflow {
         change: Change,
         lease: Duration,
     ) -> Result<Subscription, BillingError> {
-        let mut change = change;
-        change.subscription = subscription.clone();
-        for _ in 0..WRITE_ATTEMPTS {
+        let still_valid = |newer: &Subscription| {
+            newer.pending.is_none()
+                && newer.status.is_live()
+                && (&newer.plan, newer.cycle) == (&subscription.plan, subscription.cycle)
+        };
+        let mut first = Some(subscription.clone());
+        retry_on_conflict(|| {
+            let (first, mut change) = (first.take(), change.clone());
             let pending = PendingIntent::leased(intent.clone(), self.clock.now(), lease);
-            change.subscription.pending = Some(pending);
-            match self.store.write(&change).await? {
-                ChangeOutcome::Done => {
-                    change.subscription.version += 1;
-                    return Ok(change.subscription);
+            async move {
+                change.subscription = match first {
+                    Some(subscription) => subscription,
+                    None => {
+                        let newer = self.store.find(subscription.account_id, subscription.id).await?;
+                        newer.filter(still_valid).ok_or(BillingError::Contended)?
+                    }
+                };
+                change.subscription.pending = Some(pending);
+                match self.store.write(&change).await? {
+                    ChangeOutcome::Done => {
+                        change.subscription.version += 1;
+                        Ok(Some(change.subscription))
+                    }
+                    ChangeOutcome::Stale | ChangeOutcome::Repeated => Ok(None),
+                    ChangeOutcome::Missing => Err(BillingError::NotFound),
+                    ChangeOutcome::Exceeds(errors) => Err(errors.into()),
                 }
-                ChangeOutcome::Stale | ChangeOutcome::Repeated => {}
-                ChangeOutcome::Missing => return Err(BillingError::NotFound),
-                ChangeOutcome::Exceeds(errors) => return Err(errors.into()),
             }
-            let newer = self.store.find(subscription.account_id, subscription.id).await?;
-            let still_valid = |newer: &Subscription| {
-                newer.pending.is_none()
-                    && newer.status.is_live()
-                    && (&newer.plan, newer.cycle) == (&subscription.plan, subscription.cycle)
-            };
-            change.subscription = newer.filter(still_valid).ok_or(BillingError::Contended)?;
-        }
-        Err(BillingError::Contended)
+        })
+        .await
     }
 }
 

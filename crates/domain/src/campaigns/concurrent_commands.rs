@@ -4,7 +4,7 @@ use super::{Campaign, CampaignError, CampaignStatus, Campaigns, Command, transit
 use crate::shared::{CampaignId, Tenant, WriteOutcome, retry_on_conflict};
 
 /// How often a start is decided again after a concurrent change. Each attempt freezes the audience, so it is expensive.
-pub(super) const START_ATTEMPTS: u32 = 3;
+pub(super) const START_ATTEMPTS: usize = 3;
 
 impl Campaigns {
     /// Optimistic locking: reads the campaign, then `attempt` decides on it and writes. `attempt` gets the campaign and

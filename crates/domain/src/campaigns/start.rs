@@ -12,7 +12,7 @@ use super::{
     Campaign, CampaignError, CampaignRefusal, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart,
     Scheduler, StartOutcome, Trigger, prepare, transition,
 };
-use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome, retry_up_to};
 
 /// The pause reason of a run that a member paused.
 const PAUSED_BY_HAND: &str = "paused by a member of the account";
@@ -30,23 +30,21 @@ impl Campaigns {
             trigger: Trigger::Execute,
             actor: Some(tenant.actor.clone()),
         };
-        for _ in 0..START_ATTEMPTS {
+        retry_up_to(START_ATTEMPTS, async || {
             let facts = self.starts.facts(tenant.account_id, id).await?;
             let facts = facts.ok_or(CampaignError::NotFound)?;
             let start = prepare(facts, Command::Start, run.clone())?;
             match self.starts.start(&start, worker, RUN_LEASE).await? {
-                StartOutcome::Started { .. } => {
-                    return Ok(QueuedRun {
-                        account_id: tenant.account_id,
-                        campaign_id: id,
-                    });
-                }
-                StartOutcome::Refused(refusal) => return Err(refusal.into()),
-                StartOutcome::Missing => return Err(CampaignError::NotFound),
-                StartOutcome::Changed => {}
+                StartOutcome::Started { .. } => Ok(Some(QueuedRun {
+                    account_id: tenant.account_id,
+                    campaign_id: id,
+                })),
+                StartOutcome::Refused(refusal) => Err(refusal.into()),
+                StartOutcome::Missing => Err(CampaignError::NotFound),
+                StartOutcome::Changed => Ok(None),
             }
-        }
-        Err(CampaignRefusal::Contended.into())
+        })
+        .await
     }
 
     /// Sets a campaign to `sending` at once and enqueues its start. Refuses only if the status does not allow it or the

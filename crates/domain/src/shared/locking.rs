@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use super::WriteOutcome;
+use super::{StoreError, WriteOutcome};
 
 /// How often a change is attempted before it fails with [`Conflict`]. Every lost attempt means that another change of
 /// the row was committed.
@@ -46,13 +46,40 @@ impl<S> WriteOutcome<S> {
     }
 }
 
+/// A worker fails with the error and tries the whole step again later.
+impl From<Conflict> for StoreError {
+    fn from(conflict: Conflict) -> Self {
+        Self::Unavailable(Box::new(conflict))
+    }
+}
+
+impl StoreError {
+    /// Whether it stands for a [`Conflict`].
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Unavailable(source) if source.is::<Conflict>())
+    }
+}
+
 /// Runs `attempt`, which reads, decides and writes, until its guarded write succeeds. `attempt` MUST read the row again
-/// each time, and returns `None` if its write was stale.
+/// after a stale write, which it reports as `None`.
 ///
-/// Code that runs in workers has its own loop with the same limit: the tasks of workers must be `Send`, which the
-/// compiler cannot prove of an async closure.
-pub async fn retry_on_conflict<T, E: From<Conflict>>(attempt: impl AsyncFn() -> Result<Option<T>, E>) -> Result<T, E> {
-    for _ in 0..WRITE_ATTEMPTS {
+/// The bound is not `AsyncFn`: the compiler cannot prove that the future of an async closure is `Send`, as the tasks of
+/// workers must be.
+pub async fn retry_on_conflict<T, E, F>(attempt: impl FnMut() -> F) -> Result<T, E>
+where
+    E: From<Conflict>,
+    F: Future<Output = Result<Option<T>, E>>,
+{
+    retry_up_to(WRITE_ATTEMPTS, attempt).await
+}
+
+/// [`retry_on_conflict`] for attempts that are too expensive to repeat [`WRITE_ATTEMPTS`] times.
+pub async fn retry_up_to<T, E, F>(attempts: usize, mut attempt: impl FnMut() -> F) -> Result<T, E>
+where
+    E: From<Conflict>,
+    F: Future<Output = Result<Option<T>, E>>,
+{
+    for _ in 0..attempts {
         if let Some(done) = attempt().await? {
             return Ok(done);
         }

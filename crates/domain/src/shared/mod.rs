@@ -27,7 +27,7 @@ pub use events::{
     Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind, WebhookEventBatch, WebhookKind,
 };
 pub use ids::*;
-pub use locking::{Conflict, UpdateOutcome, WRITE_ATTEMPTS, retry_on_conflict};
+pub use locking::{Conflict, UpdateOutcome, WRITE_ATTEMPTS, retry_on_conflict, retry_up_to};
 pub use network::Network;
 pub use pages::{CursorPage, CursorQuery, InvalidCursor, Page, PageQuery, TimeCursor};
 pub use ports::*;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::campaigns::RunStore;
 use crate::conversations::{InboundEvent, InboxStore};
-use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WRITE_ATTEMPTS, WriteOutcome};
+use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WriteOutcome, retry_on_conflict};
 use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
@@ -274,14 +274,14 @@ impl Callbacks {
         update: &TemplateUpdate,
         may_be_early: bool,
     ) -> Result<bool, StoreError> {
-        for _ in 0..WRITE_ATTEMPTS {
+        retry_on_conflict(async || {
             let Some(template) = self
                 .stores
                 .templates
                 .find_by_meta_id(account, &update.meta_template_id)
                 .await?
             else {
-                return Ok(false);
+                return Ok(Some(false));
             };
             // Pauses first, even if the template itself does not change: an interrupted attempt repeats both steps.
             if let Some(reason) = stop_reason(&update.change) {
@@ -289,20 +289,22 @@ impl Callbacks {
             }
             let is_review = matches!(update.change, TemplateChange::Review { .. });
             if is_review && template.meta_status == MetaStatus::Draft {
-                return Ok(!may_be_early);
+                return Ok(Some(!may_be_early));
             }
             let Some(changed) = with_update(&template, &update.change, self.clock.now()) else {
-                return Ok(true);
+                return Ok(Some(true));
             };
             let mut events = review_events(&template, &changed);
             events.extend(category_notifications(&template, &changed));
-            match self.stores.templates.update(&changed, &template, &events).await? {
-                WriteOutcome::Done => return Ok(true),
-                WriteOutcome::Missing => return Ok(false),
-                WriteOutcome::Stale(_) => {}
-            }
-        }
-        Ok(false)
+            Ok(
+                match self.stores.templates.update(&changed, &template, &events).await? {
+                    WriteOutcome::Done => Some(true),
+                    WriteOutcome::Missing => Some(false),
+                    WriteOutcome::Stale(_) => None,
+                },
+            )
+        })
+        .await
     }
 }
 

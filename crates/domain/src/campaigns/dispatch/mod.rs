@@ -26,7 +26,9 @@ use super::{
     pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{SendOutcome, WhatsappGateway};
-use crate::shared::{Cipher, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WRITE_ATTEMPTS, WriteOutcome};
+use crate::shared::{
+    Cipher, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict, retry_up_to,
+};
 use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
@@ -183,47 +185,53 @@ impl Dispatcher {
 
     async fn hand_over(&self, run: QueuedRun, in_flight: &mut InFlightSends<'_>) -> Result<RunEnd, StoreError> {
         self.drain(run, in_flight).await?;
-        self.queue.release(run, self.worker.id).await?;
+        self.release(run).await?;
         Ok(RunEnd::HandedOver)
     }
 
+    async fn release(&self, run: QueuedRun) -> Result<(), StoreError> {
+        self.queue.release(run, self.worker.id).await
+    }
+
     pub(super) async fn release_and_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
-        self.queue.release(run, self.worker.id).await?;
+        self.release(run).await?;
         self.end_report(run).await
     }
 
     /// Prepares a queued start. False: the run does not start now; the campaign may be a draft again.
     async fn prepare(&self, run: QueuedRun, queued_start: QueuedStart) -> Result<bool, StoreError> {
-        for _ in 0..START_ATTEMPTS {
+        let prepared: Result<bool, StoreError> = retry_up_to(START_ATTEMPTS, async || {
             let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
-                return Ok(false);
+                return Ok(Some(false));
             };
             let campaign = facts.campaign.clone();
             if campaign.paused_at.is_some() {
-                break;
+                return self.release(run).await.map(|()| Some(false));
             }
             let outcome = match prepare(facts, Command::Prepare, queued_start.clone()) {
                 Ok(start) => self.starts.start(&start, Some(self.worker.id), RUN_LEASE).await?,
                 Err(refusal) => StartOutcome::Refused(refusal),
             };
             match outcome {
-                StartOutcome::Started { .. } => return Ok(true),
-                StartOutcome::Missing => return Ok(false),
-                StartOutcome::Changed => {}
+                StartOutcome::Started { .. } => Ok(Some(true)),
+                StartOutcome::Missing => Ok(Some(false)),
+                StartOutcome::Changed => Ok(None),
                 StartOutcome::Refused(refusal) => {
-                    // The campaign was cancelled, so there is no start to abort.
-                    let Ok(status) = transition(campaign.status, Command::Abort) else {
-                        return Ok(false);
-                    };
-                    let notification = Event::Notification(abort_notification(&campaign, &refusal));
-                    self.starts.abort_start(run, status, &[notification]).await?;
-                    return Ok(false);
+                    // If the campaign was cancelled, there is no start to abort.
+                    if let Ok(status) = transition(campaign.status, Command::Abort) {
+                        let notification = Event::Notification(abort_notification(&campaign, &refusal));
+                        self.starts.abort_start(run, status, &[notification]).await?;
+                    }
+                    Ok(Some(false))
                 }
             }
+        })
+        .await;
+        match prepared {
+            // The campaign keeps changing: another worker tries again later.
+            Err(error) if error.is_conflict() => self.release(run).await.map(|()| false),
+            prepared => prepared,
         }
-        // The run is paused, or its campaign keeps changing: another worker tries again later.
-        self.queue.release(run, self.worker.id).await?;
-        Ok(false)
     }
 
     /// The context of the run, or the end of its execution if it cannot send.
@@ -458,21 +466,19 @@ impl Dispatcher {
         let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
             return Ok(());
         };
-        for _ in 0..WRITE_ATTEMPTS {
+        retry_on_conflict(async || {
             // Read the stored template, not the run's frozen content, since it is written back.
             let Some(template) = self.templates.find(run.account_id, template).await? else {
-                break;
+                return Ok(Some(()));
             };
             let Some(reviewed) = apply_review(&template, review, None, facts.now) else {
-                break;
+                return Ok(Some(()));
             };
             let events = review_events(&template, &reviewed);
-            match self.templates.update(&reviewed, &template, &events).await? {
-                WriteOutcome::Stale(_) => {}
-                WriteOutcome::Done | WriteOutcome::Missing => break,
-            }
-        }
-        Ok(())
+            let outcome = self.templates.update(&reviewed, &template, &events).await?;
+            Ok((!matches!(outcome, WriteOutcome::Stale(_))).then_some(()))
+        })
+        .await
     }
 
     async fn end_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {

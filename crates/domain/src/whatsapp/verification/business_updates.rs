@@ -6,7 +6,7 @@ use time::Duration;
 
 use super::changes::{AccountEvent, change_events};
 use super::{NumberFacts, NumberHolder, VerificationStore, VerificationUpdate};
-use crate::shared::{Clock, StoreError, UpdateOutcome, WRITE_ATTEMPTS};
+use crate::shared::{Clock, StoreError, UpdateOutcome, retry_on_conflict};
 use crate::whatsapp::{Profile, ProfileStore};
 
 /// An update causes a check at once, but not within this time after the last one: many may come together.
@@ -79,11 +79,11 @@ impl BusinessUpdates {
 
     async fn apply_to(&self, holder: NumberHolder, update: &BusinessUpdate) -> Result<(), StoreError> {
         let (account, id) = (holder.account_id, holder.profile_id);
-        for _ in 0..WRITE_ATTEMPTS {
+        retry_on_conflict(async || {
             let stored = self.profiles.find(account, id).await?;
             let stored = stored.filter(|stored| stored.profile.verification.is_verified());
             let Some(stored) = stored.filter(|stored| update.concerns(&stored.profile)) else {
-                return Ok(());
+                return Ok(Some(()));
             };
             let profile = &stored.profile;
             let now = self.clock.now();
@@ -100,12 +100,10 @@ impl BusinessUpdates {
                 record,
                 number,
             };
-            match self.store.record(account, id, &verification, &events).await? {
-                UpdateOutcome::Done(()) | UpdateOutcome::Missing => return Ok(()),
-                UpdateOutcome::Stale => {}
-            }
-        }
-        Err(StoreError::Unavailable("the profile is being changed by others".into()))
+            let outcome = self.store.record(account, id, &verification, &events).await?;
+            Ok((outcome != UpdateOutcome::Stale).then_some(()))
+        })
+        .await
     }
 }
 

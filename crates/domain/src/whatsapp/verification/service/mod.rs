@@ -12,8 +12,7 @@ use super::changes::change_events;
 use super::{Check, NumberHealth, VerificationGateway, VerificationStore, VerificationUpdate};
 use crate::messaging::ProfileKey;
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Clock, Conflict, Event, ProfileId, StoreError, Tenant, Timer, UpdateOutcome,
-    WRITE_ATTEMPTS,
+    AccountId, AuditAction, Cipher, Clock, Conflict, Event, ProfileId, StoreError, Tenant, Timer, retry_on_conflict,
 };
 use crate::whatsapp::service::{AUDITED, check_pin};
 use crate::whatsapp::{Profile, ProfileError, ProfileStore, StoredProfile};
@@ -187,28 +186,33 @@ impl Verifications {
     ) -> Result<Recorded, ProfileError> {
         let (version, id) = (stored.credentials_version, stored.profile.id);
         let asked_when_due = stored.profile.verification.next_check_at;
-        let mut current = stored;
-        for _ in 0..WRITE_ATTEMPTS {
-            if current.credentials_version != version {
-                return Ok(Recorded::Outdated(current.profile));
-            }
-            let update = self.update(&current, answers, asked_when_due);
-            let (verification, number) = (&update.record.verification, &update.number);
-            let mut events = change_events(&current.profile, verification, number, None);
-            events.extend(audit.clone());
-            match self.ports.store.record(account, id, &update, &events).await? {
-                UpdateOutcome::Done(()) => {
-                    return Ok(Recorded::Done(Profile {
+        let mut first = Some(stored);
+        retry_on_conflict(|| {
+            let first = first.take();
+            let audit = audit.clone();
+            async move {
+                let current = match first {
+                    Some(stored) => stored,
+                    None => self.find(account, id).await?,
+                };
+                if current.credentials_version != version {
+                    return Ok(Some(Recorded::Outdated(current.profile)));
+                }
+                let update = self.update(&current, answers, asked_when_due);
+                let (verification, number) = (&update.record.verification, &update.number);
+                let mut events = change_events(&current.profile, verification, number, None);
+                events.extend(audit);
+                let outcome = self.ports.store.record(account, id, &update, &events).await?;
+                Ok(outcome.or_missing(ProfileError::NotFound)?.map(|()| {
+                    Recorded::Done(Profile {
                         verification: update.record.verification,
                         number: update.number,
                         ..current.profile
-                    }));
-                }
-                UpdateOutcome::Missing => return Err(ProfileError::NotFound),
-                UpdateOutcome::Stale => current = self.find(account, id).await?,
+                    })
+                }))
             }
-        }
-        Err(Conflict.into())
+        })
+        .await
     }
 
     fn update(

@@ -11,7 +11,7 @@ use super::super::{
     NumberActivity, NumberFacts, NumberPage, ReadNumber, VerificationRecord, VerificationState,
 };
 use super::*;
-use crate::shared::{MockCipher, MockClock, Role, UserId};
+use crate::shared::{MockCipher, MockClock, Role, UpdateOutcome, UserId};
 use crate::whatsapp::MockProfileStore;
 
 const NOW: OffsetDateTime = datetime!(2026-11-26 12:00 UTC);
