@@ -9,7 +9,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{AccountId, Event, ProfileId, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::verification::{
-    HealthReport, NumberActivity, NumberHolder, VerificationState, VerificationStore, VerificationUpdate,
+    HealthReport, NumberActivity, NumberHolder, NumberHolderStore, VerificationState, VerificationStore,
+    VerificationUpdate,
 };
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
@@ -231,17 +232,6 @@ impl VerificationStore for PgVerifications {
         row.map(NumberActivity::try_from).transpose()
     }
 
-    async fn note_callback(&self, phone_number_id: &str) -> Result<(), StoreError> {
-        let statement = sql(format!(
-            "UPDATE whatsapp_profiles SET last_callback_at = now()
-             WHERE (account_id, id) IN (SELECT p.account_id, p.id {HOLDERS}) AND verification_state = 'verified'
-               AND (last_callback_at IS NULL OR last_callback_at < now() - interval '10 seconds')"
-        ))
-        .bind(phone_number_id);
-        self.owner.run(statement).await?;
-        Ok(())
-    }
-
     async fn note_accepted(&self, account: AccountId, id: ProfileId, service_messages: i64) -> Result<(), StoreError> {
         let statement = sql("UPDATE whatsapp_profiles SET last_accepted_at = now(),
                service_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date,
@@ -255,7 +245,10 @@ impl VerificationStore for PgVerifications {
         self.tenants.run(account, statement).await?;
         Ok(())
     }
+}
 
+#[async_trait]
+impl NumberHolderStore for PgVerifications {
     async fn holders_of_number(&self, phone_number_id: &str) -> Result<Vec<NumberHolder>, StoreError> {
         let query = sql(format!(
             "SELECT p.account_id, p.id, p.verification_state {HOLDERS} ORDER BY p.account_id"
@@ -297,7 +290,14 @@ impl VerificationStore for PgVerifications {
         Ok(())
     }
 
-    async fn count_by_state(&self) -> Result<Vec<(VerificationState, i64)>, StoreError> {
-        PgProfileStates::new(self.owner.clone()).count().await
+    async fn note_callback(&self, phone_number_id: &str) -> Result<(), StoreError> {
+        let statement = sql(format!(
+            "UPDATE whatsapp_profiles SET last_callback_at = now()
+             WHERE (account_id, id) IN (SELECT p.account_id, p.id {HOLDERS}) AND verification_state = 'verified'
+               AND (last_callback_at IS NULL OR last_callback_at < now() - interval '10 seconds')"
+        ))
+        .bind(phone_number_id);
+        self.owner.run(statement).await?;
+        Ok(())
     }
 }

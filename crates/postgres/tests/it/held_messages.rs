@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recado_domain::callbacks::{HeldMessages, HeldStores};
 use recado_domain::conversations::{InboundEvent, InboxStore, ReceiveOutcome};
 use recado_domain::shared::{AccountId, Cipher, Ids, ProfileId, SealContext, Sealed};
-use recado_domain::whatsapp::verification::{VerificationRecord, VerificationStore as _};
+use recado_domain::whatsapp::verification::{NumberHolderStore as _, VerificationRecord};
 use recado_domain::whatsapp::{ProfileStore, StoredProfile};
 use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -43,7 +43,7 @@ impl Ids for RandomIds {
 
 fn held_messages(fixture: &DbFixture) -> HeldMessages {
     let stores = HeldStores {
-        verifications: Arc::new(verifications(fixture)),
+        holders: Arc::new(verifications(fixture)),
         held: Arc::new(PgHeldMessages::new(fixture.owner.clone())),
         inbox: Arc::new(PgInbox::new(fixture.tenants.clone())),
         profiles: Arc::new(PgProfiles::new(fixture.tenants.clone())),

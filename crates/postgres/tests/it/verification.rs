@@ -3,11 +3,11 @@
 use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{Sealed, UpdateOutcome};
 use recado_domain::whatsapp::verification::{
-    CanSend, Check, CheckName, CheckState, HealthReport, HeldMessage, HeldMessageStore, NumberFacts,
+    CanSend, Check, CheckName, CheckState, HealthReport, HeldMessage, HeldMessageStore, NumberFacts, NumberHolderStore,
     VerificationRecord, VerificationState, VerificationStore, VerificationUpdate,
 };
 use recado_domain::whatsapp::{ProfileStore, StoredProfile};
-use recado_postgres::{PgHeldMessages, PgProfiles, PgVerifications};
+use recado_postgres::{PgHeldMessages, PgProfileStates, PgProfiles, PgVerifications};
 use time::Duration;
 
 use crate::support::{DbFixture, LEASE, NOW};
@@ -85,7 +85,7 @@ async fn check_is_recorded_once_and_only_for_its_credentials() {
     let kept = profiles.find(account, id).await.unwrap().unwrap();
     assert_eq!(kept.profile.verification.state, VerificationState::Verified);
     assert_eq!(
-        verifications.count_by_state().await.unwrap(),
+        PgProfileStates::new(fixture.owner.clone()).count().await.unwrap(),
         [(VerificationState::Verified, 1)]
     );
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use recado_domain::callbacks::CallbackStore;
 use recado_domain::media::{MediaPath, MediaType};
 use recado_domain::shared::{AccountId, CallbackId, CursorQuery, ProfileId, Sealed, StoreError, UpdateOutcome};
-use recado_domain::whatsapp::verification::{NumberFacts, NumberHolder, VerificationRecord, VerificationStore};
+use recado_domain::whatsapp::verification::{NumberFacts, NumberHolder, NumberHolderStore, VerificationRecord};
 use recado_domain::whatsapp::{FileIdStore, Profile, ProfileStore, StoredProfile};
 use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles, PgVerifications};
 use time::Duration;

@@ -172,7 +172,7 @@ impl Stores {
             callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
             status_updates: Arc::new(PgStatusUpdates::new(self.tenant.clone(), ERROR_CODES)),
             inbox: Arc::new(PgInbox::new(self.tenant.clone())),
-            verifications: Arc::new(self.verification_store()),
+            holders: Arc::new(self.verification_store()),
             templates: Arc::new(self.templates()),
             runs: Arc::new(self.runs()),
         };

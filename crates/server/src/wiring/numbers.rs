@@ -17,7 +17,7 @@ impl Stores {
     /// Inbound events that wait for a profile to be verified.
     pub fn held_messages(&self, shared: &Shared) -> HeldMessages {
         let stores = HeldStores {
-            verifications: Arc::new(self.verification_store()),
+            holders: Arc::new(self.verification_store()),
             held: Arc::new(PgHeldMessages::new(self.owner.clone())),
             inbox: Arc::new(PgInbox::new(self.tenant.clone())),
             profiles: Arc::new(PgProfiles::new(self.tenant.clone())),

@@ -24,6 +24,11 @@ impl Stores {
     pub(super) fn business_updates(&self, shared: &Shared) -> Arc<BusinessUpdates> {
         let profiles = Arc::new(PgProfiles::new(self.tenant.clone()));
         let store = Arc::new(self.verification_store());
-        Arc::new(BusinessUpdates::new(profiles, store, shared.clock.clone()))
+        Arc::new(BusinessUpdates::new(
+            profiles,
+            store.clone(),
+            store,
+            shared.clock.clone(),
+        ))
     }
 }

@@ -12,7 +12,7 @@ use crate::messaging::ProfileKey;
 use crate::shared::{AccountId, Cipher, Ids, SealContext, StoreError};
 use crate::whatsapp::ProfileStore;
 use crate::whatsapp::verification::{
-    HeldMessage, HeldMessageStore, PurgedHeld, StoredHeldMessage, VerificationState, VerificationStore,
+    HeldMessage, HeldMessageStore, NumberHolderStore, PurgedHeld, StoredHeldMessage, VerificationState,
 };
 
 /// How long an event is held.
@@ -26,7 +26,7 @@ const PAGE: i64 = 100;
 
 #[derive(Clone)]
 pub struct HeldStores {
-    pub verifications: Arc<dyn VerificationStore>,
+    pub holders: Arc<dyn NumberHolderStore>,
     pub held: Arc<dyn HeldMessageStore>,
     pub inbox: Arc<dyn InboxStore>,
     pub profiles: Arc<dyn ProfileStore>,
@@ -57,7 +57,7 @@ impl HeldMessages {
     /// Gives held events to verified profiles that still wait for them. Returns whether more profiles may wait. A
     /// failing profile does not delay the others.
     pub async fn deliver(&self) -> Result<bool, StoreError> {
-        let waiting = self.stores.verifications.waiting_for_held(PROFILES).await?;
+        let waiting = self.stores.holders.waiting_for_held(PROFILES).await?;
         let mut failed = None;
         for profile in &waiting {
             if let Err(error) = self.deliver_to(*profile).await {
@@ -98,7 +98,7 @@ impl HeldMessages {
         match failed {
             // The events that could not be given stay held, and so does the wait for them.
             Some(error) => Err(error),
-            None => self.stores.verifications.end_hold(account_id, profile_id, since).await,
+            None => self.stores.holders.end_hold(account_id, profile_id, since).await,
         }
     }
 

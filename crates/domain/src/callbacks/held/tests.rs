@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::*;
 use crate::conversations::{InboundMessage, MockInboxStore, Sender};
 use crate::shared::{MockCipher, MockIds, ProfileId, Sealed};
-use crate::whatsapp::verification::{MockHeldMessageStore, MockVerificationStore, VerificationRecord};
+use crate::whatsapp::verification::{MockHeldMessageStore, MockNumberHolderStore, VerificationRecord};
 use crate::whatsapp::{MockProfileStore, StoredProfile};
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -57,7 +57,7 @@ fn ids() -> MockIds {
 /// Held events with the positions from 1.
 fn held_events(count: i64) -> Vec<StoredHeldMessage> {
     let stores = HeldStores {
-        verifications: Arc::new(MockVerificationStore::new()),
+        holders: Arc::new(MockNumberHolderStore::new()),
         held: Arc::new(MockHeldMessageStore::new()),
         inbox: Arc::new(MockInboxStore::new()),
         profiles: Arc::new(MockProfileStore::new()),
@@ -98,15 +98,15 @@ impl Delivery {
             let steps = steps.clone();
             move |step: String| steps.lock().unwrap().push(step)
         };
-        let mut verifications = MockVerificationStore::new();
-        verifications.expect_waiting_for_held().times(1).returning(|_| {
+        let mut holders = MockNumberHolderStore::new();
+        holders.expect_waiting_for_held().times(1).returning(|_| {
             Ok(vec![ProfileKey {
                 account_id: ACCOUNT,
                 profile_id: PROFILE,
             }])
         });
         let step = record();
-        verifications
+        holders
             .expect_end_hold()
             .withf(|account, profile, since| (*account, *profile, *since) == (ACCOUNT, PROFILE, SINCE))
             .returning(move |_, _, _| {
@@ -150,7 +150,7 @@ impl Delivery {
             .times(1)
             .returning(move |_, _| Ok(Some(stored.clone())));
         let stores = HeldStores {
-            verifications: Arc::new(verifications),
+            holders: Arc::new(holders),
             held: Arc::new(held),
             inbox: Arc::new(inbox),
             profiles: Arc::new(profiles),

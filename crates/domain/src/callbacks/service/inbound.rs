@@ -23,7 +23,7 @@ impl Callbacks {
         events: &[InboundEvent],
         progress: &mut Progress,
     ) -> Result<(), StoreError> {
-        let holders = self.stores.verifications.holders_of_number(number).await?;
+        let holders = self.stores.holders.holders_of_number(number).await?;
         let mut is_held = holders.iter().any(|holder| holder.state != VerificationState::Verified);
         // The accounts that are not tried again: they received the events, or failed and wait for the next attempt.
         let mut tried = BTreeSet::new();
@@ -43,7 +43,7 @@ impl Callbacks {
         }
         progress.note(self.held.hold(number, events, is_given).await)?;
         let mut is_given_late = false;
-        for account in verified(&self.stores.verifications.holders_of_number(number).await?) {
+        for account in verified(&self.stores.holders.holders_of_number(number).await?) {
             if !tried.contains(&account) {
                 let outcome = self.give(account, number, events, progress).await?;
                 is_given_late |= outcome == Some(ReceiveOutcome::Received);

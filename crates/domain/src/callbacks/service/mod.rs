@@ -21,7 +21,7 @@ use crate::templates::{
     MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
 use crate::whatsapp::Recent;
-use crate::whatsapp::verification::{BusinessUpdates, VerificationStore};
+use crate::whatsapp::verification::{BusinessUpdates, NumberHolderStore};
 
 /// The lease of a claimed callback. After it, another worker may claim the callback.
 pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
@@ -43,7 +43,7 @@ pub struct CallbackStores {
     pub callbacks: Arc<dyn CallbackStore>,
     pub status_updates: Arc<dyn StatusUpdateStore>,
     pub inbox: Arc<dyn InboxStore>,
-    pub verifications: Arc<dyn VerificationStore>,
+    pub holders: Arc<dyn NumberHolderStore>,
     pub templates: Arc<dyn TemplateStore>,
     pub runs: Arc<dyn RunStore>,
 }
@@ -199,7 +199,7 @@ impl Callbacks {
     async fn note_numbers(&self, numbers: BTreeSet<String>, progress: &mut Progress) -> Result<(), StoreError> {
         for number in numbers {
             if self.noted.is_due(number.clone(), self.clock.now()) {
-                progress.note(self.stores.verifications.note_callback(&number).await)?;
+                progress.note(self.stores.holders.note_callback(&number).await)?;
             }
         }
         Ok(())
@@ -258,7 +258,7 @@ impl Callbacks {
     }
 
     async fn apply_template_update(&self, update: &TemplateUpdate, may_be_early: bool) -> Result<bool, StoreError> {
-        let holders = self.stores.verifications.verified_of_business(&update.waba_id).await?;
+        let holders = self.stores.holders.verified_of_business(&update.waba_id).await?;
         let accounts: BTreeSet<AccountId> = holders.into_iter().map(|holder| holder.account_id).collect();
         let mut found = accounts.is_empty();
         for account in accounts {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use time::Duration;
 
 use super::changes::{AccountEvent, change_events};
-use super::{NumberFacts, NumberHolder, VerificationStore, VerificationUpdate};
+use super::{NumberFacts, NumberHolder, NumberHolderStore, VerificationStore, VerificationUpdate};
 use crate::shared::{Clock, StoreError, UpdateOutcome, retry_on_conflict};
 use crate::whatsapp::{Profile, ProfileStore};
 
@@ -60,18 +60,29 @@ impl BusinessUpdate {
 /// Applies updates to the verified profiles of all accounts.
 pub struct BusinessUpdates {
     profiles: Arc<dyn ProfileStore>,
+    holders: Arc<dyn NumberHolderStore>,
     store: Arc<dyn VerificationStore>,
     clock: Arc<dyn Clock>,
 }
 
 impl BusinessUpdates {
-    pub fn new(profiles: Arc<dyn ProfileStore>, store: Arc<dyn VerificationStore>, clock: Arc<dyn Clock>) -> Self {
-        Self { profiles, store, clock }
+    pub fn new(
+        profiles: Arc<dyn ProfileStore>,
+        holders: Arc<dyn NumberHolderStore>,
+        store: Arc<dyn VerificationStore>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            profiles,
+            holders,
+            store,
+            clock,
+        }
     }
 
     /// Applies an update to every verified profile that it concerns. Applying it again changes no value again.
     pub async fn apply(&self, update: &BusinessUpdate) -> Result<(), StoreError> {
-        for holder in self.store.verified_of_business(&update.waba_id).await? {
+        for holder in self.holders.verified_of_business(&update.waba_id).await? {
             self.apply_to(holder, update).await?;
         }
         Ok(())
@@ -118,7 +129,7 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::{MockVerificationStore, VerificationState};
+    use super::super::{MockNumberHolderStore, MockVerificationStore, VerificationState};
     use super::*;
     use crate::shared::{AccountId, Event, MockClock, ProfileId};
     use crate::whatsapp::{MockProfileStore, StoredProfile};
@@ -151,26 +162,22 @@ mod tests {
     fn updates_service(store: MockVerificationStore) -> BusinessUpdates {
         let mut profiles = MockProfileStore::new();
         profiles.expect_find().returning(|_, _| Ok(Some(stored())));
-        let mut clock = MockClock::new();
-        clock.expect_now().return_const(NOW);
-        BusinessUpdates::new(Arc::new(profiles), Arc::new(store), Arc::new(clock))
-    }
-
-    fn holding() -> MockVerificationStore {
-        let mut store = MockVerificationStore::new();
-        store.expect_verified_of_business().returning(|_| {
+        let mut holders = MockNumberHolderStore::new();
+        holders.expect_verified_of_business().returning(|_| {
             Ok(vec![NumberHolder {
                 account_id: AccountId(Uuid::from_u128(9)),
                 profile_id: ProfileId(Uuid::from_u128(1)),
                 state: VerificationState::Verified,
             }])
         });
-        store
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        BusinessUpdates::new(Arc::new(profiles), Arc::new(holders), Arc::new(store), Arc::new(clock))
     }
 
     #[tokio::test]
     async fn update_changes_the_number_and_makes_its_check_due() {
-        let mut store = holding();
+        let mut store = MockVerificationStore::new();
         store
             .expect_record()
             .withf(|_, _, update, events| {
@@ -194,6 +201,9 @@ mod tests {
     #[tokio::test]
     async fn update_of_another_number_changes_nothing() {
         let update = limit_of(AffectedNumbers::WithDigits("16315550000".into()));
-        updates_service(holding()).apply(&update).await.unwrap();
+        updates_service(MockVerificationStore::new())
+            .apply(&update)
+            .await
+            .unwrap();
     }
 }

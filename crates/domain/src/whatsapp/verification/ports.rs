@@ -194,13 +194,15 @@ pub trait VerificationStore: Send + Sync {
     /// None if the profile does not exist.
     async fn activity(&self, account: AccountId, id: ProfileId) -> Result<Option<NumberActivity>, StoreError>;
 
-    /// Notes a callback about the number, for the verified profiles that have it. Written at most every ten seconds.
-    async fn note_callback(&self, phone_number_id: &str) -> Result<(), StoreError>;
-
     /// Notes a message that WhatsApp accepted from the profile. `service_messages`: how many of them were service
     /// messages. Without any it is written at most every ten seconds.
     async fn note_accepted(&self, account: AccountId, id: ProfileId, service_messages: i64) -> Result<(), StoreError>;
+}
 
+/// The profiles of all accounts, by their number.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait NumberHolderStore: Send + Sync {
     /// The profiles of all accounts that have the number, in the order of their accounts: few, usually one.
     async fn holders_of_number(&self, phone_number_id: &str) -> Result<Vec<NumberHolder>, StoreError>;
 
@@ -213,8 +215,8 @@ pub trait VerificationStore: Send + Sync {
     /// Ends the wait for held messages of a verified profile, if it still waits since `held_since`.
     async fn end_hold(&self, account: AccountId, id: ProfileId, held_since: OffsetDateTime) -> Result<(), StoreError>;
 
-    /// The number of profiles in each state, for metrics.
-    async fn count_by_state(&self) -> Result<Vec<(VerificationState, i64)>, StoreError>;
+    /// Notes a callback about the number, for the verified profiles that have it. Written at most every ten seconds.
+    async fn note_callback(&self, phone_number_id: &str) -> Result<(), StoreError>;
 }
 
 /// An inbound event to hold.

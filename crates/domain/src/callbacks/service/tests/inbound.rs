@@ -49,9 +49,9 @@ impl Scenario {
             let steps = steps.clone();
             move |step: String| steps.lock().unwrap().push(step)
         };
-        let mut verifications = noted(MockVerificationStore::new());
+        let mut holders = noted(MockNumberHolderStore::new());
         let (step, mut reads) = (record(&steps), VecDeque::from(self.holders));
-        verifications
+        holders
             .expect_holders_of_number()
             .withf(|number| number == "1065")
             .returning(move |_| {
@@ -98,7 +98,7 @@ impl Scenario {
             callbacks: Arc::new(store),
             status_updates: Arc::new(MockStatusUpdateStore::new()),
             inbox: Arc::new(inbox),
-            verifications: Arc::new(verifications),
+            holders: Arc::new(holders),
             templates: Arc::new(MockTemplateStore::new()),
             runs: Arc::new(MockRunStore::new()),
         };
@@ -205,16 +205,16 @@ async fn template_updates_reach_only_accounts_with_a_verified_number() {
         .times(1)
         .withf(|account, _| *account == A)
         .returning(|_, _| Ok(None));
-    let mut verifications = MockVerificationStore::new();
+    let mut holders = MockNumberHolderStore::new();
     // Two numbers of one account.
-    verifications
+    holders
         .expect_verified_of_business()
         .returning(|_| Ok(vec![holder(A, Verified), holder(A, Verified)]));
     let stores = CallbackStores {
         callbacks: Arc::new(store),
         status_updates: Arc::new(MockStatusUpdateStore::new()),
         inbox: Arc::new(MockInboxStore::new()),
-        verifications: Arc::new(verifications),
+        holders: Arc::new(holders),
         templates: Arc::new(templates),
         runs: Arc::new(MockRunStore::new()),
     };

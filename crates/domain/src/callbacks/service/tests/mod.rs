@@ -14,7 +14,7 @@ use crate::shared::{Event, MockCipher, MockClock, MockIds, NotificationKind, Sea
 use crate::templates::tests::approved_template;
 use crate::templates::{CategoryUpdate, MockTemplateStore};
 use crate::whatsapp::MockProfileStore;
-use crate::whatsapp::verification::{MockHeldMessageStore, MockVerificationStore, NumberHolder, VerificationState};
+use crate::whatsapp::verification::{MockHeldMessageStore, MockNumberHolderStore, NumberHolder, VerificationState};
 
 const A: AccountId = AccountId(Uuid::from_u128(1));
 const B: AccountId = AccountId(Uuid::from_u128(2));
@@ -114,8 +114,8 @@ fn callbacks_with_report(
     runs: MockRunStore,
     report: MockCallbackReport,
 ) -> Callbacks {
-    let mut verifications = MockVerificationStore::new();
-    verifications
+    let mut holders = MockNumberHolderStore::new();
+    holders
         .expect_verified_of_business()
         .withf(|waba| waba == "102")
         .returning(|_| Ok(vec![holder(A, VerificationState::Verified)]));
@@ -123,7 +123,7 @@ fn callbacks_with_report(
         callbacks: Arc::new(store),
         status_updates: Arc::new(status_updates),
         inbox: Arc::new(inbox),
-        verifications: Arc::new(noted(verifications)),
+        holders: Arc::new(noted(holders)),
         templates: Arc::new(templates),
         runs: Arc::new(runs),
     };
@@ -131,12 +131,12 @@ fn callbacks_with_report(
 }
 
 /// Verifications that note every callback.
-fn noted(mut verifications: MockVerificationStore) -> MockVerificationStore {
-    verifications
+fn noted(mut holders: MockNumberHolderStore) -> MockNumberHolderStore {
+    holders
         .expect_note_callback()
         .withf(|number| number == "1065")
         .returning(|_| Ok(()));
-    verifications
+    holders
 }
 
 fn holder(account: AccountId, state: VerificationState) -> NumberHolder {
@@ -160,7 +160,7 @@ fn build(stores: CallbackStores, held: MockHeldMessageStore, report: MockCallbac
     let mut cipher = MockCipher::new();
     cipher.expect_seal().returning(|_, _| Sealed(vec![1]));
     let held_stores = HeldStores {
-        verifications: stores.verifications.clone(),
+        holders: stores.holders.clone(),
         held: Arc::new(held),
         inbox: stores.inbox.clone(),
         profiles: Arc::new(MockProfileStore::new()),
