@@ -39,7 +39,7 @@ pub struct LoggedDelivery {
     pub event_id: Option<WebhookEventId>,
 }
 
-/// Endpoints, logs and the feed of one account.
+/// Endpoints of one account.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
@@ -70,7 +70,12 @@ pub trait WebhookStore: Send + Sync {
 
     /// Deletes the endpoint with its waiting deliveries, and writes the events.
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<RowOutcome, StoreError>;
+}
 
+/// Logs and the feed of one account, and deliveries on its request.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait WebhookLogStore: Send + Sync {
     /// Lists logs, newest first.
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError>;
 

@@ -14,7 +14,8 @@ use recado_domain::shared::{
     WebhookEventId, WebhookId, WebhookLogId,
 };
 use recado_domain::webhooks::{
-    FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookEvent, WebhookLog, WebhookStore,
+    FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookEvent, WebhookLog,
+    WebhookLogStore, WebhookStore,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -335,7 +336,10 @@ impl WebhookStore for PgWebhooks {
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<RowOutcome, StoreError> {
         in_tenant!(self.0, account, |conn| delete(conn, account, id, events)).map(RowOutcome::of)
     }
+}
 
+#[async_trait]
+impl WebhookLogStore for PgWebhooks {
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError> {
         feed::logs(&self.0, account, query).await
     }

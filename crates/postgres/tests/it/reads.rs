@@ -17,7 +17,7 @@ use recado_domain::shared::{
     WebhookId,
 };
 use recado_domain::templates::TemplateStore;
-use recado_domain::webhooks::{LogQuery, WebhookStore};
+use recado_domain::webhooks::{LogQuery, WebhookLogStore, WebhookStore};
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::testing::{StatementCaching, read, read_both};
 use recado_postgres::{

@@ -3,7 +3,7 @@
 use recado_domain::shared::{WebhookEventId, WebhookId, WebhookKind};
 use recado_domain::webhooks::{
     Attempt, ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, InboundLogEntry, InboundStore, LogQuery,
-    WebhookEvent, WebhookStore,
+    WebhookEvent, WebhookLogStore,
 };
 use recado_postgres::{PgInbound, PgPartitions, RetentionDays};
 use serde_json::json;

@@ -9,7 +9,8 @@ use recado_domain::shared::{
 };
 use recado_domain::webhooks::{
     Attempt, ClaimRequest, ClaimedDelivery, DeliveryQueue, DeliveryState, Direction, DisabledReason, FeedQuery, Health,
-    HealthUpdate, InboundStore, LogQuery, LogStatus, SealedSecrets, StoredWebhook, Webhook, WebhookEvent, WebhookStore,
+    HealthUpdate, InboundStore, LogQuery, LogStatus, SealedSecrets, StoredWebhook, Webhook, WebhookEvent,
+    WebhookLogStore, WebhookStore,
 };
 use recado_postgres::{PgDeliveryQueue, PgInbound, PgWebhooks};
 use serde_json::json;

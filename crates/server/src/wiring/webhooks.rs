@@ -17,8 +17,10 @@ const DELIVERY_CONNECTIONS: usize = 3;
 
 impl Stores {
     pub(super) fn webhooks(&self, shared: &Shared) -> Webhooks {
+        let store = Arc::new(PgWebhooks::new(self.tenant.clone()));
         Webhooks {
-            store: Arc::new(PgWebhooks::new(self.tenant.clone())),
+            store: store.clone(),
+            logs: store,
             clock: shared.clock.clone(),
             ids: shared.ids.clone(),
             secrets: shared.secrets.clone(),

@@ -10,7 +10,7 @@ use super::endpoint::{EndpointFields, UrlRules, merge};
 use super::signature::SECRET_BYTES;
 use super::{
     DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, RedeliveryRefusal, SealedSecrets, SecretBytes,
-    StoredWebhook, Webhook, WebhookError, WebhookEvent, WebhookInput, WebhookLog, WebhookStore,
+    StoredWebhook, Webhook, WebhookError, WebhookEvent, WebhookInput, WebhookLog, WebhookLogStore, WebhookStore,
 };
 use crate::egress::AllowList;
 use crate::shared::{
@@ -36,6 +36,7 @@ pub(super) const ENTITY: &str = "webhook";
 /// The use cases of one account's webhooks.
 pub struct Webhooks {
     pub store: Arc<dyn WebhookStore>,
+    pub logs: Arc<dyn WebhookLogStore>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
     /// Creates secrets.
@@ -221,12 +222,12 @@ impl Webhooks {
 
     /// Lists logs, newest first.
     pub async fn logs(&self, tenant: &Tenant, query: &LogQuery) -> Result<Vec<WebhookLog>, WebhookError> {
-        Ok(self.store.logs(tenant.account_id, query).await?)
+        Ok(self.logs.logs(tenant.account_id, query).await?)
     }
 
     /// Lists the account's webhook events, oldest first.
     pub async fn feed(&self, tenant: &Tenant, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, WebhookError> {
-        Ok(self.store.feed(tenant.account_id, query).await?)
+        Ok(self.logs.feed(tenant.account_id, query).await?)
     }
 
     /// Finds an endpoint that accepts deliveries: outbound and active.
@@ -249,21 +250,21 @@ impl Webhooks {
             account_id: tenant.account_id,
             data: json!({ "webhook_id": webhook.id, "name": webhook.name }),
         };
-        let pinged = self.store.ping(tenant.account_id, id, &event).await?;
+        let pinged = self.logs.ping(tenant.account_id, id, &event).await?;
         pinged.or_missing(WebhookError::NotFound).map(|()| event.id)
     }
 
     /// Enqueues the event of a log again for the log's endpoint. Returns the event's id.
     pub async fn redeliver(&self, tenant: &Tenant, id: WebhookLogId) -> Result<WebhookEventId, WebhookError> {
         let account = tenant.account_id;
-        let logged = self.store.logged(account, id).await?.ok_or(WebhookError::NotFound)?;
+        let logged = self.logs.logged(account, id).await?.ok_or(WebhookError::NotFound)?;
         let event = logged.event_id.ok_or(RedeliveryRefusal::Inbound)?;
         match self.deliverable(tenant, logged.endpoint_id).await {
             Ok(_) => {}
             Err(WebhookError::NotFound) => return Err(RedeliveryRefusal::Deleted.into()),
             Err(error) => return Err(error),
         }
-        let enqueued = self.store.redeliver(account, logged.endpoint_id, event).await?;
+        let enqueued = self.logs.redeliver(account, logged.endpoint_id, event).await?;
         Ok(enqueued.or_missing(RedeliveryRefusal::EventPurged).map(|()| event)?)
     }
 
@@ -279,7 +280,7 @@ impl Webhooks {
             return Err(FieldErrors::one("since", "must not be in the future").into());
         }
         self.deliverable(tenant, id).await?;
-        Ok(self.store.recover(tenant.account_id, id, since, RECOVERY_BATCH).await?)
+        Ok(self.logs.recover(tenant.account_id, id, since, RECOVERY_BATCH).await?)
     }
 }
 

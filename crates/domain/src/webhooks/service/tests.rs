@@ -22,6 +22,10 @@ fn tenant() -> Tenant {
 }
 
 fn webhooks(store: MockWebhookStore) -> Webhooks {
+    webhooks_with_logs(store, MockWebhookLogStore::new())
+}
+
+fn webhooks_with_logs(store: MockWebhookStore, logs: MockWebhookLogStore) -> Webhooks {
     let mut clock = MockClock::new();
     clock.expect_now().return_const(NOW);
     let mut ids = MockIds::new();
@@ -37,6 +41,7 @@ fn webhooks(store: MockWebhookStore) -> Webhooks {
         .returning(|secret, _| Sealed(format!("sealed {}", secret.expose_secret()).into_bytes()));
     Webhooks {
         store: Arc::new(store),
+        logs: Arc::new(logs),
         clock: Arc::new(clock),
         ids: Arc::new(ids),
         secrets: Arc::new(secrets),
@@ -219,19 +224,24 @@ async fn delivery_requires_an_active_outbound_endpoint() {
         let recovered = webhooks(store_with(webhook)).recover(&tenant(), id, Some(NOW)).await;
         assert!(matches!(recovered, Err(WebhookError::Refused(reason)) if reason == refusal));
     }
-    let mut store = store_with(stored());
-    store.expect_ping().times(1).returning(|_, _, body| {
+    let mut logs = MockWebhookLogStore::new();
+    logs.expect_ping().times(1).returning(|_, _, body| {
         assert_eq!(body.kind, "test.ping");
         Ok(RowOutcome::Done)
     });
-    assert!(webhooks(store).test(&tenant(), id).await.is_ok());
-    let mut store = store_with(stored());
-    store
-        .expect_recover()
+    assert!(
+        webhooks_with_logs(store_with(stored()), logs)
+            .test(&tenant(), id)
+            .await
+            .is_ok()
+    );
+    let mut logs = MockWebhookLogStore::new();
+    logs.expect_recover()
         .withf(|_, _, since, slice| (*since, *slice) == (NOW, 5000))
         .times(1)
         .returning(|_, _, _, _| Ok(10_017));
-    assert_eq!(webhooks(store).recover(&tenant(), id, Some(NOW)).await.unwrap(), 10_017);
+    let service = webhooks_with_logs(store_with(stored()), logs);
+    assert_eq!(service.recover(&tenant(), id, Some(NOW)).await.unwrap(), 10_017);
 }
 
 #[tokio::test]
@@ -244,24 +254,30 @@ async fn redelivery_requires_a_stored_event_and_endpoint() {
         (1, None, true, Some(RedeliveryRefusal::Inbound)),
         (7, Some(event), true, Some(RedeliveryRefusal::Deleted)),
     ] {
-        let mut store = store_with(stored());
-        store.expect_logged().returning(move |_, _| {
+        let mut logs = MockWebhookLogStore::new();
+        logs.expect_logged().returning(move |_, _| {
             Ok(Some(LoggedDelivery {
                 endpoint_id: WebhookId(Uuid::from_u128(endpoint)),
                 event_id,
             }))
         });
-        store
-            .expect_redeliver()
+        logs.expect_redeliver()
             .returning(move |_, _, _| Ok(RowOutcome::of(event_stored)));
-        match (webhooks(store).redeliver(&tenant(), log).await, expected) {
+        match (
+            webhooks_with_logs(store_with(stored()), logs)
+                .redeliver(&tenant(), log)
+                .await,
+            expected,
+        ) {
             (Ok(redelivered), None) => assert_eq!(redelivered, event),
             (Err(WebhookError::Refused(reason)), Some(refusal)) => assert_eq!(reason, refusal),
             (outcome, expected) => panic!("{outcome:?} {expected:?}"),
         }
     }
-    let mut store = MockWebhookStore::new();
-    store.expect_logged().returning(|_, _| Ok(None));
-    let missing = webhooks(store).redeliver(&tenant(), log).await;
+    let mut logs = MockWebhookLogStore::new();
+    logs.expect_logged().returning(|_, _| Ok(None));
+    let missing = webhooks_with_logs(MockWebhookStore::new(), logs)
+        .redeliver(&tenant(), log)
+        .await;
     assert!(matches!(missing, Err(WebhookError::NotFound)));
 }

@@ -34,7 +34,7 @@ use recado_domain::messaging::SendStatus;
 use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
 use recado_domain::shared::{Amount, ContactId, SendId};
-use recado_domain::webhooks::{ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, LogQuery, WebhookStore};
+use recado_domain::webhooks::{ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, LogQuery, WebhookLogStore};
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
