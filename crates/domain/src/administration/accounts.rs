@@ -7,8 +7,8 @@ use time::{Duration, OffsetDateTime};
 
 use super::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, Admin, Administered, AdministrationError,
-    AdministrationStats, AdministrationStore, ChurnDay, Days, PlatformEntity, PlatformRevenueDay,
-    PlatformRevenueOverview, SubscriptionTotals,
+    AdministrationReportStore, AdministrationStats, AdministrationStore, ChurnDay, Days, PlatformEntity,
+    PlatformRevenueDay, PlatformRevenueOverview, SubscriptionTotals,
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{self, Change, ChangeOutcome, FREE_PLAN, SubscriptionStatus, SubscriptionStore};
@@ -85,6 +85,7 @@ impl ActionInput {
 /// Use cases of platform administrators over all accounts.
 pub struct Administration {
     store: Arc<dyn AdministrationStore>,
+    reports: Arc<dyn AdministrationReportStore>,
     subscriptions: Arc<dyn SubscriptionStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -94,6 +95,7 @@ pub struct Administration {
 impl Administration {
     pub fn new(
         store: Arc<dyn AdministrationStore>,
+        reports: Arc<dyn AdministrationReportStore>,
         subscriptions: Arc<dyn SubscriptionStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
@@ -101,6 +103,7 @@ impl Administration {
     ) -> Self {
         Self {
             store,
+            reports,
             subscriptions,
             clock,
             ids,
@@ -111,11 +114,11 @@ impl Administration {
     /// Returns one page of the accounts, newest first.
     pub async fn list(&self, filter: &AccountFilter, page: PageQuery) -> Result<Page<AccountRow>, AdministrationError> {
         let since = self.clock.now() - MESSAGES_SINCE;
-        Ok(self.store.list(filter, page, since).await?)
+        Ok(self.reports.list(filter, page, since).await?)
     }
 
     pub async fn get(&self, account: AccountId) -> Result<AccountDetail, AdministrationError> {
-        let found = self.store.detail(account).await?;
+        let found = self.reports.detail(account).await?;
         found.ok_or(AdministrationError::NotFound)
     }
 
@@ -281,7 +284,7 @@ impl Administration {
 
     /// Returns the key numbers over all accounts.
     pub async fn stats(&self) -> Result<AdministrationStats, AdministrationError> {
-        let totals = self.store.totals().await?;
+        let totals = self.reports.totals().await?;
         Ok(AdministrationStats::new(totals, self.subscription_totals().await?))
     }
 
@@ -293,19 +296,19 @@ impl Administration {
     async fn subscription_totals(&self) -> Result<SubscriptionTotals, StoreError> {
         let now = self.clock.now();
         let since = now - Duration::days(SubscriptionTotals::CHURN_DAYS);
-        self.store.subscriptions(since, now).await
+        self.reports.subscriptions(since, now).await
     }
 
     /// Returns the revenue of each of the last `days` days.
     pub async fn daily_revenue(&self, days: i64) -> Result<Vec<PlatformRevenueDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
-        Ok(PlatformRevenueDay::each(days, &self.store.revenue(days).await?))
+        Ok(PlatformRevenueDay::each(days, &self.reports.revenue(days).await?))
     }
 
     /// Returns the churn of each of the last `days` days.
     pub async fn churn(&self, days: i64) -> Result<Vec<ChurnDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
-        let churn = self.store.churn(days).await?;
+        let churn = self.reports.churn(days).await?;
         Ok(churn.into_iter().map(ChurnDay::from).collect())
     }
 }

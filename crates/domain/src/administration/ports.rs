@@ -30,18 +30,7 @@ pub enum AccountUpdate {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AdministrationStore: Send + Sync {
-    /// Returns one page of the accounts that match a filter, newest first, with the exact total. The result MUST equal
-    /// filtering the complete list. Messages are counted from `since` on.
-    async fn list(
-        &self,
-        filter: &AccountFilter,
-        page: PageQuery,
-        since: OffsetDateTime,
-    ) -> Result<Page<AccountRow>, StoreError>;
-
     async fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError>;
-
-    async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError>;
 
     /// Inserts an account without members, and the owner's invite in the same transaction. If `is_given`, a taken slug
     /// is [`StoreError::Duplicate`]. Otherwise a number is appended until the slug is free. Also returns whether a mail
@@ -96,6 +85,22 @@ pub trait AdministrationStore: Send + Sync {
         at: OffsetDateTime,
         entry: PlatformEntry,
     ) -> Result<Option<OffsetDateTime>, StoreError>;
+}
+
+/// Reports over the accounts of all tenants. An account whose deletion has begun is not in them.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait AdministrationReportStore: Send + Sync {
+    /// Returns one page of the accounts that match a filter, newest first, with the exact total. The result MUST equal
+    /// filtering the complete list. Messages are counted from `since` on.
+    async fn list(
+        &self,
+        filter: &AccountFilter,
+        page: PageQuery,
+        since: OffsetDateTime,
+    ) -> Result<Page<AccountRow>, StoreError>;
+
+    async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError>;
 
     async fn totals(&self) -> Result<Totals, StoreError>;
 

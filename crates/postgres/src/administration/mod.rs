@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::{Account, AccountStatus};
 use recado_domain::administration::{
-    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, AdministrationStore, DayChurn, DayRevenue,
-    Days, PlatformEntry, SubscriptionTotals, Totals,
+    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, AdministrationReportStore,
+    AdministrationStore, DayChurn, DayRevenue, Days, PlatformEntry, SubscriptionTotals, Totals,
 };
 use recado_domain::billing::{Change, ChangeOutcome};
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, RowOutcome, StoreError, UserId};
@@ -70,21 +70,8 @@ async fn end_sessions(
 
 #[async_trait]
 impl AdministrationStore for PgAdministration {
-    async fn list(
-        &self,
-        filter: &AccountFilter,
-        page: PageQuery,
-        since: OffsetDateTime,
-    ) -> Result<Page<AccountRow>, StoreError> {
-        on_owner!(self.0, |conn| overview::page(conn, filter, page, since))
-    }
-
     async fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError> {
         on_owner!(self.0, |conn| accounts::find(conn, id))
-    }
-
-    async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError> {
-        in_owner!(self.0, |conn| overview::detail(conn, id))
     }
 
     async fn create(
@@ -147,6 +134,22 @@ impl AdministrationStore for PgAdministration {
         entry: PlatformEntry,
     ) -> Result<Option<OffsetDateTime>, StoreError> {
         in_owner!(self.0, |conn| end_sessions(conn, user, at, &entry))
+    }
+}
+
+#[async_trait]
+impl AdministrationReportStore for PgAdministration {
+    async fn list(
+        &self,
+        filter: &AccountFilter,
+        page: PageQuery,
+        since: OffsetDateTime,
+    ) -> Result<Page<AccountRow>, StoreError> {
+        on_owner!(self.0, |conn| overview::page(conn, filter, page, since))
+    }
+
+    async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError> {
+        in_owner!(self.0, |conn| overview::detail(conn, id))
     }
 
     async fn totals(&self) -> Result<Totals, StoreError> {

@@ -2,7 +2,8 @@
 
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
 use recado_domain::administration::{
-    AccountChange, AccountFilter, AccountRow, AccountUpdate, Admin, AdministrationStore, SupportStore,
+    AccountChange, AccountFilter, AccountRow, AccountUpdate, Admin, AdministrationReportStore, AdministrationStore,
+    SupportStore,
 };
 use recado_domain::mail::RecipientHash;
 use recado_domain::shared::{AccountId, Event, PageQuery, Role, StoreError, UserId};

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use recado_domain::administration::{AdministrationStore, DayChurn, Days, Revenue, SubscriptionTotals, monthly_value};
+use recado_domain::administration::{
+    AdministrationReportStore, DayChurn, Days, Revenue, SubscriptionTotals, monthly_value,
+};
 use recado_domain::billing::{Cents, Cycle};
 use recado_postgres::PgAdministration;
 use time::macros::datetime;

@@ -13,7 +13,14 @@ impl Stores {
         let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         let invites = identity::invites(shared, self)?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        Ok(Administration::new(store, subscriptions, clock, ids, invites))
+        Ok(Administration::new(
+            store.clone(),
+            store,
+            subscriptions,
+            clock,
+            ids,
+            invites,
+        ))
     }
 
     pub fn deletions(&self, shared: &Shared) -> Deletions {

@@ -123,10 +123,19 @@ fn invites() -> Invites {
 }
 
 fn administration(store: MockAdministrationStore, subscriptions: MockSubscriptionStore) -> Administration {
+    administration_with_reports(store, MockAdministrationReportStore::new(), subscriptions)
+}
+
+fn administration_with_reports(
+    store: MockAdministrationStore,
+    reports: MockAdministrationReportStore,
+    subscriptions: MockSubscriptionStore,
+) -> Administration {
     let mut ids = MockIds::new();
     ids.expect_next().returning(|| Uuid::from_u128(9));
     Administration::new(
         Arc::new(store),
+        Arc::new(reports),
         Arc::new(subscriptions),
         clock(),
         Arc::new(ids),
@@ -164,13 +173,13 @@ fn changes(events: &[Event]) -> serde_json::Value {
 
 #[tokio::test]
 async fn account_list_counts_messages_of_thirty_days() {
-    let mut store = MockAdministrationStore::new();
-    store
+    let mut reports = MockAdministrationReportStore::new();
+    reports
         .expect_list()
         .withf(|_, _, since| *since == NOW - Duration::days(30))
         .times(1)
         .returning(|_, page, _| Ok(Page::new(page, vec![], 0)));
-    let all = administration(store, MockSubscriptionStore::new());
+    let all = administration_with_reports(MockAdministrationStore::new(), reports, MockSubscriptionStore::new());
     let page = PageQuery::new(None, None, 20, 100);
     assert_eq!(all.list(&AccountFilter::default(), page).await.unwrap().data, []);
 }
