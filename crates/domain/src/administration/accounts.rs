@@ -11,7 +11,7 @@ use super::{
     PlatformRevenueDay, PlatformRevenueOverview, SubscriptionTotals,
 };
 use crate::accounts::{Account, AccountStatus};
-use crate::billing::{self, Change, ChangeOutcome, FREE_PLAN, SubscriptionStatus, SubscriptionStore};
+use crate::billing::{self, BillingAccountStore, Change, ChangeOutcome, FREE_PLAN, SubscriptionStatus};
 use crate::shared::{
     AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, UserId, retry_on_conflict,
     text,
@@ -86,7 +86,7 @@ impl ActionInput {
 pub struct Administration {
     store: Arc<dyn AdministrationStore>,
     reports: Arc<dyn AdministrationReportStore>,
-    subscriptions: Arc<dyn SubscriptionStore>,
+    subscriptions: Arc<dyn BillingAccountStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     invites: Invites,
@@ -96,7 +96,7 @@ impl Administration {
     pub fn new(
         store: Arc<dyn AdministrationStore>,
         reports: Arc<dyn AdministrationReportStore>,
-        subscriptions: Arc<dyn SubscriptionStore>,
+        subscriptions: Arc<dyn BillingAccountStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
         invites: Invites,

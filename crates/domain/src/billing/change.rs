@@ -51,7 +51,7 @@ impl Billing {
         }
         let limits = changes_plan.then_some(plan.limits);
         if let Some(limits) = &limits {
-            let usage = self.core.store.overview(tenant.account_id).await?.usage;
+            let usage = self.accounts.overview(tenant.account_id).await?.usage;
             exceeded(&usage, limits)?;
         }
         let intent = Intent::Change {
@@ -107,7 +107,7 @@ impl Billing {
     /// lost the gateway's response, or its server may have crashed.
     pub(super) async fn live(&self, tenant: &Tenant) -> Result<Subscription, BillingError> {
         for _ in 0..2 {
-            let overview = self.core.store.overview(tenant.account_id).await?;
+            let overview = self.accounts.overview(tenant.account_id).await?;
             let current = overview.subscription.ok_or(BillingError::NotFound)?;
             if current.pending.is_none() {
                 return Ok(current);

@@ -54,7 +54,7 @@ pub use model::{
 pub use money::Cents;
 pub use payment_status::PaymentStatus;
 pub use plans::{Cycle, FREE_PLAN, PLANS, Plan, PlanLimits, better_plan, plan, plan_limits};
-pub use ports::{GatewayEventReader, GatewayEventStore, SubscriptionStore, SubscriptionWorkStore};
+pub use ports::{BillingAccountStore, GatewayEventReader, GatewayEventStore, SubscriptionStore, SubscriptionWorkStore};
 pub use reconciler::SubscriptionReconciler;
 pub use service::Billing;
 pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
@@ -66,4 +66,7 @@ pub use workflow::UNANSWERED_LEASE;
 #[cfg(any(test, feature = "mocks"))]
 pub use gateway::MockPaymentGateway;
 #[cfg(any(test, feature = "mocks"))]
-pub use ports::{MockGatewayEventReader, MockGatewayEventStore, MockSubscriptionStore, MockSubscriptionWorkStore};
+pub use ports::{
+    MockBillingAccountStore, MockGatewayEventReader, MockGatewayEventStore, MockSubscriptionStore,
+    MockSubscriptionWorkStore,
+};

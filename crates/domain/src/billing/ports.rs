@@ -9,13 +9,10 @@ use super::{
 };
 use crate::shared::{AccountId, GatewayEventId, GuardOutcome, Page, PageQuery, StoreError, SubscriptionId};
 
-/// Subscriptions and payments. Every method sees the rows of one account only.
+/// Subscriptions and their changes. Every method sees the rows of one account only.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SubscriptionStore: Send + Sync {
-    /// Returns the account's plan, usage and live subscription. Attempts are excluded.
-    async fn overview(&self, account: AccountId) -> Result<Overview, StoreError>;
-
     /// Inserts an attempt as the account's one live subscription. Of concurrent callers exactly one succeeds.
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError>;
 
@@ -41,6 +38,14 @@ pub trait SubscriptionStore: Send + Sync {
 
     /// Deletes an attempt if it still has this version. `Stale`: the version differs or the row is no attempt.
     async fn remove(&self, attempt: &Subscription) -> Result<GuardOutcome, StoreError>;
+}
+
+/// The plan, usage and payments of an account.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait BillingAccountStore: Send + Sync {
+    /// Returns the account's plan, usage and live subscription. Attempts are excluded.
+    async fn overview(&self, account: AccountId) -> Result<Overview, StoreError>;
 
     /// Returns one page of the payments, newest first, with the exact total.
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError>;

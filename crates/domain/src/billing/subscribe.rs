@@ -32,7 +32,7 @@ impl Billing {
         // Zeroizes the entered card data before the first await.
         drop(input);
         // Read before anything is inserted or called: the gateway's customer must always have the account's name.
-        let payer = self.core.store.overview(tenant.account_id).await?.account_name;
+        let payer = self.accounts.overview(tenant.account_id).await?.account_name;
         let attempt = self.reserve(tenant, &validated).await?;
         let created = match self.create_at_gateway(tenant, &attempt, payer, validated).await {
             Ok(created) => created,

@@ -8,8 +8,8 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName, SelectableHe
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{
-    Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, ReserveOutcome, Subscription, SubscriptionFacts,
-    SubscriptionState, SubscriptionStore, Usage, changed_event, exceeded,
+    BillingAccountStore, Change, ChangeOutcome, Cycle, GatewayPayment, Overview, Payment, ReserveOutcome, Subscription,
+    SubscriptionFacts, SubscriptionState, SubscriptionStore, Usage, changed_event, exceeded,
 };
 use recado_domain::shared::{AccountId, GatewayEventId, GuardOutcome, Page, PageQuery, StoreError, SubscriptionId};
 use time::OffsetDateTime;
@@ -333,22 +333,6 @@ fn upsert_payment(account: AccountId, payment: &Payment) -> Sql<'_> {
 
 #[async_trait]
 impl SubscriptionStore for PgSubscriptions {
-    async fn overview(&self, account: AccountId) -> Result<Overview, StoreError> {
-        let (accounts, live) = self
-            .tenants
-            .read_both::<AccountRow, SubscriptionRow, _, _>(account, overview(account), live(account))
-            .await?;
-        let row = accounts.into_iter().next();
-        let row = row.ok_or(DbError::Database(diesel::result::Error::NotFound))?;
-        Ok(Overview {
-            account_name: row.name,
-            account_plan: row.plan,
-            granted_plan: row.granted_plan,
-            subscription: live.into_iter().next().map(Subscription::try_from).transpose()?,
-            usage: row.usage.into(),
-        })
-    }
-
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
         for _ in 0..RESERVE_TRIES {
             let outcome = in_tenant!(self.tenants, attempt.account_id, |conn| reserve(conn, attempt))?;
@@ -409,6 +393,25 @@ impl SubscriptionStore for PgSubscriptions {
             .filter(subscriptions::attempt);
         let removed = self.tenants.run(attempt.account_id, diesel::delete(unchanged)).await?;
         Ok(GuardOutcome::of(removed > 0))
+    }
+}
+
+#[async_trait]
+impl BillingAccountStore for PgSubscriptions {
+    async fn overview(&self, account: AccountId) -> Result<Overview, StoreError> {
+        let (accounts, live) = self
+            .tenants
+            .read_both::<AccountRow, SubscriptionRow, _, _>(account, overview(account), live(account))
+            .await?;
+        let row = accounts.into_iter().next();
+        let row = row.ok_or(DbError::Database(diesel::result::Error::NotFound))?;
+        Ok(Overview {
+            account_name: row.name,
+            account_plan: row.plan,
+            granted_plan: row.granted_plan,
+            subscription: live.into_iter().next().map(Subscription::try_from).transpose()?,
+            usage: row.usage.into(),
+        })
     }
 
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {

@@ -2,10 +2,10 @@
 
 use futures_util::future::join_all;
 use recado_domain::billing::{
-    BillingType, Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventData, GatewayEventKind,
-    GatewayEventStore, GatewayPayment, Initiator, Intent, Payment, PaymentSnapshot, PaymentStatus, PendingIntent,
-    PlanLimits, RecordOutcome, ReserveOutcome, Subscription, SubscriptionState, SubscriptionStatus, SubscriptionStore,
-    SubscriptionWorkStore, plan_limits,
+    BillingAccountStore, BillingType, Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventData,
+    GatewayEventKind, GatewayEventStore, GatewayPayment, Initiator, Intent, Payment, PaymentSnapshot, PaymentStatus,
+    PendingIntent, PlanLimits, RecordOutcome, ReserveOutcome, Subscription, SubscriptionState, SubscriptionStatus,
+    SubscriptionStore, SubscriptionWorkStore, plan_limits,
 };
 use recado_domain::shared::{AccountId, PageQuery, Role, Tenant};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};

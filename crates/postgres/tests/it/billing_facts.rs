@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use recado_domain::administration::{AccountChange, AdministrationStore};
 use recado_domain::billing::{
-    Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventKind, GatewayEventStore, GatewayEvents, Payment,
-    PaymentSnapshot, PaymentStatus, Subscription, SubscriptionStatus, SubscriptionStore,
+    BillingAccountStore, Cents, Change, ChangeOutcome, Cycle, GatewayEvent, GatewayEventKind, GatewayEventStore,
+    GatewayEvents, Payment, PaymentSnapshot, PaymentStatus, Subscription, SubscriptionStatus, SubscriptionStore,
 };
 use recado_domain::shared::{AccountId, Clock, Ids};
 use recado_postgres::{PgAdministration, PgGatewayEvents, PgSubscriptions};

@@ -5,7 +5,7 @@ use recado_domain::administration::{
     AccountChange, AccountUpdate, AdministrationStore, DeletionStore, PlatformAuditFilter, PlatformAuditLog,
     PlatformAuditStore, PlatformEntity, PlatformEntry, SupportStore,
 };
-use recado_domain::billing::{Change, ChangeOutcome, SubscriptionStore};
+use recado_domain::billing::{BillingAccountStore, Change, ChangeOutcome};
 use recado_domain::shared::{AccountId, AuditAction, Page, PageQuery, StoreError, UserId};
 use recado_postgres::{PgAdministration, PgDeletions, PgPlatformAudit, PgSubscriptions, PgSupport};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use recado_domain::automations::AutomationStore;
-use recado_domain::billing::SubscriptionStore;
+use recado_domain::billing::{BillingAccountStore, SubscriptionStore};
 use recado_domain::brand::BrandStore;
 use recado_domain::campaigns::{CampaignQuery, CampaignSort, CampaignStore, QueuedRun, RunStartStore as _};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore, TagStore};

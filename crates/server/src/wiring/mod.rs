@@ -186,7 +186,8 @@ impl Stores {
     pub fn billing(&self, shared: &Shared) -> Billing {
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone(), self.owner.clone()));
         let gateway = shared.clients.payment.clone();
-        Billing::new(store, gateway, shared.clock.clone(), shared.ids.clone())
+        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+        Billing::new(store.clone(), store, gateway, clock, ids)
     }
 
     /// Receives and applies gateway events.

@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::*;
 use crate::accounts::AccountStatus;
 use crate::billing::{
-    BillingType, Cents, ChangeOutcome, Cycle, GatewaySubscription, MockPaymentGateway, MockSubscriptionStore, Overview,
-    PaymentGatewayError, Subscription, SubscriptionStatus, Usage,
+    BillingType, Cents, ChangeOutcome, Cycle, GatewaySubscription, MockBillingAccountStore, MockPaymentGateway,
+    Overview, PaymentGatewayError, Subscription, SubscriptionStatus, Usage,
 };
 use crate::mail::{MockRecipientHasher, RecipientHash};
 use crate::media::{MediaStoreError, MockMediaStore};
@@ -84,8 +84,8 @@ fn subscription(status: SubscriptionStatus) -> Subscription {
     }
 }
 
-fn subscribed(status: Option<SubscriptionStatus>) -> MockSubscriptionStore {
-    let mut store = MockSubscriptionStore::new();
+fn subscribed(status: Option<SubscriptionStatus>) -> MockBillingAccountStore {
+    let mut store = MockBillingAccountStore::new();
     store.expect_overview().returning(move |_| {
         Ok(Overview {
             account_name: "Loja".into(),
@@ -122,14 +122,14 @@ fn invites() -> Invites {
     )
 }
 
-fn administration(store: MockAdministrationStore, subscriptions: MockSubscriptionStore) -> Administration {
+fn administration(store: MockAdministrationStore, subscriptions: MockBillingAccountStore) -> Administration {
     administration_with_reports(store, MockAdministrationReportStore::new(), subscriptions)
 }
 
 fn administration_with_reports(
     store: MockAdministrationStore,
     reports: MockAdministrationReportStore,
-    subscriptions: MockSubscriptionStore,
+    subscriptions: MockBillingAccountStore,
 ) -> Administration {
     let mut ids = MockIds::new();
     ids.expect_next().returning(|| Uuid::from_u128(9));
@@ -179,7 +179,7 @@ async fn account_list_counts_messages_of_thirty_days() {
         .withf(|_, _, since| *since == NOW - Duration::days(30))
         .times(1)
         .returning(|_, page, _| Ok(Page::new(page, vec![], 0)));
-    let all = administration_with_reports(MockAdministrationStore::new(), reports, MockSubscriptionStore::new());
+    let all = administration_with_reports(MockAdministrationStore::new(), reports, MockBillingAccountStore::new());
     let page = PageQuery::new(None, None, 20, 100);
     assert_eq!(all.list(&AccountFilter::default(), page).await.unwrap().data, []);
 }
@@ -194,7 +194,7 @@ async fn account_action_with_invalid_input_reaches_no_store() {
         (action("change_plan", Some("gold")), "plan"),
         (action("change_plan", Some("")), "plan"),
     ] {
-        let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
+        let all = administration(MockAdministrationStore::new(), MockBillingAccountStore::new());
         assert_eq!(invalid_fields(all.act(&admin(false), ACCOUNT, &input).await), [field]);
     }
 }
@@ -223,14 +223,14 @@ async fn suspend_and_reactivate_append_an_audit_entry() {
                 assert_eq!(changes.get("support_admin").is_some(), in_support);
                 Ok(RowOutcome::Done)
             });
-        let all = administration(store, MockSubscriptionStore::new());
+        let all = administration(store, MockBillingAccountStore::new());
         all.act(&admin(in_support), ACCOUNT, &action(name, None)).await.unwrap();
     }
     let mut store = MockAdministrationStore::new();
     store
         .expect_set_status()
         .returning(|_, _, _, _| Ok(RowOutcome::Missing));
-    let all = administration(store, MockSubscriptionStore::new());
+    let all = administration(store, MockBillingAccountStore::new());
     let missing = all.act(&admin(false), ACCOUNT, &action("suspend", None)).await;
     assert!(matches!(missing, Err(AdministrationError::NotFound)));
 }
@@ -303,7 +303,7 @@ async fn account_create_validates_input_and_derives_slug() {
             owner_email: None,
         };
         async move {
-            let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
+            let all = administration(MockAdministrationStore::new(), MockBillingAccountStore::new());
             invalid_fields(all.create(&admin(false), &input).await)
         }
     };
@@ -328,7 +328,7 @@ async fn account_create_validates_input_and_derives_slug() {
             plan: None,
             owner_email: None,
         };
-        let created = administration(store, MockSubscriptionStore::new())
+        let created = administration(store, MockBillingAccountStore::new())
             .create(&admin(false), &input)
             .await;
         match slug {
@@ -348,7 +348,7 @@ async fn account_update_validates_every_field() {
         status: Some("closed".into()),
         owner_email: None,
     };
-    let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
+    let all = administration(MockAdministrationStore::new(), MockBillingAccountStore::new());
     let fields = invalid_fields(all.update(&admin(false), ACCOUNT, &patch).await);
     assert_eq!(fields, ["logo_url", "name", "plan", "slug", "status"]);
     for url in ["", "http://", "https:///x", "https://a b", "ftp://a"] {
@@ -380,7 +380,7 @@ async fn account_update_validates_every_field() {
         status: Some("suspended".into()),
         ..AccountPatch::default()
     };
-    let all = administration(store, MockSubscriptionStore::new());
+    let all = administration(store, MockBillingAccountStore::new());
     all.update(&admin(false), ACCOUNT, &patch).await.unwrap();
 }
 

@@ -23,13 +23,13 @@ async fn account_create_invites_the_first_owner() {
         owner_email: Some(email.into()),
         ..AccountInput::default()
     };
-    let all = administration(store, MockSubscriptionStore::new());
+    let all = administration(store, MockBillingAccountStore::new());
     let created = all.create(&admin(false), &input(" Dona@example.com ")).await.unwrap();
     let created = created.owner_invite.unwrap();
     assert!(created.mailed);
     let invite = created.invite;
     assert_eq!((invite.email.as_str(), invite.role), ("Dona@example.com", Role::Owner));
-    let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
+    let all = administration(MockAdministrationStore::new(), MockBillingAccountStore::new());
     let invalid = AccountInput {
         name: None,
         ..input("dona")
@@ -55,7 +55,7 @@ async fn account_update_invites_an_owner_only_if_there_is_none() {
             .expect_update()
             .withf(|_, change, owner, _| *change == AccountChange::default() && owner.is_some())
             .returning(move |_, _, _, _| Ok(outcome.clone()));
-        let all = administration(store, MockSubscriptionStore::new());
+        let all = administration(store, MockBillingAccountStore::new());
         let updated = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
         match invalid_field {
             None => assert!(updated.unwrap().owner_invite.is_some()),
@@ -64,7 +64,7 @@ async fn account_update_invites_an_owner_only_if_there_is_none() {
     }
     let mut store = MockAdministrationStore::new();
     store.expect_account().returning(|_| Ok(None));
-    let all = administration(store, MockSubscriptionStore::new());
+    let all = administration(store, MockBillingAccountStore::new());
     let missing = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
     assert!(matches!(missing, Err(AdministrationError::NotFound)));
     // An empty form field means no owner, so the account is not read.
@@ -73,7 +73,7 @@ async fn account_update_invites_an_owner_only_if_there_is_none() {
         assert!(owner.is_none());
         Ok(AccountUpdate::Missing)
     });
-    let all = administration(store, MockSubscriptionStore::new());
+    let all = administration(store, MockBillingAccountStore::new());
     let missing = all.update(&admin(false), ACCOUNT, &patch(" ")).await;
     assert!(matches!(missing, Err(AdministrationError::NotFound)));
 }

@@ -34,7 +34,7 @@ async fn ended_sessions_are_recorded_under_the_user() {
             assert_eq!((entry.entity_id, entry.account_id), (user.0, None));
             Ok(found)
         });
-        let ended = administration(store, MockSubscriptionStore::new())
+        let ended = administration(store, MockBillingAccountStore::new())
             .end_sessions(&admin(false), user)
             .await;
         match found {

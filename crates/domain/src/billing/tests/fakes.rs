@@ -98,7 +98,7 @@ impl Fixture {
 
     pub(super) fn billing(&self) -> Billing {
         let shared = Arc::new(self.clone());
-        Billing::new(shared.clone(), shared.clone(), shared.clone(), shared)
+        Billing::new(shared.clone(), shared.clone(), shared.clone(), shared.clone(), shared)
     }
 
     pub(super) fn reconciler(&self) -> SubscriptionReconciler {
@@ -236,23 +236,6 @@ impl Ids for Fixture {
 
 #[async_trait]
 impl SubscriptionStore for Fixture {
-    async fn overview(&self, _: AccountId) -> Result<Overview, StoreError> {
-        if self.with(|state| state.reads_fail) {
-            return Err(StoreError::Unavailable("down".into()));
-        }
-        Ok(self.with(|state| Overview {
-            account_name: "Loja".into(),
-            account_plan: state.plan.clone(),
-            granted_plan: state.granted.clone(),
-            subscription: state
-                .rows
-                .values()
-                .find(|row| row.status.is_live() && !row.is_attempt())
-                .cloned(),
-            usage: state.usage,
-        }))
-    }
-
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
         self.with(|state| {
             state.write()?;
@@ -337,6 +320,26 @@ impl SubscriptionStore for Fixture {
             state.rows.remove(&attempt.id);
             Ok(GuardOutcome::Done)
         })
+    }
+}
+
+#[async_trait]
+impl BillingAccountStore for Fixture {
+    async fn overview(&self, _: AccountId) -> Result<Overview, StoreError> {
+        if self.with(|state| state.reads_fail) {
+            return Err(StoreError::Unavailable("down".into()));
+        }
+        Ok(self.with(|state| Overview {
+            account_name: "Loja".into(),
+            account_plan: state.plan.clone(),
+            granted_plan: state.granted.clone(),
+            subscription: state
+                .rows
+                .values()
+                .find(|row| row.status.is_live() && !row.is_attempt())
+                .cloned(),
+            usage: state.usage,
+        }))
     }
 
     async fn history(&self, _: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {
