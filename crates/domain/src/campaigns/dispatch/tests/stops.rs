@@ -163,5 +163,5 @@ async fn stop_ends_the_wait_for_a_distant_slot() {
         ..fixture.dispatcher(FIRST)
     };
     assert_eq!(dispatcher.run(RUN).await.unwrap(), RunEnd::HandedOver);
-    assert!(fixture.called_phones().is_empty() && (0..3).all(|at| !fixture.row(at).started));
+    assert!(fixture.called_phones().is_empty() && (0..3).all(|at| fixture.row(at).started_at.is_none()));
 }
