@@ -72,14 +72,13 @@ impl RunTables {
 
     /// When the contact may get a message of this run, if another run of the same number has sent one recently.
     fn free_at(&self, key: SendKey) -> Option<OffsetDateTime> {
-        let run = self.campaigns.get(&key.0)?;
+        let number = self.campaigns.get(&key.0)?.profile_id?;
         let is_concurrent = |id: CampaignId| {
-            let other = self.campaigns.get(&id)?;
-            let same_number = other.profile_id == run.profile_id && run.profile_id.is_some();
-            (id != key.0 && same_number && other.queue_entry.is_some()).then_some(())
+            let other = self.campaigns.get(&id).filter(|_| id != key.0);
+            other.is_some_and(|other| other.profile_id == Some(number) && other.queue_entry.is_some())
         };
-        let sends = self.sends.iter().filter(|((_, contact), _)| *contact == key.1);
-        let sends = sends.filter(|((id, _), _)| is_concurrent(*id).is_some());
+        let sends = self.sends.iter();
+        let sends = sends.filter(|((id, contact), _)| *contact == key.1 && is_concurrent(*id));
         let started_at = sends.filter_map(|(_, send)| send.started_at).max()?;
         Some(started_at + PAIR_INTERVAL).filter(|at| *at > self.now)
     }

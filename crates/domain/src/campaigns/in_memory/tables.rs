@@ -112,7 +112,12 @@ impl InMemorySend {
         self.status == SendStatus::Pending && self.started_at.is_some()
     }
 
-    pub(super) fn is_accepted(&self) -> bool {
+    /// Whether the month's quota holds a reservation for it. `sending`: the status of its campaign.
+    fn holds_reservation(&self, sending: bool) -> bool {
+        self.is_open() || sending && self.waits()
+    }
+
+    fn is_accepted(&self) -> bool {
         matches!(self.status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read)
     }
 }
@@ -221,7 +226,7 @@ impl RunTables {
     pub(super) fn change(&mut self, key: SendKey, change: impl FnOnce(&mut InMemorySend)) {
         let sending = self.status(key.0) == Some(CampaignStatus::Sending);
         let Some(send) = self.sends.get_mut(&key) else { return };
-        let usage = |send: &InMemorySend| (send.is_accepted(), send.is_open() || sending && send.waits());
+        let usage = |send: &InMemorySend| (send.is_accepted(), send.holds_reservation(sending));
         let (from, (sent, reserved)) = (send.status, usage(send));
         change(send);
         let (to, (sends, reserves)) = (send.status, usage(send));
@@ -242,8 +247,7 @@ impl RunTables {
     /// Whether the month's quota holds a reservation for the send.
     pub fn holds_reservation(&self, key: SendKey) -> bool {
         let sending = self.status(key.0) == Some(CampaignStatus::Sending);
-        let send = self.sends.get(&key);
-        send.is_some_and(|send| send.is_open() || sending && send.waits())
+        self.sends.get(&key).is_some_and(|send| send.holds_reservation(sending))
     }
 
     /// Checks that counters and usage equal those of the sends.

@@ -56,7 +56,8 @@ impl Caller<'_> {
             }
             Step::Take(worker) => {
                 let taken = runs.take(number(*worker), LEASE).await.unwrap();
-                StepOutcome::Taken(taken.map(|run| index(run.campaign_id.0)))
+                let has_waiting = runs.has_waiting().await.unwrap();
+                StepOutcome::Taken(taken.map(|run| index(run.campaign_id.0)), has_waiting)
             }
             Step::Claim {
                 campaign,
@@ -256,6 +257,7 @@ impl Caller<'_> {
             Kind::Unknown => SendResult::Unknown,
             Kind::DeferredNow => SendResult::Deferred { delay: Duration::ZERO },
             Kind::DeferredLong => SendResult::Deferred { delay: LONG },
+            Kind::Throttled => SendResult::Throttled { delay: LONG },
             Kind::Released => SendResult::Released,
         }
     }

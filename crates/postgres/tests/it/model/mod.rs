@@ -150,7 +150,17 @@ fn falsified_writes_are_found() {
         (sends, "NEW.superseded_wa_message_id := NULL;"),
         // A deferred send loses its attempt count.
         (sends, "NEW.attempts := 0;"),
+        // The outcome of a send that its worker left is not marked as unknown.
+        (sends, "NEW.unknown_at := OLD.unknown_at;"),
         ("campaign_counter_slots", "NEW.read := OLD.read;"),
+        // A run that ends keeps its reservations.
+        (
+            "message_usage_slots",
+            "IF NEW.sent = OLD.sent THEN NEW.reserved := greatest(OLD.reserved, NEW.reserved); END IF;",
+        ),
+        ("message_usage_slots", "NEW.test_sends := OLD.test_sends;"),
+        // A released run keeps its position in the queue.
+        ("campaign_queue", "NEW.waiting_since := OLD.waiting_since;"),
         // A run stays with its previous worker.
         ("campaign_queue", "NEW.worker := coalesce(OLD.worker, NEW.worker);"),
         (

@@ -45,11 +45,12 @@ pub(super) enum Kind {
     Unknown,
     DeferredNow,
     DeferredLong,
+    Throttled,
     Released,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Sent,
         Self::SentWithoutId,
         Self::SentWithWaId,
@@ -58,6 +59,7 @@ impl Kind {
         Self::Unknown,
         Self::DeferredNow,
         Self::DeferredLong,
+        Self::Throttled,
         Self::Released,
     ];
 
@@ -68,7 +70,8 @@ impl Kind {
 
     /// Whether WhatsApp certainly did not process the send, so that it waits again.
     pub(super) fn puts_back(self) -> bool {
-        matches!(self, Self::DeferredNow | Self::DeferredLong | Self::Released)
+        use Kind::{DeferredLong, DeferredNow, Released, Throttled};
+        matches!(self, DeferredNow | DeferredLong | Throttled | Released)
     }
 }
 
@@ -77,8 +80,6 @@ impl Kind {
 pub(super) struct History {
     /// The number of starts.
     pub(super) starts: usize,
-    /// The attempts that may have reached WhatsApp.
-    pub(super) possible: BTreeSet<usize>,
     /// The recorded result of the latest attempt.
     pub(super) reported: Option<Kind>,
     /// Whether it was started, and neither put back by its worker nor retried after a failure.
@@ -94,7 +95,8 @@ pub(super) enum StepOutcome {
     Nothing,
     Start(StartOutcome),
     Write(WriteOutcome<CampaignStatus>),
-    Taken(Option<usize>),
+    /// The campaign of the run, and whether another run waits.
+    Taken(Option<usize>, bool),
     Claimed(Vec<Claimed>),
     Wait,
     Exhausted,
@@ -323,11 +325,7 @@ impl State {
                 let waiting = self.sends_of(*campaign).filter(|(_, send)| send.waits());
                 let waiting: Vec<Key> = waiting.map(|(key, _)| key).collect();
                 for key in waiting {
-                    let messages = self.account(*campaign).messages.clone();
                     let history = self.histories.entry(key).or_default();
-                    // A status update of an attempt without a stored message id would match the new attempt.
-                    let is_stored = |attempt: &usize| messages.contains_key(&message_of(key, *attempt));
-                    history.possible.retain(is_stored);
                     (history.reported, history.outstanding) = (None, false);
                 }
             }
@@ -343,9 +341,6 @@ impl State {
             // `record_and_start` ignores a plain result of a send that did not start.
             if all || !kind.is_plain() || before.send(key).is_some_and(InMemorySend::is_open) {
                 history.reported = Some(*kind);
-                if matches!(kind, Kind::Failed | Kind::Stopped) {
-                    history.possible.remove(&history.starts);
-                }
             }
         }
     }
@@ -356,7 +351,6 @@ impl State {
             self.violation = Some(format!("{key:?} started twice"));
         }
         history.starts += 1;
-        history.possible.insert(history.starts);
         (history.reported, history.outstanding) = (None, true);
     }
 

@@ -228,24 +228,25 @@ fn claim(state: &State) -> BoxedStrategy<Step> {
         .boxed()
 }
 
-/// Status updates of attempts that may have reached WhatsApp.
+/// Status updates of attempts, mostly of those that were started.
 fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
-    let possible_attempts = |account: usize| {
-        let sends = state
-            .histories
-            .iter()
-            .filter(move |((at, _), _)| CAMPAIGNS[*at] == account);
-        sends.flat_map(|(key, history)| history.possible.iter().map(|attempt| (*key, *attempt)))
+    let attempts_of = |account: usize, includes_unstarted: bool| {
+        let campaigns = (0..CAMPAIGNS.len()).filter(move |at| CAMPAIGNS[*at] == account);
+        let sends = campaigns.flat_map(|at| state.sends_of(at));
+        let attempts = sends.flat_map(move |(key, _)| {
+            let starts = state.history(key).starts;
+            let first = usize::from(starts > 0 || !includes_unstarted);
+            (first..=starts).map(move |attempt| (key, attempt))
+        });
+        attempts.collect::<Vec<(Key, usize)>>()
     };
-    let attempts: Vec<Vec<(Key, usize)>> = (0..CONTACTS_PER_ACCOUNT.len())
-        .map(|at| possible_attempts(at).collect())
-        .collect();
-    let accounts: Vec<usize> = (0..CONTACTS_PER_ACCOUNT.len())
-        .filter(|at| !attempts[*at].is_empty())
-        .collect();
+    let accounts = 0..CONTACTS_PER_ACCOUNT.len();
+    let started: Vec<Vec<(Key, usize)>> = accounts.clone().map(|at| attempts_of(at, false)).collect();
+    let accounts: Vec<usize> = accounts.filter(|at| !started[*at].is_empty()).collect();
     if accounts.is_empty() {
         return None;
     }
+    let any_attempt: Vec<Vec<(Key, usize)>> = (0..started.len()).map(|at| attempts_of(at, true)).collect();
     let statuses = [
         SendStatus::Sent,
         SendStatus::Delivered,
@@ -255,7 +256,7 @@ fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
     ];
     let updates = select(accounts).prop_flat_map(move |account| {
         let item = (
-            select(attempts[account].clone()),
+            prop_oneof![9 => select(started[account].clone()), 1 => select(any_attempt[account].clone())],
             any::<bool>(),
             select(statuses.to_vec()),
             0..8_u8,
@@ -438,13 +439,13 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
         } => {
             let results_allowed = results.iter().all(|(contact, kind)| {
                 let key = (*campaign, *contact);
-                state.send(key).is_some() && (kind.is_plain() || may_report(state, key, *kind))
+                state.send(key).is_some() && (kind.is_plain() || is_started(state, key))
             });
             results_allowed && next.iter().all(|key| state.send(*key).is_some())
         }
         Step::Record { campaign, results } => results
             .iter()
-            .all(|(contact, kind)| may_report(state, (*campaign, *contact), *kind)),
+            .all(|(contact, _)| is_started(state, (*campaign, *contact))),
         Step::StaleEdit { campaign, .. } => state.status(*campaign) != Draft,
         Step::Finish { campaign } => state.is_prepared(*campaign) != Some(false),
         Step::Release(campaign, worker) => {
@@ -452,18 +453,11 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
             !state.is_held_by(*campaign, *worker)
                 || !sends.any(|(key, send)| send.is_open() && state.history(key).reported.is_none())
         }
-        Step::StatusUpdates(_, items) => items.iter().all(|item| {
-            let history = state.histories.get(&item.key);
-            history.is_some_and(|history| history.possible.contains(&item.attempt))
-        }),
+        Step::StatusUpdates(_, items) => items.iter().all(|item| state.send(item.key).is_some()),
         _ => true,
     }
 }
 
-/// A send must have started. A caller may repeat the same result unless it puts the send back, and never reports a
-/// different one.
-fn may_report(state: &State, key: Key, kind: Kind) -> bool {
-    let started = state.send(key).is_some_and(|send| send.started_at.is_some());
-    let reported = state.history(key).reported;
-    started && reported.is_none_or(|before| before == kind && !kind.puts_back())
+fn is_started(state: &State, key: Key) -> bool {
+    state.send(key).is_some_and(|send| send.started_at.is_some())
 }
