@@ -119,7 +119,11 @@ pub(super) const SUITES: &[StressSuite] = &[
         "quota",
         "no history of concurrent runs exceeds the month's quota or leaks a reservation",
         &inside("histories", 200, 10_000),
-        &[tests("recado-postgres", OUTSIDE, &["histories::", "quota_races::"])],
+        &[tests(
+            "recado-postgres",
+            OUTSIDE,
+            &["model::stores_match", "quota_races::"],
+        )],
     ),
     suite(
         "isolation",

@@ -2,8 +2,7 @@
 
 use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
-    Burst, ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, RunQueue as _, RunStore as _, SendResult,
-    SendSlotStore as _, SendStore as _,
+    Burst, ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, SendResult, SendSlotStore as _, SendStore as _,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{ContactId, SendId};
@@ -173,31 +172,6 @@ async fn events_of_recorded_sends_commit_with_them() {
 }
 
 #[tokio::test]
-async fn status_update_before_the_result_wins() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(2).await;
-    let worker = id();
-    let (_, run) = fixture.started(worker).await;
-    let sends = fixture.in_flight(run, worker, 2).await;
-    let batch = [
-        status_update(Some(sends[0]), "m0", SendStatus::Read),
-        status_update(Some(sends[1]), "m1", SendStatus::Failed),
-    ];
-    fixture.status_updates().apply(fixture.account, &batch).await.unwrap();
-    let results = [(sends[0], accepted("m0")), (sends[1], accepted("m1"))];
-    fixture
-        .runs()
-        .record_and_start(run, worker, &results, &[])
-        .await
-        .unwrap();
-    let statuses = fixture
-        .text("SELECT string_agg(status, ' ' ORDER BY status) FROM campaign_sends")
-        .await;
-    assert_eq!(statuses.as_deref(), Some("failed read"));
-    fixture.assert_recount().await;
-}
-
-#[tokio::test]
 async fn status_update_finds_its_send_by_message_id() {
     let fixture = DbFixture::new().await;
     fixture.add_contacts(3).await;
@@ -297,48 +271,6 @@ async fn contact_is_not_messaged_twice_within_pair_interval() {
         .sql("UPDATE campaign_sends SET started_at = started_at - interval '7 seconds'")
         .await;
     assert_eq!(fixture.in_flight(same_number, b, 3).await.len(), 2);
-}
-
-#[tokio::test]
-async fn released_run_goes_behind_other_waiting_runs() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(1).await;
-    let (a, b) = (id(), id());
-    let (_, first) = fixture.started(a).await;
-    let (_, second) = fixture.started(a).await;
-    let runs = fixture.runs();
-    runs.release(second, a).await.unwrap();
-    runs.release(first, a).await.unwrap();
-    assert!(runs.has_waiting().await.unwrap());
-    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(second));
-    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(first));
-}
-
-#[tokio::test]
-async fn abandoned_run_is_free_and_its_sends_are_unknown() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(3).await;
-    let (a, b) = (id(), id());
-    let (_, run) = fixture.started(a).await;
-    fixture.in_flight(run, a, 2).await;
-    let runs = fixture.runs();
-    let unknown = "SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL";
-    runs.abandon(run, b).await.unwrap();
-    assert_eq!(
-        (fixture.number(unknown).await, runs.take(b, LEASE).await.unwrap()),
-        (0, None)
-    );
-    runs.abandon(run, a).await.unwrap();
-    assert_eq!(fixture.number(unknown).await, 2);
-    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
-    // Sends of a paused run with an expired lease become unknown, too.
-    let started = fixture.in_flight(run, b, 1).await;
-    runs.pause(run, "x", &[]).await.unwrap();
-    fixture
-        .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
-        .await;
-    assert_eq!(runs.take(a, LEASE).await.unwrap(), None);
-    assert_eq!((started.len(), fixture.number(unknown).await), (1, 3));
 }
 
 fn burst(messages: u32, time: Duration) -> Burst {

@@ -1,16 +1,13 @@
 //! Retries of failed sends.
 
-use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, QueuedStart, RetryOutcome,
-    RetryRequest, RunQueue as _, RunRetry, RunRetryStore as _, RunStartStore as _, RunStore as _, RunSweepStore as _,
-    SendResult, SendStore as _, Trigger,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, QueuedRun, QueuedStart, RetryOutcome, RetryRequest,
+    RunQueue as _, RunRetry, RunRetryStore as _, RunStore as _, RunSweepStore as _, SendResult, SendStore as _,
+    Trigger,
 };
-use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 use time::Duration;
 
-use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
 
 /// A retry of the campaign's failed sends, decided on the stored campaign.
@@ -78,51 +75,6 @@ async fn finished(fixture: &DbFixture) -> (Campaign, QueuedRun, Vec<SendId>) {
 }
 
 #[tokio::test]
-async fn retry_resets_failed_sends_only() {
-    let fixture = DbFixture::new().await;
-    let (campaign, run, sends) = finished(&fixture).await;
-    let (runs, worker) = (fixture.runs(), id());
-    let outcome = runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
-    assert_eq!(tried(&outcome), (3, 3));
-    fixture.assert_recount().await;
-    assert_eq!(fixture.usage().await, "2/3");
-    assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
-    assert_eq!(runs.queued_start(run).await.unwrap(), None);
-    let ClaimOutcome::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
-        panic!("nothing to claim")
-    };
-    let mut again: Vec<SendId> = claimed.iter().map(|send| send.id).collect();
-    again.sort_unstable();
-    let mut expected = sends[2..].to_vec();
-    expected.sort_unstable();
-    assert_eq!(again, expected);
-    fixture.start_sends(run, worker, &again).await;
-    let results = [(again[0], sent("w2")), (again[1], failed()), (again[2], failed())];
-    runs.record(run, &results).await.unwrap();
-    let report = runs.finish(run).await.unwrap().unwrap();
-    assert_eq!(
-        (report.status, report.sent, report.failed),
-        (CampaignStatus::Partial, 3, 2)
-    );
-    fixture.assert_recount().await;
-    assert_eq!(fixture.usage().await, "3/0");
-}
-
-#[tokio::test]
-async fn late_delivery_of_a_retried_send_prevents_resending() {
-    let fixture = DbFixture::new().await;
-    let (campaign, run, sends) = finished(&fixture).await;
-    let (runs, worker) = (fixture.runs(), id());
-    runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
-    let late = [status_update(Some(sends[4]), "w4", SendStatus::Delivered)];
-    fixture.status_updates().apply(fixture.account, &late).await.unwrap();
-    runs.take(worker, LEASE).await.unwrap();
-    let again = fixture.in_flight(run, worker, 10).await;
-    assert_eq!((again.len(), again.contains(&sends[4])), (2, false));
-    fixture.assert_recount().await;
-}
-
-#[tokio::test]
 async fn retry_decided_on_an_older_campaign_is_refused() {
     let fixture = DbFixture::new().await;
     let (campaign, run, _) = finished(&fixture).await;
@@ -179,68 +131,5 @@ async fn retry_counts_in_the_current_month() {
     fixture.assert_recount().await;
     assert_eq!(fixture.text(usage).await.unwrap(), "1/0 1/2");
     runs.finish(run).await.unwrap();
-    fixture.assert_recount().await;
-}
-
-#[tokio::test]
-async fn late_status_of_an_earlier_attempt_is_ignored() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(1).await;
-    let (runs, worker) = (fixture.runs(), id());
-    let (campaign, run) = fixture.started(worker).await;
-    let mut sends = fixture.in_flight(run, worker, 1).await;
-    for message in ["w0", "w1"] {
-        runs.record(run, &[(sends[0], sent(message))]).await.unwrap();
-        let failure = [status_update(Some(sends[0]), message, SendStatus::Failed)];
-        fixture.status_updates().apply(fixture.account, &failure).await.unwrap();
-        runs.finish(run).await.unwrap();
-        runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
-        runs.take(worker, LEASE).await.unwrap();
-        sends = fixture.in_flight(run, worker, 1).await;
-        assert_eq!(sends.len(), 1);
-    }
-    let late = ["w0", "w1"].map(|message| status_update(Some(sends[0]), message, SendStatus::Failed));
-    let unmatched = fixture.status_updates().apply(fixture.account, &late).await.unwrap();
-    assert_eq!(unmatched, [0, 1]);
-    let row = "SELECT status || ' ' || coalesce(wa_message_id, '-') FROM campaign_sends";
-    assert_eq!(fixture.text(row).await.unwrap(), "pending -");
-    let own = [status_update(Some(sends[0]), "w2", SendStatus::Read)];
-    fixture.status_updates().apply(fixture.account, &own).await.unwrap();
-    assert_eq!(fixture.text(row).await.unwrap(), "read w2");
-    fixture.assert_recount().await;
-}
-
-#[tokio::test]
-async fn retry_includes_sends_left_by_an_early_end() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(5).await;
-    let (runs, worker) = (fixture.runs(), id());
-    let (campaign, run) = fixture.started(worker).await;
-    let sends = fixture.in_flight(run, worker, 2).await;
-    let results: Vec<_> = sends.iter().map(|send| (*send, failed())).collect();
-    runs.record(run, &results).await.unwrap();
-    runs.finish(run).await.unwrap();
-    assert_eq!(fixture.usage().await, "0/0");
-    let over_quota = RunRetry {
-        monthly_limit: 4,
-        ..retry_of(&fixture, &campaign).await
-    };
-    let refused = runs.retry(&over_quota).await.unwrap();
-    assert!(
-        matches!(
-            refused,
-            RetryOutcome::Refused(CampaignRefusal::QuotaExceeded { wanted: 5, .. })
-        ),
-        "{refused:?}"
-    );
-    let outcome = runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
-    assert_eq!(tried(&outcome), (5, 2));
-    assert_eq!(fixture.usage().await, "0/5");
-    fixture.assert_recount().await;
-    runs.take(worker, LEASE).await.unwrap();
-    let again = fixture.in_flight(run, worker, 10).await;
-    let results: Vec<_> = again.iter().map(|send| (*send, sent(&send.to_string()))).collect();
-    runs.record_and_start(run, worker, &results, &[]).await.unwrap();
-    assert_eq!(fixture.usage().await, "5/0");
     fixture.assert_recount().await;
 }

@@ -36,38 +36,6 @@ async fn claimed(fixture: &DbFixture, run: QueuedRun, worker: uuid::Uuid, size: 
 }
 
 #[tokio::test]
-async fn run_is_held_by_one_worker_until_released() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(1).await;
-    let campaign = fixture.stored_draft().await;
-    let runs = fixture.runs();
-    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
-    runs.start(&fixture.start_of(&campaign), None, LEASE).await.unwrap();
-    let (a, b) = (id(), id());
-    let run = runs.take(a, LEASE).await.unwrap().unwrap();
-    assert_eq!(
-        run,
-        QueuedRun {
-            account_id: fixture.account,
-            campaign_id: campaign.id
-        }
-    );
-    assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
-    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), ClaimOutcome::Lost);
-    runs.release(run, b).await.unwrap();
-    assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
-    runs.release(run, a).await.unwrap();
-    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
-    assert!(!runs.has_waiting().await.unwrap());
-    // An expired lease.
-    fixture
-        .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
-        .await;
-    assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
-    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), ClaimOutcome::Lost);
-}
-
-#[tokio::test]
 async fn concurrent_workers_take_each_run_once() {
     let fixture = DbFixture::new().await;
     fixture.add_contacts(1).await;
@@ -223,60 +191,6 @@ async fn claims_return_current_contact_data() {
         (reachable[0].email.as_deref(), reachable[0].attributes.len()),
         (Some("a@example.com"), 1)
     );
-}
-
-#[tokio::test]
-async fn only_the_lease_holder_starts_sends_once() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(4).await;
-    let (a, b) = (id(), id());
-    let runs = fixture.runs();
-    let (_, run) = fixture.started(a).await;
-    let sends = claimed(&fixture, run, a, 3).await;
-    assert_eq!(fixture.start_sends(run, b, &sends).await, []);
-    assert_eq!(fixture.start_sends(run, a, &sends[..2]).await, &sends[..2]);
-    assert_eq!(fixture.start_sends(run, a, &sends).await, [sends[2]]);
-    let stranger = SendId(id());
-    assert_eq!(fixture.start_sends(run, a, &[stranger]).await, []);
-    // The fencing token: the previous worker cannot start sends that the next worker may start.
-    let rest = claimed(&fixture, run, a, 3).await;
-    assert_eq!(rest.len(), 1);
-    runs.release(run, a).await.unwrap();
-    runs.take(b, LEASE).await.unwrap().unwrap();
-    assert_eq!(claimed(&fixture, run, b, 3).await, rest);
-    assert_eq!(fixture.start_sends(run, a, &rest).await, []);
-    assert_eq!(fixture.start_sends(run, b, &rest).await, rest);
-}
-
-#[tokio::test]
-async fn sends_left_by_an_earlier_worker_are_unknown() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(3).await;
-    let (a, b) = (id(), id());
-    let runs = fixture.runs();
-    let (_, run) = fixture.started(a).await;
-    let started = fixture.in_flight(run, a, 2).await;
-    fixture
-        .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
-        .await;
-    runs.take(b, LEASE).await.unwrap().unwrap();
-    assert_eq!(
-        fixture
-            .number("SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL")
-            .await,
-        2
-    );
-    assert_eq!(claimed(&fixture, run, b, 5).await.len(), 1);
-    // A result of the previous worker still counts.
-    runs.record(run, &[(started[0], sent("m1"))]).await.unwrap();
-    assert_eq!(
-        fixture
-            .number("SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL")
-            .await,
-        1
-    );
-    assert_eq!(fixture.usage().await, "1/2");
-    fixture.assert_recount().await;
 }
 
 #[tokio::test]
@@ -471,46 +385,6 @@ async fn postponed_run_is_not_taken_before_its_time() {
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
     runs.release(run, a).await.unwrap();
     assert_eq!(runs.postponements(run).await.unwrap(), 0);
-}
-
-#[tokio::test]
-async fn throttled_send_waits_and_keeps_its_attempts() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(2).await;
-    let worker = id();
-    let (_, run) = fixture.started(worker).await;
-    let sends = fixture.in_flight(run, worker, 2).await;
-    let throttled = |delay| SendResult::Throttled { delay };
-    let results = [
-        (sends[0], throttled(Duration::ZERO)),
-        (sends[1], throttled(Duration::HOUR)),
-    ];
-    fixture.runs().record(run, &results).await.unwrap();
-    let ClaimOutcome::Sends(due) = fixture.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
-        panic!("one send is due");
-    };
-    assert_eq!(
-        due.iter().map(|send| (send.id, send.attempts)).collect::<Vec<_>>(),
-        [(sends[0], 0)]
-    );
-    assert_eq!(fixture.usage().await, "0/2");
-    fixture.assert_recount().await;
-}
-
-#[tokio::test]
-async fn run_ending_early_releases_unused_reservations() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(5).await;
-    let worker = id();
-    let (_, run) = fixture.started(worker).await;
-    let sends = fixture.in_flight(run, worker, 3).await;
-    let results = [(sends[0], failed()), (sends[1], SendResult::Unknown)];
-    fixture.runs().record(run, &results).await.unwrap();
-    let report = fixture.runs().finish(run).await.unwrap().unwrap();
-    assert_eq!((report.status, report.failed), (CampaignStatus::Partial, 5));
-    // The unknown send and the send in flight keep their reservations until their outcome is known.
-    assert_eq!(fixture.usage().await, "0/2");
-    fixture.assert_recount().await;
 }
 
 #[tokio::test]

@@ -140,38 +140,6 @@ async fn concurrent_test_sends_never_exceed_the_quota() {
 }
 
 #[tokio::test]
-async fn runs_and_test_sends_share_the_month_quota() {
-    let fixture = DbFixture::new().await;
-    fixture.add_contacts(4).await;
-    let reserve = async |limit| {
-        test_sends(&fixture)
-            .reserve_message(fixture.account, limit, &[])
-            .await
-            .unwrap()
-    };
-    assert!(reserve(6).await.is_some());
-    let campaign = fixture.stored_draft().await;
-    let start = |limit| RunStart {
-        monthly_limit: limit,
-        ..fixture.start_of(&campaign)
-    };
-    let refused = fixture.runs().start(&start(4), None, LEASE).await.unwrap();
-    let exceeded = CampaignRefusal::QuotaExceeded {
-        limit: 4,
-        left: 3,
-        wanted: 4,
-    };
-    assert_eq!(refused, StartOutcome::Refused(exceeded));
-    let started = fixture.runs().start(&start(6), None, LEASE).await.unwrap();
-    assert_eq!(started, StartOutcome::Started { recipients: 4 });
-    assert!(reserve(6).await.is_some());
-    assert_eq!(reserve(6).await, None);
-    assert_eq!(usage(&fixture).await, "0/4/2");
-    // Test sends do not change the counters of sends.
-    fixture.assert_recount().await;
-}
-
-#[tokio::test]
 async fn replies_count_in_the_month_they_were_sent() {
     let fixture = DbFixture::new().await;
     fixture.add_contacts(2).await;
