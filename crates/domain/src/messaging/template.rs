@@ -16,7 +16,7 @@ string_enum! {
 }
 
 string_enum! {
-    /// The status of WhatsApp's review of a template.
+    /// The status of WhatsApp's review.
     MetaStatus {
         /// The current content was not submitted.
         Draft = "draft",

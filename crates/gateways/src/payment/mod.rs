@@ -275,8 +275,8 @@ impl PaymentGateway for PaymentApi {
 mod tests {
     use super::*;
 
-    #[test]
-    fn payment_api_rejects_invalid_url_or_key() {
+    #[tokio::test]
+    async fn payment_api_rejects_invalid_url_or_key() {
         let base_of = |url, key: Option<&str>| {
             let key = key.map(SecretString::from);
             PaymentApi::new(Http::new().unwrap(), url, key.as_ref()).map(|api| api.access.map(|access| access.base))

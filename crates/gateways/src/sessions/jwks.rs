@@ -281,8 +281,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn jwks_url_must_be_https_or_loopback() {
+    #[tokio::test]
+    async fn jwks_url_must_be_https_or_loopback() {
         let error_of =
             |url| JwksVerifier::new(Http::new().unwrap(), url, Expected::default(), Arc::new(StoppedClock)).err();
         for good in [

@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(segment("1/../2?x#é"), "1%2F%2E%2E%2F2%3Fx%23%C3%A9");
     }
 
-    #[test]
-    fn cloud_api_rejects_invalid_base_url() {
+    #[tokio::test]
+    async fn cloud_api_rejects_invalid_base_url() {
         let base_of = |url| CloudApi::new(Http::new().unwrap(), url).map(|api| api.base);
         assert_eq!(
             base_of(Some("https://graph.facebook.com/v25.0/")).unwrap().unwrap(),
