@@ -1,4 +1,4 @@
-//! Runs the plan tests (`crates/postgres/tests/it/plan_stability.rs`) on other versions of PostgreSQL, because even a
+//! Runs the plan tests (`crates/postgres/tests/it/plan_stability/mod.rs`) on other versions of PostgreSQL, because even a
 //! minor version has changed a plan before.
 
 use std::path::{Path, PathBuf};
