@@ -118,6 +118,7 @@ impl SubscriptionWorkflow {
             Some(Change::of(after))
         })
         .await
+        .or_else(left_on_conflict)
         .map(|_| ())
     }
 
@@ -147,6 +148,7 @@ impl SubscriptionWorkflow {
             Some(Change::of(after))
         })
         .await
+        .or_else(left_on_conflict)
         .map(|_| ())
     }
 
@@ -184,7 +186,7 @@ impl SubscriptionWorkflow {
     }
 
     /// Optimistic locking: decides and writes a change, and repeats both on the newer version after a concurrent write.
-    /// Returns `None` if the intent is gone or `decide` returns none.
+    /// Returns `None` if the intent is gone or `decide` returns none. Fails with `Conflict` after too many lost attempts.
     async fn write_with_retry(
         &self,
         subscription: &Subscription,
@@ -342,6 +344,14 @@ fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
         events: vec![Event::Audit(audit), notice],
         ..Change::of(after)
     })
+}
+
+/// Accepts that an intent stays as it is after too many lost attempts: the reconciler looks it up.
+fn left_on_conflict(error: StoreError) -> Result<Option<Subscription>, StoreError> {
+    match error.is_conflict() {
+        true => Ok(None),
+        false => Err(error),
+    }
 }
 
 /// Builds the change that cancels the subscription. The paid period stays usable.

@@ -58,6 +58,7 @@ impl Progress {
     }
 
     fn continues_after(&self, error: &StoreError) -> bool {
-        self.failed_before || !matches!(error, StoreError::Unavailable(_))
+        // A conflict concerns one item, not the whole store.
+        self.failed_before || error.is_conflict() || !matches!(error, StoreError::Unavailable(_))
     }
 }

@@ -451,7 +451,11 @@ impl Dispatcher {
     /// Pauses a run that WhatsApp blocks. If the template is the cause, pauses every other run of the template too.
     async fn block_run(&self, run: QueuedRun, inputs: &RunInputs, block: &RunBlock) -> Result<(), StoreError> {
         if let Some(review) = block.review {
-            self.save_review(run, inputs.template.id, review).await?;
+            match self.save_review(run, inputs.template.id, review).await {
+                // The run pauses in any case: the next callback or synchronization stores the review.
+                Err(error) if error.is_conflict() => {}
+                saved => saved?,
+            }
         }
         self.pause(run, inputs, &block.reason).await?;
         if let Some(reason) = block.review.and_then(MetaStatus::pause_reason) {

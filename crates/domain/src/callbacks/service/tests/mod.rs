@@ -10,7 +10,7 @@ use super::*;
 use crate::campaigns::MockRunStore;
 use crate::conversations::{MockInboxStore, ReceiveOutcome};
 use crate::messaging::{Category, SendStatus};
-use crate::shared::{Event, MockCipher, MockClock, MockIds, NotificationKind, Sealed};
+use crate::shared::{Event, MockCipher, MockClock, MockIds, NotificationKind, Sealed, WRITE_ATTEMPTS};
 use crate::templates::tests::approved_template;
 use crate::templates::{CategoryUpdate, MockTemplateStore};
 use crate::whatsapp::MockProfileStore;
@@ -47,13 +47,16 @@ fn callback(attempts: u32, changes: Vec<CallbackChange>) -> StoredCallback {
     callback_with(attempts, CallbackPayload { changes, unread })
 }
 
-fn template_callback(attempts: u32, change: TemplateChange) -> StoredCallback {
-    let update = TemplateUpdate {
+fn template_change(change: TemplateChange) -> CallbackChange {
+    CallbackChange::Template(TemplateUpdate {
         waba_id: "102".into(),
         meta_template_id: "77".into(),
         change,
-    };
-    callback(attempts, vec![CallbackChange::Template(update)])
+    })
+}
+
+fn template_callback(attempts: u32, change: TemplateChange) -> StoredCallback {
+    callback(attempts, vec![template_change(change)])
 }
 
 fn review(status: MetaStatus) -> TemplateChange {
@@ -61,22 +64,23 @@ fn review(status: MetaStatus) -> TemplateChange {
     TemplateChange::Review { status, reason }
 }
 
+fn status_change(message_id: &str) -> CallbackChange {
+    CallbackChange::Status(ReceivedStatus {
+        phone_number_id: "1065".into(),
+        update: StatusUpdate {
+            send_id: None,
+            message_id: message_id.into(),
+            status: SendStatus::Read,
+            at: datetime!(2026-03-01 11:00 UTC),
+            error_code: None,
+            error_message: None,
+            pricing: None,
+        },
+    })
+}
+
 fn statuses(attempts: u32) -> StoredCallback {
-    let status = |id: &str| {
-        CallbackChange::Status(ReceivedStatus {
-            phone_number_id: "1065".into(),
-            update: StatusUpdate {
-                send_id: None,
-                message_id: id.into(),
-                status: SendStatus::Read,
-                at: datetime!(2026-03-01 11:00 UTC),
-                error_code: None,
-                error_message: None,
-                pricing: None,
-            },
-        })
-    };
-    callback(attempts, vec![status("a"), status("b")])
+    callback(attempts, vec![status_change("a"), status_change("b")])
 }
 
 fn callbacks(
@@ -130,7 +134,7 @@ fn callbacks_with_report(
     build(stores, MockHeldMessageStore::new(), report)
 }
 
-/// Verifications that note every callback.
+/// Number holders that note every callback.
 fn noted(mut holders: MockNumberHolderStore) -> MockNumberHolderStore {
     holders
         .expect_note_callback()
@@ -285,6 +289,28 @@ async fn unavailable_store_ends_the_first_attempt_at_once() {
 }
 
 #[tokio::test]
+async fn contended_template_does_not_delay_other_items() {
+    let mut store = MockCallbackStore::new();
+    store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
+    store.expect_postpone().times(1).returning(|_, _| Ok(()));
+    let mut templates = MockTemplateStore::new();
+    templates
+        .expect_find_by_meta_id()
+        .returning(|_, _| Ok(Some(approved_template("Oi", &[]))));
+    templates
+        .expect_update()
+        .times(WRITE_ATTEMPTS)
+        .returning(|_, _, _| Ok(WriteOutcome::Stale(MetaStatus::Approved)));
+    let mut status_updates = MockStatusUpdateStore::new();
+    status_updates.expect_apply().times(1).returning(|_, _| Ok(vec![]));
+    let changes = vec![template_change(review(MetaStatus::Rejected)), status_change("a")];
+    let error = callbacks(store, status_updates, templates)
+        .process(&callback(0, changes))
+        .await;
+    assert!(error.unwrap_err().is_conflict());
+}
+
+#[tokio::test]
 async fn callback_that_always_fails_is_set_aside() {
     for (claims, applied) in [(MAX_CLAIMS - 1, 3), (MAX_CLAIMS, 0)] {
         let mut store = MockCallbackStore::new();
@@ -381,10 +407,8 @@ async fn review_is_applied_again_after_concurrent_change() {
         })
         .returning(|_, _, _| Ok(WriteOutcome::Done));
     let callback = template_callback(0, review(MetaStatus::Rejected));
-    callbacks(store, MockStatusUpdateStore::new(), templates)
-        .process(&callback)
-        .await
-        .unwrap();
+    let callbacks = callbacks(store, MockStatusUpdateStore::new(), templates);
+    callbacks.process(&callback).await.unwrap();
 }
 
 /// The template as written after an update of an approved template, the emitted events, and the reason of the

@@ -11,7 +11,7 @@ use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, opaque_rejection, ph
 use super::{all_phones, over, paused};
 use crate::campaigns::{Burst, CampaignStatus, Dispatcher, RunEnd, SendRateLimiter, SlotTime};
 use crate::messaging::SendStatus;
-use crate::shared::{Event, NotificationKind, StoreError, WriteOutcome};
+use crate::shared::{Event, NotificationKind, StoreError, WRITE_ATTEMPTS, WriteOutcome};
 use crate::templates::tests::approved_template;
 use crate::templates::{MetaStatus, MockTemplateStore, Template};
 
@@ -81,6 +81,20 @@ async fn paused_template_is_stored_before_the_run_pauses() {
         state.campaign().pause_reason.as_deref(),
         Some("Template is paused (code 132015)")
     );
+}
+
+#[tokio::test]
+async fn contended_template_still_pauses_the_run() {
+    let mut fixture = Fixture::new(3, |_, _| template_paused());
+    let mut templates = MockTemplateStore::new();
+    let found = approved_template("Tchau", &[]);
+    templates.expect_find().returning(move |_, _| Ok(Some(found.clone())));
+    templates
+        .expect_update()
+        .times(WRITE_ATTEMPTS)
+        .returning(|_, _, _| Ok(WriteOutcome::Stale(MetaStatus::Approved)));
+    fixture.templates = Arc::new(templates);
+    assert_eq!(fixture.run().await, paused(3, 0));
 }
 
 #[tokio::test]
