@@ -1,7 +1,7 @@
 //! `cargo xtask seed`: adds demo data to the running development server.
 
 use anyhow::Result;
-use recado_testkit::demo_account::{plant, plant_large};
+use recado_testkit::demo_account::{seed, seed_large};
 use recado_testkit::large_account::MESSAGES;
 use recado_testkit::state::{self, value};
 
@@ -18,10 +18,10 @@ pub(crate) struct Options {
 /// `cargo xtask seed`.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.large {
-        return plant(&state::running()?);
+        return seed(&state::running()?);
     }
     match std::env::var("DATABASE_URL") {
-        Ok(url) => plant_large(&url, options.messages),
-        Err(_) => plant_large(value(&state::running()?, "DATABASE_URL")?, options.messages),
+        Ok(url) => seed_large(&url, options.messages),
+        Err(_) => seed_large(value(&state::running()?, "DATABASE_URL")?, options.messages),
     }
 }

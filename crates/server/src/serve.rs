@@ -53,9 +53,11 @@ pub fn run(role: ProcessRole) -> anyhow::Result<()> {
     let config = Config::from_env()?;
     // Before the first client of another system.
     recado_gateways::tls::install(config.tls.authorities.clone());
+    // Workers, and the connections to other systems of all HTTP threads (wiring/clients.rs).
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .worker_threads(2)
+        .worker_threads(threads.max(2))
         .build()?;
     // The recorder comes first: a metric handle that is created earlier records nothing.
     let recorder = telemetry::start(config.metrics_bind)?;

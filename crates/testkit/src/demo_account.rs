@@ -34,7 +34,7 @@ pub fn user() -> String {
 }
 
 /// Creates the large account for the owner of the demo account.
-pub fn plant_large(database: &str, messages: u64) -> Result<()> {
+pub fn seed_large(database: &str, messages: u64) -> Result<()> {
     process::run(paths::cargo().args(["build", "--bin", "recado"]), "cargo build")?;
     let user = user();
     rows(
@@ -75,7 +75,7 @@ pub fn plant_large(database: &str, messages: u64) -> Result<()> {
 }
 
 /// Seeds the server that this environment describes.
-pub fn plant(env: &Env) -> Result<()> {
+pub fn seed(env: &Env) -> Result<()> {
     println!("seed: account Loja Exemplo");
     account(value(env, "DATABASE_URL")?)?;
     println!("seed: API key");

@@ -92,7 +92,7 @@ impl Drop for ChildProcess {
         terminate(&self.child.id().to_string());
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
-            if start.elapsed() > GRACE || signals::impatient() {
+            if start.elapsed() > GRACE || signals::received_twice() {
                 eprintln!("{} does not end; killing it", self.name);
                 let _ = self.child.kill();
                 let _ = self.child.wait();

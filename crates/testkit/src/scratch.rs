@@ -29,11 +29,11 @@ pub struct Scratch {
 
 impl Scratch {
     pub fn new() -> Result<Self> {
-        Self::called("run")
+        Self::named("run")
     }
 
     /// One of several of this process.
-    pub fn called(name: &str) -> Result<Self> {
+    pub fn named(name: &str) -> Result<Self> {
         let state = paths::state()?;
         sweep(&state);
         Self::within(&state, name)
@@ -41,17 +41,17 @@ impl Scratch {
 
     /// Creates the directory in memory if enough is free, else on disk.
     pub fn in_memory() -> Result<Self> {
-        Self::in_memory_called("run")
+        Self::in_memory_named("run")
     }
 
     /// One of several of this process.
-    pub fn in_memory_called(name: &str) -> Result<Self> {
+    pub fn in_memory_named(name: &str) -> Result<Self> {
         match paths::in_memory()? {
             Some(memory) => {
                 sweep(&memory);
                 Self::within(&memory, name)
             }
-            None => Self::called(name),
+            None => Self::named(name),
         }
     }
 

@@ -25,7 +25,7 @@ pub fn received() -> bool {
 }
 
 /// Whether Ctrl-C was pressed twice: kill children without waiting for a clean end.
-pub fn impatient() -> bool {
+pub fn received_twice() -> bool {
     RECEIVED.load(Ordering::SeqCst) > 1
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 /// Runs the pages as a step of `cargo xtask test`. After a failing page, the others still run.
 pub(crate) fn check(names: &[String]) -> Result<()> {
     let pages = select_pages(&all()?, names)?;
-    let scratch = Scratch::called("guides")?;
+    let scratch = Scratch::named("guides")?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let product = Product::start(&scratch.dir, Purpose::Tests, bind)?;
     let mut failures = Vec::new();

@@ -119,11 +119,7 @@ pub(super) const SUITES: &[StressSuite] = &[
         "quota",
         "no history of concurrent runs exceeds the month's quota or leaks a reservation",
         &inside("histories", 200, 10_000),
-        &[tests(
-            "recado-postgres",
-            OUTSIDE,
-            &["model::stores_match", "quota_races::"],
-        )],
+        &[tests("recado-postgres", OUTSIDE, &["quota_races::"])],
     ),
     suite(
         "isolation",

@@ -81,7 +81,7 @@ fn run_on(services: &TestServices, versions: impl Iterator<Item = PathBuf>) -> R
 
 /// Uses the features of the whole workspace, so that nothing is rebuilt.
 fn run(services: &TestServices, bin: &Path, counts: &mut Counts) -> Result<()> {
-    let scratch = Scratch::in_memory_called("plans")?;
+    let scratch = Scratch::in_memory_named("plans")?;
     let cluster = Cluster::start_with(bin.to_owned(), &scratch.dir.join("postgres"), Purpose::Tests)?;
     let mut test = paths::cargo();
     test.args(["test", "--workspace", "--test", "it", "--quiet", "--", TESTS]);

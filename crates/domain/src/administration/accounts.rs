@@ -86,7 +86,7 @@ impl ActionInput {
 pub struct Administration {
     store: Arc<dyn AdministrationStore>,
     reports: Arc<dyn AdministrationReportStore>,
-    subscriptions: Arc<dyn BillingAccountStore>,
+    billing_accounts: Arc<dyn BillingAccountStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     invites: Invites,
@@ -96,7 +96,7 @@ impl Administration {
     pub fn new(
         store: Arc<dyn AdministrationStore>,
         reports: Arc<dyn AdministrationReportStore>,
-        subscriptions: Arc<dyn BillingAccountStore>,
+        billing_accounts: Arc<dyn BillingAccountStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
         invites: Invites,
@@ -104,7 +104,7 @@ impl Administration {
         Self {
             store,
             reports,
-            subscriptions,
+            billing_accounts,
             clock,
             ids,
             invites,
@@ -261,7 +261,7 @@ impl Administration {
             let entry = admin.platform_entry(AuditAction::Update, PlatformEntity::AccountAction, account);
             let entry = entry.with_changes(changes.clone());
             let events = vec![action_event(admin, account, changes)];
-            let live = self.subscriptions.overview(account).await?.subscription;
+            let live = self.billing_accounts.overview(account).await?.subscription;
             let paying =
                 live.filter(|live| matches!(live.status, SubscriptionStatus::Active | SubscriptionStatus::PastDue));
             let Some(mut subscription) = paying else {

@@ -1,4 +1,4 @@
-//! Entries of the platform audit log, as stored and published.
+//! Entries of the platform audit log.
 
 use serde_json::Value;
 use time::OffsetDateTime;

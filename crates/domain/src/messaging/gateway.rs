@@ -79,7 +79,7 @@ pub struct RemoteTemplate {
     pub language: String,
     /// For example `MARKETING`.
     pub category: String,
-    /// None: a status that WhatsApp has added.
+    /// None: a status that changes nothing here, or that WhatsApp has added.
     pub status: Option<MetaStatus>,
     /// The reason of a rejection. `NONE` if the template was not rejected.
     pub rejected_reason: Option<String>,

@@ -1,4 +1,4 @@
-//! Templates, as stored and published.
+//! Templates, their input and their errors.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -75,10 +75,10 @@ async fn record_and_start_writes_results_and_starts_sends() {
       FROM campaign_sends s JOIN sent_messages m ON m.account_id = s.account_id AND m.wa_message_id = s.wa_message_id
       WHERE s.status = 'sent' AND s.sent_at IS NOT NULL";
     assert_eq!(fixture.text(named).await.unwrap(), "m0true m2true");
-    // A repetition, as after a lost response, changes nothing.
+    // A repetition, as after a lost response, changes nothing, and an unknown send is not started.
     let again = fixture
         .runs()
-        .record_and_start(run, worker, &results, &rest[..2])
+        .record_and_start(run, worker, &results, &[rest[0], rest[1], SendId(id())])
         .await
         .unwrap();
     assert_eq!(again.sends, []);

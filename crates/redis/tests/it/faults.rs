@@ -130,13 +130,13 @@ async fn full_redis_does_not_pause_the_limiter() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 29);
-    redis.say("CONFIG SET maxmemory-policy noeviction");
-    redis.say("CONFIG SET maxmemory 1");
+    redis.command("CONFIG SET maxmemory-policy noeviction");
+    redis.command("CONFIG SET maxmemory 1");
     // Redis lets a script finish once it has written. If it aborted the script, the hit would be refused as in the next
     // test.
     let hits = join_all((0..10).map(|_| limiter.hit("k", MINUTE))).await;
     let counted = hits.iter().filter(|hit| hit.is_ok()).count();
-    redis.say("CONFIG SET maxmemory 0");
+    redis.command("CONFIG SET maxmemory 0");
     let after = limiter.hit("k", MINUTE).await.unwrap();
     assert_eq!(
         usize::try_from(28 - after.remaining).unwrap(),
@@ -150,9 +150,9 @@ async fn refused_command_does_not_pause_the_limiter() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 29);
-    redis.say("ACL SETUSER default -zadd");
+    redis.command("ACL SETUSER default -zadd");
     assert_uncounted(&limiter, "k", 50).await;
-    redis.say("ACL SETUSER default +zadd");
+    redis.command("ACL SETUSER default +zadd");
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 28, "counted at once");
 }
 
@@ -161,9 +161,9 @@ async fn demoted_redis_is_reconnected() {
     let redis = OwnRedis::start();
     let limiter = limiter_at(&redis.url());
     hit_until_counted(&limiter, "k").await;
-    redis.say("REPLICAOF 127.0.0.1 9");
+    redis.command("REPLICAOF 127.0.0.1 9");
     assert_uncounted(&limiter, "k", 10).await;
-    redis.say("REPLICAOF NO ONE");
+    redis.command("REPLICAOF NO ONE");
     hit_until_counted(&limiter, "k").await;
 }
 
@@ -174,12 +174,12 @@ async fn flushed_or_restarted_redis_counts_from_zero() {
     for remaining in [29, 28, 27] {
         assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, remaining);
     }
-    redis.say("FLUSHALL");
+    redis.command("FLUSHALL");
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 29);
-    redis.say("SCRIPT FLUSH SYNC");
+    redis.command("SCRIPT FLUSH SYNC");
     assert_eq!(limiter.hit("k", MINUTE).await.unwrap().remaining, 28);
-    redis.say("FUNCTION FLUSH");
-    redis.say("FLUSHALL SYNC");
+    redis.command("FUNCTION FLUSH");
+    redis.command("FLUSHALL SYNC");
     let hits = join_all((0..40).map(|_| limiter.hit("k", MINUTE))).await;
     let allowed = hits
         .iter()
@@ -210,7 +210,7 @@ async fn hit_sends_one_command() {
     let limiter = limiter_at(&redis.url());
     // The first hit connects, and the script is loaded before or after it.
     limiter.hit("k", MINUTE).await.unwrap();
-    redis.say("CONFIG RESETSTAT");
+    redis.command("CONFIG RESETSTAT");
     for _ in 0..40 {
         limiter.hit("k", MINUTE).await.unwrap();
     }

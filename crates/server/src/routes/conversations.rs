@@ -31,10 +31,7 @@ pub(super) const TAG: OpenApiTag = OpenApiTag {
 
 const ID: &str = "The conversation's id.";
 
-const CURSOR: CursorParam = CursorParam {
-    description: "The `nextCursor` of the previous page. Omit it for the first page.",
-    example: Some(""),
-};
+const CURSOR: CursorParam = CursorParam::first_page(Some(""));
 
 pub(crate) const STATUS: EnumParam<ConversationStatus> = EnumParam {
     name: "status",

@@ -68,10 +68,7 @@ struct AcceptBody {
     token: Option<String>,
 }
 
-const CURSOR: CursorParam = CursorParam {
-    description: "The `nextCursor` of the previous page. Omit it for the first page.",
-    example: Some("0190a1b2-c3d4-7e5f-8a9b-000037386ae0"),
-};
+const CURSOR: CursorParam = CursorParam::first_page(Some("0190a1b2-c3d4-7e5f-8a9b-000037386ae0"));
 
 response_type! {
     /// A member of an account.

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::crypto::{are_equal, hmac_key, is_signed, sha256};
 use crate::error::{ApiError, RefusalReason};
 
-/// What proves that WhatsApp calls.
+/// Verifies that WhatsApp sent a callback.
 pub struct WhatsappCallbackSecrets {
     verify_token: Option<SecretString>,
     /// Several are valid at once. None: no callback is accepted.
@@ -22,13 +22,14 @@ impl WhatsappCallbackSecrets {
         }
     }
 
-    /// Whether this is the verify token. No token is, if none is configured.
+    /// Whether `token` is the verify token. False if none is configured.
     pub fn is_verify_token(&self, token: &str) -> bool {
         let expected = self.verify_token.as_ref();
         expected.is_some_and(|expected| are_equal(expected.expose_secret().as_bytes(), token.as_bytes()))
     }
 
-    /// The signature of a request, before its body is read.
+    /// Parses the signature header, before the body is read. Fails if it is missing or malformed, or if no app secret is
+    /// configured.
     pub fn signature_of(&self, request: &HttpRequest) -> Result<[u8; 32], ApiError> {
         let signature = signature(request).filter(|_| !self.app_secrets.is_empty());
         signature.ok_or_else(unsigned)
@@ -56,7 +57,7 @@ fn signature(request: &HttpRequest) -> Option<[u8; 32]> {
     hex::decode(header.strip_prefix("sha256=")?).ok()?.try_into().ok()
 }
 
-/// The token that proves that the payment gateway calls.
+/// Verifies that the payment gateway sent a callback.
 pub struct PaymentCallbackToken(Option<SecretString>);
 
 impl PaymentCallbackToken {

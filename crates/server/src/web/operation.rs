@@ -240,11 +240,7 @@ pub(crate) fn numbered_page(limit: &IntegerParam) -> [Parameter; 2] {
 
 /// `cursor` and `limit` of a list with keyset pagination.
 pub(crate) fn cursor_page() -> [Parameter; 2] {
-    const CURSOR: CursorParam = CursorParam {
-        description: "The `nextCursor` of the previous page. Omit it for the first page.",
-        example: None,
-    };
-    [(&CURSOR).into(), (&LIMIT).into()]
+    [(&CursorParam::first_page(None)).into(), (&LIMIT).into()]
 }
 
 /// `order` of a list; the default is descending.

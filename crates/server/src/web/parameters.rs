@@ -45,6 +45,14 @@ pub struct CursorParam {
 
 impl CursorParam {
     pub const NAME: &'static str = "cursor";
+
+    /// Of a list that begins with its first page.
+    pub const fn first_page(example: Option<&'static str>) -> Self {
+        Self {
+            description: "The `nextCursor` of the previous page. Omit it for the first page.",
+            example,
+        }
+    }
 }
 
 /// The direction of a list.

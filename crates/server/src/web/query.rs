@@ -96,6 +96,11 @@ impl Params {
         self.parsed::<Uuid>(param.name, "a UUID").map(T::from)
     }
 
+    /// `cursor`, of a list whose cursor is an id.
+    pub fn id_cursor<T: From<Uuid>>(&mut self) -> Option<T> {
+        self.parsed::<Uuid>(CursorParam::NAME, "a UUID").map(T::from)
+    }
+
     pub fn time(&mut self, param: &TimeParam) -> Option<OffsetDateTime> {
         let text = self.value(param.name)?;
         let time = timestamp::parse(text);

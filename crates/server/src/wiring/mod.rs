@@ -1,4 +1,5 @@
-//! Wires the adapters to the ports. Every HTTP thread has its own set of services with its own connections.
+//! Wires the adapters to the ports. Every HTTP thread has its own services and its own connections to PostgreSQL and
+//! Redis; the threads share the clients of other systems (`clients.rs`).
 
 use std::sync::Arc;
 

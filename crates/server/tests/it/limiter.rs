@@ -216,19 +216,19 @@ fn redis_outage_opens_the_limits_until_redis_recovers() {
     wait_for_limit(&ana);
 
     // A key of the wrong type disables only its own limit.
-    redis.say(&format!("SET recado:limit:camp-create:{} x", ana.account));
+    redis.command(&format!("SET recado:limit:camp-create:{} x", ana.account));
     assert_uncounted(&ana, 20);
     wait_for_limit(&bia);
-    redis.say(&format!("DEL recado:limit:camp-create:{}", ana.account));
+    redis.command(&format!("DEL recado:limit:camp-create:{}", ana.account));
     wait_for_limit(&ana);
 
-    redis.say("CONFIG SET maxmemory-policy noeviction");
-    redis.say("CONFIG SET maxmemory 1");
+    redis.command("CONFIG SET maxmemory-policy noeviction");
+    redis.command("CONFIG SET maxmemory 1");
     for _ in 0..20 {
         let status = create_request(&server.owner()).send().status;
         assert_eq!(status, 422);
     }
-    redis.say("CONFIG SET maxmemory 0");
+    redis.command("CONFIG SET maxmemory 0");
     wait_for_limit(&bia);
 }
 
@@ -246,8 +246,8 @@ fn flushed_redis_restarts_the_count_without_errors() {
             })
             .collect();
         for _ in 0..10 {
-            redis.say("FLUSHALL SYNC");
-            redis.say("SCRIPT FLUSH SYNC");
+            redis.command("FLUSHALL SYNC");
+            redis.command("SCRIPT FLUSH SYNC");
         }
         for thread in traffic {
             let statuses = thread.join().unwrap();
@@ -258,7 +258,7 @@ fn flushed_redis_restarts_the_count_without_errors() {
         }
     });
     until("a request is the first of a new count", || {
-        redis.say("FLUSHALL SYNC");
+        redis.command("FLUSHALL SYNC");
         // On a busy machine Redis may time out: then the request is not counted.
         let reply = create_request(&ana).send();
         reply.header("x-ratelimit-limit").is_some() && remaining(&reply) == Some(29)
@@ -274,7 +274,7 @@ fn limited_request_costs_one_redis_command() {
     let campaign = ana.campaign(json!({ "name": "C" }));
     // After this, every thread has a connection and the script is loaded.
     wait_for_limit(&ana);
-    redis.say("CONFIG RESETSTAT");
+    redis.command("CONFIG RESETSTAT");
     for _ in 0..25 {
         ana.get("/api/contacts").ok();
         ana.get(&format!("/api/campaigns/{campaign}")).ok();
@@ -283,8 +283,8 @@ fn limited_request_costs_one_redis_command() {
     }
     assert_eq!(redis.calls(), []);
     until("every request of a round is counted", || {
-        redis.say("FLUSHALL SYNC");
-        redis.say("CONFIG RESETSTAT");
+        redis.command("FLUSHALL SYNC");
+        redis.command("CONFIG RESETSTAT");
         let replies: Vec<Reply> = (0..40).map(|_| create_request(&ana).send()).collect();
         let counted = replies.iter().all(|reply| reply.header("x-ratelimit-limit").is_some());
         let calls = redis.calls();

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use recado_simulators::certificates::{Authority, Identity};
 use recado_simulators::smtp::{OfferedTls, Smtp, SmtpOptions};
+use recado_testkit::services::find;
 use serde_json::json;
 
 use crate::harness::process::{Process, environment, free_port};
@@ -43,7 +44,7 @@ impl TlsRedis {
         let port = free_port();
         let certificate = private.files.write("redis.crt", &private.identity.certificate_pem);
         let key = private.files.write("redis.key", &private.identity.key_pem);
-        let binary = std::env::var_os("REDIS_BIN").unwrap_or_else(|| "redis-server".into());
+        let binary = find::redis_or_install().unwrap();
         let child = Command::new(binary)
             .args(["--port", "0", "--tls-port", &port.to_string(), "--bind", LOOPBACK])
             .args(["--tls-cert-file", &certificate, "--tls-key-file", &key])

@@ -189,14 +189,14 @@ impl LargeAccount<'_> {
     }
 
     fn tables<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
-        let mut tables = self.people(year);
-        tables.extend(self.messages(year));
-        tables.extend(self.sales(year));
-        tables.extend(self.doings(year));
+        let mut tables = self.contact_tables(year);
+        tables.extend(self.message_tables(year));
+        tables.extend(self.sales_tables(year));
+        tables.extend(self.activity_tables(year));
         tables
     }
 
-    fn people<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+    fn contact_tables<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
         let (account, contacts, campaigns) = (self.account.to_owned(), self.contacts(), self.campaigns());
         let recipients = self.recipients();
         let (of_contact, of_campaign) = (account.clone(), account.clone());
@@ -253,7 +253,7 @@ impl LargeAccount<'_> {
         ]
     }
 
-    fn messages<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+    fn message_tables<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
         let (account, contacts, campaigns) = (self.account.to_owned(), self.contacts(), self.campaigns());
         let recipients = self.recipients();
         let sends = recipients * campaigns;
@@ -296,7 +296,7 @@ impl LargeAccount<'_> {
         ]
     }
 
-    fn sales<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+    fn sales_tables<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
         let (contacts, campaigns) = (self.contacts(), self.campaigns());
         let (orders, carts) = (self.messages / MESSAGES_OF_ORDER, self.messages / MESSAGES_OF_CART);
         let account = || self.account.to_owned();
@@ -351,7 +351,7 @@ impl LargeAccount<'_> {
         ]
     }
 
-    fn doings<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+    fn activity_tables<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
         let (contacts, events) = (self.contacts(), self.messages / MESSAGES_OF_EVENT);
         let account = || self.account.to_owned();
         let (of_automation, of_execution, of_metric) = (account(), account(), account());

@@ -53,7 +53,7 @@ impl Product {
         let simulators = start_simulators(&environment::simulators(&addresses, &secrets)?, dir)?;
         let server = start_server(&env, &addresses, dir)?;
         env.extend(secrets);
-        if let Err(failure) = demo_account::plant(&env) {
+        if let Err(failure) = demo_account::seed(&env) {
             bail!("{failure:#}\nend of the server's log:\n{}", server.tail());
         }
         Ok(Self {

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::free_port;
+use super::{find, free_port};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -75,7 +75,7 @@ impl OwnRedis {
     }
 
     /// Sends an inline command and returns the raw response (RESP). Panics if Redis responds with an error.
-    pub fn say(&self, command: &str) -> String {
+    pub fn command(&self, command: &str) -> String {
         let response = send_command(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"));
         assert!(!response.starts_with('-'), "{command}: {response}");
         response
@@ -83,7 +83,7 @@ impl OwnRedis {
 
     /// Calls by clients per command since `CONFIG RESETSTAT`, without the commands of the script and of the tests.
     pub fn calls(&self) -> Vec<(String, u64)> {
-        let statistics = self.say("INFO commandstats");
+        let statistics = self.command("INFO commandstats");
         let lines = statistics.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
         let calls = lines.filter_map(|line| {
             let (name, rest) = line.split_once(":calls=")?;
@@ -102,14 +102,14 @@ impl Drop for OwnRedis {
 }
 
 fn launch(port: u16) -> Child {
-    let binary = std::env::var_os("REDIS_BIN").unwrap_or_else(|| "redis-server".into());
+    let binary = find::redis_or_install().expect("no Redis");
     let child = Command::new(binary)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no"])
         .current_dir(std::env::temp_dir())
         .stdout(Stdio::null())
         .spawn()
-        .expect("redis-server not found: set REDIS_BIN, add it to PATH, or run `cargo xtask test`");
+        .expect("redis-server does not start");
     let deadline = Instant::now() + DEADLINE;
     while !send_command(port, "PING").is_ok_and(|response| response.starts_with("+PONG")) {
         assert!(Instant::now() < deadline, "Redis did not start");

@@ -215,7 +215,11 @@ impl RunTables {
         status: SendStatus,
         error_code: Option<i64>,
     ) -> bool {
-        let named = send.and_then(|send| self.key_of(send));
+        let is_own = |key: &SendKey| {
+            let campaign = self.campaigns.get(&key.0);
+            campaign.is_some_and(|row| row.campaign.account_id == account)
+        };
+        let named = send.and_then(|send| self.key_of(send)).filter(is_own);
         let by_message = self
             .accounts
             .get(&account)

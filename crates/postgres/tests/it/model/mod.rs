@@ -1,5 +1,6 @@
 //! Contract test of the ports of runs. The stores on a real database and the in-memory store execute the same random
-//! steps through the same ports. After each step their outcomes and states must be equal.
+//! steps through the same ports. After each step their outcomes and states must be equal. Not compared: postponements,
+//! the inputs and reports of runs, events, and the texts and times of errors; other tests cover them.
 //!
 //! The steps are those of workers (including workers that die, stall and lose their lease), of members who pause,
 //! cancel and retry, and of status updates in any order. Some steps must be refused by the stores.

@@ -246,7 +246,8 @@ fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
     if accounts.is_empty() {
         return None;
     }
-    let any_attempt: Vec<Vec<(Key, usize)>> = (0..started.len()).map(|at| attempts_of(at, true)).collect();
+    // Also attempts of the other account, which match nothing.
+    let any_attempt: Vec<(Key, usize)> = (0..started.len()).flat_map(|at| attempts_of(at, true)).collect();
     let statuses = [
         SendStatus::Sent,
         SendStatus::Delivered,
@@ -256,7 +257,7 @@ fn status_updates(state: &State) -> Option<BoxedStrategy<Step>> {
     ];
     let updates = select(accounts).prop_flat_map(move |account| {
         let item = (
-            prop_oneof![9 => select(started[account].clone()), 1 => select(any_attempt[account].clone())],
+            prop_oneof![9 => select(started[account].clone()), 1 => select(any_attempt.clone())],
             any::<bool>(),
             select(statuses.to_vec()),
             0..8_u8,

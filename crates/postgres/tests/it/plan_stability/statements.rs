@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 enum Plan {
-    /// The test in `plan_stability.rs` that runs the statement. Only its existence is checked.
+    /// The test in `plan_stability/mod.rs` that runs the statement. Only its existence is checked.
     Tested(&'static str),
     /// Why no test bounds the rows that the statement reads.
     Untested(&'static str),

@@ -9,7 +9,6 @@ use recado_domain::analytics::{
     Activity, Analytics, AutomationsReport, EcommerceReport, MetricReport, MetricsReport, Period, ReportPeriod,
     RevenueReport, TopContacts, Zone,
 };
-use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, PathName, TenantContext};
@@ -176,8 +175,7 @@ async fn activity(
     PathName(name): PathName,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let limit = params.integer(&LIMIT);
-    let cursor = params.parsed(CursorParam::NAME, "a UUID").map(|id: Uuid| id.into());
+    let (limit, cursor) = (params.integer(&LIMIT), params.id_cursor());
     params.check()?;
     let activity = analytics.activity(&tenant, &name, cursor, limit).await?;
     Ok(responses::ok(activity))

@@ -159,13 +159,13 @@ fn secrets_appear_in_no_log_table_or_response() {
     assert_clean("the log", &log, &secrets);
     assert_clean("the database", &stored, &secrets);
     assert_clean("a response", &responses, &secrets);
-    let keys = redis.say("KEYS *");
+    let keys = redis.command("KEYS *");
     assert!(keys.contains("recado:limit:"), "{keys}");
     assert_clean("Redis", &keys, &secrets);
     let values: String = keys
         .lines()
         .filter(|line| line.starts_with("recado"))
-        .map(|key| redis.say(&format!("ZRANGE {key} 0 -1")))
+        .map(|key| redis.command(&format!("ZRANGE {key} 0 -1")))
         .collect();
     assert_clean("Redis", &values, &secrets);
 }
