@@ -1,13 +1,16 @@
 //! Retries of failed sends.
 
+use recado_domain::callbacks::StatusUpdateStore as _;
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, QueuedRun, QueuedStart, RetryOutcome, RetryRequest,
-    RunQueue as _, RunRetry, RunRetryStore as _, RunStore as _, RunSweepStore as _, SendResult, SendStore as _,
-    Trigger,
+    Campaign, CampaignRefusal, CampaignStatus, CampaignStore as _, ClaimOutcome, QueuedRun, QueuedStart, RetryOutcome,
+    RetryRequest, RunQueue as _, RunRetry, RunRetryStore as _, RunStartStore as _, RunStore as _, RunSweepStore as _,
+    SendResult, SendStore as _, Trigger,
 };
+use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 use time::Duration;
 
+use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
 
 /// A retry of the campaign's failed sends, decided on the stored campaign.
@@ -132,4 +135,49 @@ async fn retry_counts_in_the_current_month() {
     assert_eq!(fixture.text(usage).await.unwrap(), "1/0 1/2");
     runs.finish(run).await.unwrap();
     fixture.assert_recount().await;
+}
+
+#[tokio::test]
+async fn late_delivery_of_a_retried_send_prevents_resending() {
+    let fixture = DbFixture::new().await;
+    let (campaign, run, sends) = finished(&fixture).await;
+    let (runs, worker) = (fixture.runs(), id());
+    runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
+    let late = [status_update(Some(sends[4]), "w4", SendStatus::Delivered)];
+    fixture.status_updates().apply(fixture.account, &late).await.unwrap();
+    runs.take(worker, LEASE).await.unwrap();
+    let again = fixture.in_flight(run, worker, 10).await;
+    assert_eq!((again.len(), again.contains(&sends[4])), (2, false));
+    fixture.assert_recount().await;
+}
+
+#[tokio::test]
+async fn retry_resets_failed_sends_only() {
+    let fixture = DbFixture::new().await;
+    let (campaign, run, sends) = finished(&fixture).await;
+    let (runs, worker) = (fixture.runs(), id());
+    let outcome = runs.retry(&retry_of(&fixture, &campaign).await).await.unwrap();
+    assert_eq!(tried(&outcome), (3, 3));
+    fixture.assert_recount().await;
+    assert_eq!(fixture.usage().await, "2/3");
+    assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
+    assert_eq!(runs.queued_start(run).await.unwrap(), None);
+    let ClaimOutcome::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
+        panic!("nothing to claim")
+    };
+    let mut again: Vec<SendId> = claimed.iter().map(|send| send.id).collect();
+    again.sort_unstable();
+    let mut expected = sends[2..].to_vec();
+    expected.sort_unstable();
+    assert_eq!(again, expected);
+    fixture.start_sends(run, worker, &again).await;
+    let results = [(again[0], sent("w2")), (again[1], failed()), (again[2], failed())];
+    runs.record(run, &results).await.unwrap();
+    let report = runs.finish(run).await.unwrap().unwrap();
+    assert_eq!(
+        (report.status, report.sent, report.failed),
+        (CampaignStatus::Partial, 3, 2)
+    );
+    fixture.assert_recount().await;
+    assert_eq!(fixture.usage().await, "3/0");
 }

@@ -605,3 +605,35 @@ async fn late_deferrals_of_a_finished_run_are_ignored() {
     assert_eq!(fixture.usage().await, "0/0");
     fixture.assert_recount().await;
 }
+
+#[tokio::test]
+async fn run_is_held_by_one_worker_until_released() {
+    let fixture = DbFixture::new().await;
+    fixture.add_contacts(1).await;
+    let campaign = fixture.stored_draft().await;
+    let runs = fixture.runs();
+    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
+    runs.start(&fixture.start_of(&campaign), None, LEASE).await.unwrap();
+    let (a, b) = (id(), id());
+    let run = runs.take(a, LEASE).await.unwrap().unwrap();
+    assert_eq!(
+        run,
+        QueuedRun {
+            account_id: fixture.account,
+            campaign_id: campaign.id
+        }
+    );
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
+    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), ClaimOutcome::Lost);
+    runs.release(run, b).await.unwrap();
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
+    runs.release(run, a).await.unwrap();
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
+    assert!(!runs.has_waiting().await.unwrap());
+    // An expired lease.
+    fixture
+        .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
+        .await;
+    assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
+    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), ClaimOutcome::Lost);
+}
