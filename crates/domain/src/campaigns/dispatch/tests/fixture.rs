@@ -9,8 +9,8 @@ use serde_json::Map;
 use time::Duration;
 use uuid::Uuid;
 
+use super::fake_time::FakeTime;
 use super::faults::FaultInjector;
-use super::limiter::FakeSendRateLimiter;
 use super::runs::FaultyRuns;
 use crate::campaigns::in_memory::InMemorySend;
 use crate::campaigns::service::tests::{NOW, campaign};
@@ -124,7 +124,7 @@ pub(super) struct Fixture {
     /// The files that the account uploaded.
     pub(super) media_store: Arc<FakeMediaStore>,
     ids: Arc<dyn FileIdStore>,
-    limiter: Arc<FakeSendRateLimiter>,
+    time: Arc<FakeTime>,
     pub(super) delay: Duration,
 }
 
@@ -174,7 +174,7 @@ impl Fixture {
             uploads: Mutex::default(),
             injector: injector.clone(),
         });
-        let limiter = Arc::new(FakeSendRateLimiter {
+        let time = Arc::new(FakeTime {
             runs: runs.clone(),
             reserved: Mutex::default(),
             waited: Mutex::default(),
@@ -193,7 +193,7 @@ impl Fixture {
             templates: Arc::new(MockTemplateStore::new()),
             media_store: Arc::default(),
             ids: empty_file_ids(),
-            limiter,
+            time,
             delay: Duration::milliseconds(200),
         }
     }
@@ -216,29 +216,29 @@ impl Fixture {
 
     /// Stops the server after this many reserved slots. None: the server does not stop.
     pub(super) fn stop_after(&self, granted: Option<usize>) {
-        *self.limiter.granted.lock().unwrap() = granted;
-        self.limiter.stopping.store(granted == Some(0), Ordering::Relaxed);
+        *self.time.granted.lock().unwrap() = granted;
+        self.time.stopping.store(granted == Some(0), Ordering::Relaxed);
     }
 
     /// Stops the server after sends are started, just before the burst with this number (from 1) leaves.
     pub(super) fn stop_before_departure(&self, departure: usize) {
-        *self.limiter.departures.lock().unwrap() = Some(departure);
+        *self.time.departures.lock().unwrap() = Some(departure);
     }
 
     /// Restarts a stopped server.
     pub(super) fn restart(&self) {
         self.stop_after(None);
-        *self.limiter.departures.lock().unwrap() = None;
+        *self.time.departures.lock().unwrap() = None;
     }
 
     /// Every burst misses its first `first` slots by `late`. `next_fails`: the store fails to reserve another slot.
     pub(super) fn miss_slots(&self, first: i64, late: Duration, next_fails: bool) {
-        *self.limiter.missed.lock().unwrap() = (first, late, next_fails);
+        *self.time.missed.lock().unwrap() = (first, late, next_fails);
     }
 
     /// Lets another run wait for a permit.
     pub(super) fn request_yield(&self) {
-        self.limiter.should_yield.store(true, Ordering::Relaxed);
+        self.time.should_yield.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn burst_size(&self) -> usize {
@@ -273,10 +273,10 @@ impl Fixture {
             gateway: self.whatsapp.clone(),
             files: MessageFiles::new(media(&self.media_store), self.ids.clone()),
             cipher: Arc::new(cipher),
-            limiter: self.limiter.clone(),
-            time_slices: self.limiter.clone(),
-            timer: self.limiter.clone(),
-            shutdown: self.limiter.clone(),
+            limiter: self.time.clone(),
+            time_slices: self.time.clone(),
+            timer: self.time.clone(),
+            shutdown: self.time.clone(),
             worker: Worker {
                 id: worker,
                 delay: self.delay,
@@ -318,21 +318,21 @@ impl Fixture {
 
     /// The numbers (from 1) of the send slots for which bursts waited.
     pub(super) fn waited_slots(&self) -> Vec<i64> {
-        self.limiter.waited.lock().unwrap().clone()
+        self.time.waited.lock().unwrap().clone()
     }
 
     /// The phone number and burst of every reserved slot.
     pub(super) fn reserved_bursts(&self) -> Vec<(String, Burst)> {
-        self.limiter.reserved.lock().unwrap().clone()
+        self.time.reserved.lock().unwrap().clone()
     }
 
     /// The rate at each throttling.
     pub(super) fn slowed(&self) -> Vec<f64> {
-        self.limiter.slowed.lock().unwrap().clone()
+        self.time.slowed.lock().unwrap().clone()
     }
 
     pub(super) fn rests(&self) -> Vec<i64> {
-        let rests = self.limiter.rests.lock().unwrap();
+        let rests = self.time.rests.lock().unwrap();
         rests.iter().map(|rest| rest.whole_seconds()).collect()
     }
 

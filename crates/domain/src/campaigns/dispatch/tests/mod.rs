@@ -1,10 +1,10 @@
 //! Tests of the dispatcher with an in-memory run store.
 
 mod crashes;
+mod fake_time;
 mod faults;
 mod files;
 mod fixture;
-mod limiter;
 mod overlaps;
 mod queued_starts;
 mod runs;

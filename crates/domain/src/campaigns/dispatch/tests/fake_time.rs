@@ -13,7 +13,7 @@ use crate::campaigns::{Burst, SendRateLimiter, SlotTime, TimeSlices};
 use crate::shared::{Shutdown, StoreError, Timer};
 
 /// Never delays a message, and advances the store's clock instead of resting.
-pub(super) struct FakeSendRateLimiter {
+pub(super) struct FakeTime {
     pub(super) runs: Arc<FaultyRuns>,
     pub(super) reserved: Mutex<Vec<(String, Burst)>>,
     pub(super) rests: Mutex<Vec<Duration>>,
@@ -32,7 +32,7 @@ pub(super) struct FakeSendRateLimiter {
 }
 
 #[async_trait]
-impl SendRateLimiter for FakeSendRateLimiter {
+impl SendRateLimiter for FakeTime {
     async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SlotTime, StoreError> {
         match self.granted.lock().unwrap().as_mut() {
             Some(0) => self.stopping.store(true, Ordering::Relaxed),
@@ -84,7 +84,7 @@ impl SendRateLimiter for FakeSendRateLimiter {
 }
 
 #[async_trait]
-impl Timer for FakeSendRateLimiter {
+impl Timer for FakeTime {
     async fn sleep(&self, time: Duration) {
         self.rests.lock().unwrap().push(time);
         self.runs.tables().now += time;
@@ -92,7 +92,7 @@ impl Timer for FakeSendRateLimiter {
 }
 
 #[async_trait]
-impl Shutdown for FakeSendRateLimiter {
+impl Shutdown for FakeTime {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -106,7 +106,7 @@ impl Shutdown for FakeSendRateLimiter {
     }
 }
 
-impl TimeSlices for FakeSendRateLimiter {
+impl TimeSlices for FakeTime {
     fn should_yield(&self) -> bool {
         self.should_yield.swap(false, Ordering::Relaxed)
     }
