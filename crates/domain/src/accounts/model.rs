@@ -1,40 +1,18 @@
 //! Accounts, memberships and sessions.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::shared::string_enum::string_enum;
 use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, redacted_debug};
 
-/// Status of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AccountStatus {
-    /// The account works normally.
-    Active,
-    /// A platform administrator suspended the account: members have no access, and no messages are sent.
-    Suspended,
-}
-
-impl AccountStatus {
-    /// Returns the stored and published value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Suspended => "suspended",
-        }
-    }
-}
-
-impl std::str::FromStr for AccountStatus {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::Active, Self::Suspended]
-            .into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| format!("unknown account status {text}"))
+string_enum! {
+    /// Status of an account.
+    AccountStatus {
+        /// The account works normally.
+        Active = "active",
+        /// A platform administrator suspended the account: members have no access, and no messages are sent.
+        Suspended = "suspended",
     }
 }
 

@@ -51,7 +51,7 @@ mod tests {
 
     #[tokio::test]
     async fn audit_log_is_readable_by_every_role() {
-        for role in Role::ALL {
+        for &role in Role::ALL {
             let account = AccountId(Uuid::from_u128(7));
             let mut store = MockAuditStore::new();
             store

@@ -8,44 +8,23 @@ use super::{
     transition,
 };
 use crate::billing::PlanEntitlement;
+use crate::messaging::MetaStatus;
+use crate::shared::string_enum::string_enum;
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDraft, NotificationKind, ProfileId};
-use crate::templates::{MetaStatus, Template};
+use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
 
-/// What started a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
-    /// `execute`: the caller waits for the end of the run.
-    Execute,
-    /// `send`: the caller does not wait.
-    Send,
-    /// `scheduled_at` was reached.
-    Schedule,
-    /// `retry-failed`, at once or scheduled.
-    Retry,
-}
-
-impl Trigger {
-    const ALL: [Self; 4] = [Self::Execute, Self::Send, Self::Schedule, Self::Retry];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Execute => "execute",
-            Self::Send => "send",
-            Self::Schedule => "schedule",
-            Self::Retry => "retry",
-        }
-    }
-}
-
-impl std::str::FromStr for Trigger {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|trigger| trigger.as_str() == text)
-            .ok_or_else(|| format!("unknown trigger {text}"))
+string_enum! {
+    /// What started a run.
+    Trigger {
+        /// `execute`: the caller waits for the end of the run.
+        Execute = "execute",
+        /// `send`: the caller does not wait.
+        Send = "send",
+        /// `scheduled_at` was reached.
+        Schedule = "schedule",
+        /// `retry-failed`, at once or scheduled.
+        Retry = "retry",
     }
 }
 

@@ -53,7 +53,7 @@ mod tests {
 
     #[tokio::test]
     async fn notification_can_be_marked_read_by_every_role() {
-        for role in Role::ALL {
+        for &role in Role::ALL {
             let mut store = MockNotificationStore::new();
             let existing = NotificationId(Uuid::from_u128(1));
             store

@@ -1,48 +1,31 @@
 //! The tenant context: the account, actor and role of a request. It is the first argument of every use case that
 //! accesses a tenant's rows. Use cases without an actor (ingestion, inbound webhooks) take only the account.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{
     AccountId, ApiKeyId, Audit, AuditAction, Event, KeyScopes, NotificationDraft, NotificationKind, RouteScope, UserId,
-    redacted_debug,
+    redacted_debug, string_enum,
 };
 
-/// The role of a member in an account, from most to least rights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// All rights, including changes of ownership.
-    Owner,
-    /// All rights except changes of ownership.
-    Admin,
-    /// Reads and writes, without the management of the account.
-    Member,
-    /// Reads only.
-    Viewer,
+string_enum! {
+    /// The role of a member in an account, from most to least rights.
+    Role {
+        /// All rights, including changes of ownership.
+        Owner = "owner",
+        /// All rights except changes of ownership.
+        Admin = "admin",
+        /// Reads and writes, without the management of the account.
+        Member = "member",
+        /// Reads only.
+        Viewer = "viewer",
+    }
 }
 
 impl Role {
-    /// Every role, for tables and tests.
-    pub const ALL: [Self; 4] = [Self::Owner, Self::Admin, Self::Member, Self::Viewer];
-
-    /// The stored and published value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Owner => "owner",
-            Self::Admin => "admin",
-            Self::Member => "member",
-            Self::Viewer => "viewer",
-        }
-    }
-
     /// Whether the role may manage the account: owner or admin.
     pub fn manages(self) -> bool {
         matches!(self, Self::Owner | Self::Admin)
@@ -51,23 +34,6 @@ impl Role {
     /// Whether the role may write.
     pub fn writes(self) -> bool {
         self != Self::Viewer
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Role {
-    type Err = String;
-
-    fn from_str(value: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|role| role.as_str() == value)
-            .ok_or_else(|| format!("unknown role {value}"))
     }
 }
 

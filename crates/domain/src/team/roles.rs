@@ -113,8 +113,8 @@ mod tests {
 
     /// Outcomes of the changes to owner, admin, member and viewer, and of the removal.
     fn row(actor: Option<Role>, target: Option<Role>, other_owners: bool) -> String {
-        let roles = Role::ALL.map(MemberChange::Role);
-        let changes = roles.into_iter().chain([MemberChange::Removal]);
+        let roles = Role::ALL.iter().copied().map(MemberChange::Role);
+        let changes = roles.chain([MemberChange::Removal]);
         changes
             .map(|change| outcome(actor, target, change, other_owners))
             .collect::<Vec<_>>()
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn parse_role_accepts_exact_names_only() {
-        for role in Role::ALL {
+        for &role in Role::ALL {
             assert_eq!(parse_role(Some(role.as_str())), Ok(role));
         }
         for invalid in [None, Some(""), Some("Owner")] {
@@ -172,10 +172,10 @@ mod tests {
     #[test]
     fn member_change_checks_existence_before_permission() {
         for other_owners in [false, true] {
-            for actor in Role::ALL.map(Some).into_iter().chain([None]) {
+            for actor in Role::ALL.iter().copied().map(Some).chain([None]) {
                 assert_eq!(row(actor, None, other_owners), "404 404 404 404 404", "{actor:?}");
             }
-            for target in Role::ALL {
+            for &target in Role::ALL {
                 assert_eq!(row(None, Some(target), other_owners), "401 401 401 401 401", "{target}");
             }
         }

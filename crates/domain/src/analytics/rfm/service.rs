@@ -193,7 +193,7 @@ mod tests {
 
     #[tokio::test]
     async fn rfm_recalculation_requires_owner_or_admin() {
-        for role in Role::ALL {
+        for &role in Role::ALL {
             let mut store = MockRfmStore::new();
             store
                 .expect_request()

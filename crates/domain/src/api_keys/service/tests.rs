@@ -298,7 +298,7 @@ async fn trigger_scope_requires_a_template_of_the_account() {
 
 #[tokio::test]
 async fn last_address_is_listed_for_owners_and_admins_only() {
-    for role in Role::ALL {
+    for &role in Role::ALL {
         let mut store = MockApiKeyStore::new();
         store.expect_list().returning(|_| Ok(vec![stored(None).key]));
         let listed = keys(store).list(&Tenant { role, ..owner() }).await.unwrap();
