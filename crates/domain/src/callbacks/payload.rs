@@ -4,9 +4,9 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::conversations::InboundEvent;
-use crate::messaging::{Pricing, SendStatus, StatusPricing};
+use crate::messaging::{MetaStatus, Pricing, SendStatus, StatusPricing};
 use crate::shared::{SendId, redacted_debug};
-use crate::templates::{CategoryUpdate, MetaStatus};
+use crate::templates::CategoryUpdate;
 use crate::whatsapp::verification::BusinessUpdate;
 
 /// One change in a callback.

@@ -37,7 +37,7 @@ mod tests {
 
     use super::super::prepare::tests::facts;
     use super::*;
-    use crate::templates::MetaStatus;
+    use crate::messaging::MetaStatus;
     use crate::templates::tests::approved_template;
 
     #[test]

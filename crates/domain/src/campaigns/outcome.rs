@@ -2,9 +2,8 @@
 
 use time::Duration;
 
-use crate::messaging::{BlockCause, SendOutcome, ThrottleScope};
+use crate::messaging::{BlockCause, MetaStatus, SendOutcome, ThrottleScope};
 use crate::shared::{SendId, redacted_debug};
-use crate::templates::MetaStatus;
 
 /// The most retries of a send that certainly did not leave.
 const MAX_RETRIES: u32 = 5;

@@ -95,8 +95,8 @@ mod tests {
         CampaignError, CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore, RunQuota, Variables,
     };
     use super::*;
+    use crate::messaging::MetaStatus;
     use crate::shared::CampaignId;
-    use crate::templates::MetaStatus;
 
     #[test]
     fn failed_preconditions_lists_all_of_them() {

@@ -154,8 +154,9 @@ mod tests {
     use super::super::{Campaign, CampaignStatus, Variables};
     use super::*;
     use crate::billing::PlanEntitlement;
+    use crate::messaging::MetaStatus;
+    use crate::templates::Template;
     use crate::templates::tests::approved_template;
-    use crate::templates::{MetaStatus, Template};
 
     fn contact(number: u128, name: &str) -> PreviewRecipient {
         PreviewRecipient {

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{CategoryChange, MetaStatus, Template};
-use crate::messaging::Category;
+use super::{CategoryChange, Template};
+use crate::messaging::{Category, MetaStatus};
 use crate::shared::{Event, NotificationDraft, NotificationKind, timestamp};
 
 /// The template with the category that WhatsApp reports. A change clears the scheduled one. The current category,

@@ -70,9 +70,9 @@ impl Template {
 mod tests {
     use serde_json::json;
 
-    use super::super::MetaStatus;
     use super::super::tests::approved_template;
     use super::*;
+    use crate::messaging::MetaStatus;
 
     #[test]
     fn stored_content_is_independent_of_later_changes() {

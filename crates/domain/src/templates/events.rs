@@ -3,8 +3,8 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{CategoryChange, MetaStatus, Template, has_other_category};
-use crate::messaging::Category;
+use super::{CategoryChange, Template, has_other_category};
+use crate::messaging::{Category, MetaStatus};
 use crate::shared::{Event, WebhookKind, timestamp};
 
 /// `template.status_changed`. A change is the status and the category before, and the template now. Templates that kept

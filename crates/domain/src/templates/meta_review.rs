@@ -3,7 +3,8 @@
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{MetaStatus, Template, TemplateCommand, transition};
+use super::{Template, TemplateCommand, transition};
+use crate::messaging::MetaStatus;
 use crate::shared::{Event, NotificationDraft, NotificationKind};
 
 impl MetaStatus {

@@ -38,6 +38,5 @@ pub use rendered::{Rendered, RenderedCard};
 pub use service::Templates;
 pub use status::{TemplateCommand, transition};
 
-pub use crate::messaging::MetaStatus;
 pub use submit::Submission;
 pub use sync::{SyncReport, SyncedTemplate, TemplateKey};

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::MetaStatus;
 use crate::media::MediaStoreError;
-use crate::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
+use crate::messaging::{Button, CarouselCard, Category, HeaderType, MetaStatus, ParameterFormat};
 use crate::shared::{
     AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, string_enum, timestamp,
 };

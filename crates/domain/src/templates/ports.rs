@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey};
+use super::{SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey};
+use crate::messaging::MetaStatus;
 use crate::shared::{
     AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, RowOutcome, StoreError, TemplateId, WriteOutcome,
 };

@@ -8,13 +8,13 @@ use serde_json::json;
 use super::sync::reconcile;
 use super::validate::Checked;
 use super::{
-    MetaStatus, Submission, SyncReport, SyncedTemplate, Template, TemplateCommand, TemplateError, TemplateFilter,
-    TemplateInput, TemplateKey, TemplateStore, TemplateType, transition, validate,
+    Submission, SyncReport, SyncedTemplate, Template, TemplateCommand, TemplateError, TemplateFilter, TemplateInput,
+    TemplateKey, TemplateStore, TemplateType, transition, validate,
 };
 use crate::media::Media;
 use crate::messaging::{
-    Category, HeaderType, ParameterFormat, RemoteTemplate, SubmittedTemplate, TemplateSubmission, WhatsappCredentials,
-    WhatsappGateway,
+    Category, HeaderType, MetaStatus, ParameterFormat, RemoteTemplate, SubmittedTemplate, TemplateSubmission,
+    WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft,

@@ -3,8 +3,8 @@
 
 use super::category::with_category;
 use super::remote::with_components;
-use super::{MetaStatus, Template, TemplateCommand, transition};
-use crate::messaging::RemoteTemplate;
+use super::{Template, TemplateCommand, transition};
+use crate::messaging::{MetaStatus, RemoteTemplate};
 use crate::shared::ProfileId;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -13,11 +13,12 @@ use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, PgTextExpression
 use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
+use recado_domain::messaging::MetaStatus;
 use recado_domain::shared::{
     AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, RowOutcome, StoreError, TemplateId, WriteOutcome,
 };
 use recado_domain::templates::{
-    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
+    SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
     category_changing_event, scheduled_category_change, status_changed_event,
 };
 use time::OffsetDateTime;

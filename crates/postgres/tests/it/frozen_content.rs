@@ -7,8 +7,8 @@ use recado_domain::campaigns::{
     Campaign, CampaignRefusal, QueuedRun, RetryOutcome, RunContent, RunInputs, RunQueue as _, RunQuota,
     RunRetryStore as _, RunStartStore as _, RunStore as _, SendResult, SendStore as _, StartOutcome, Variables,
 };
-use recado_domain::messaging::ParameterFormat;
-use recado_domain::templates::{MetaStatus, SyncedTemplate, Template, TemplateStore};
+use recado_domain::messaging::{MetaStatus, ParameterFormat};
+use recado_domain::templates::{SyncedTemplate, Template, TemplateStore};
 use recado_postgres::PgExports;
 
 use crate::retries::{retry_of, tried};

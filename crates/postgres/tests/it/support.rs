@@ -9,9 +9,9 @@ use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, ClaimOutcome, QueuedRun, RunContent, RunStart, RunStartStore as _,
     SendStore as _, StartOutcome, Trigger,
 };
-use recado_domain::messaging::{Category, HeaderType, ParameterFormat};
+use recado_domain::messaging::{Category, HeaderType, MetaStatus, ParameterFormat};
 use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, EventKind, SendId, TemplateId, UserId};
-use recado_domain::templates::{MetaStatus, Template, TemplateStore, TemplateType};
+use recado_domain::templates::{Template, TemplateStore, TemplateType};
 use recado_postgres::testing::TestDatabase;
 use recado_postgres::{
     OwnerPool, PgAccounts, PgAudit, PgCampaigns, PgContacts, PgOutbox, PgRuns, PgStatusUpdates, PgTemplates, TenantPool,

@@ -1,11 +1,11 @@
 //! Message templates.
 
 use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore as _};
-use recado_domain::messaging::{Category, HeaderType};
+use recado_domain::messaging::{Category, HeaderType, MetaStatus};
 use recado_domain::shared::{CursorQuery, FolderId, PageQuery, StoreError, WriteOutcome};
 use recado_domain::templates::{
-    CategoryChange, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
-    TemplateStore, TemplateType,
+    CategoryChange, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
+    TemplateType,
 };
 use serde_json::json;
 use time::Duration;

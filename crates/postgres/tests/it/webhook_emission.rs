@@ -1,8 +1,9 @@
 //! Webhook events that the statements of a change append to the outbox.
 
 use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore, ImportRow, Phone};
+use recado_domain::messaging::MetaStatus;
 use recado_domain::shared::{AccountId, UpdateOutcome};
-use recado_domain::templates::{MetaStatus, TemplateStore};
+use recado_domain::templates::TemplateStore;
 use serde_json::{Map, Value};
 use time::Duration;
 

@@ -3,12 +3,12 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
+use recado_domain::messaging::{Button, CarouselCard, Category, HeaderType, MetaStatus, ParameterFormat};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, CursorPage, FolderId, ProfileId, TemplateId, timestamp};
 use recado_domain::templates::{
-    CategoryChange, MetaStatus, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort,
-    TemplateType, Templates,
+    CategoryChange, Submission, SyncReport, Template, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
+    Templates,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

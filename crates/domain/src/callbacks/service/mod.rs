@@ -16,9 +16,10 @@ use super::{
 };
 use crate::campaigns::RunStore;
 use crate::conversations::{InboundEvent, InboxStore};
+use crate::messaging::MetaStatus;
 use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, WriteOutcome, retry_on_conflict};
 use crate::templates::{
-    MetaStatus, Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
+    Template, TemplateStore, apply_review, category_notifications, review_events, with_category_update,
 };
 use crate::whatsapp::Recent;
 use crate::whatsapp::verification::{BusinessUpdates, NumberHolderStore};

@@ -25,11 +25,11 @@ use super::{
     RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome, TimeSlices,
     pause_notification, prepare, to_result, transition,
 };
-use crate::messaging::{SendOutcome, WhatsappGateway};
+use crate::messaging::{MetaStatus, SendOutcome, WhatsappGateway};
 use crate::shared::{
     Cipher, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict, retry_up_to,
 };
-use crate::templates::{MetaStatus, TemplateStore, apply_review, review_events};
+use crate::templates::{TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The most sends in a claim.

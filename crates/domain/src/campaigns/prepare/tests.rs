@@ -7,9 +7,10 @@ use super::super::{CampaignStatus, RetryReport, StartOutcome, Trigger};
 use super::*;
 use crate::billing::{self, PlanEntitlement};
 use crate::campaigns::service::tests::{NOW, campaign, tenant};
+use crate::messaging::MetaStatus;
 use crate::shared::AuditAction;
+use crate::templates::Template;
 use crate::templates::tests::approved_template;
-use crate::templates::{MetaStatus, Template};
 
 pub(crate) fn facts() -> RunFacts {
     let template = approved_template("Oi {{1}}, use {{2}}.", &["Ana", "PROMO10"]);

@@ -13,13 +13,13 @@ use crate::campaigns::*;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::media::{MediaPath, MediaType};
 use crate::messaging::{
-    BlockCause, ErrorClass, FileSource, HeaderType, MockWhatsappGateway, SendOutcome, TextParameter,
+    BlockCause, ErrorClass, FileSource, HeaderType, MetaStatus, MockWhatsappGateway, SendOutcome, TextParameter,
 };
 use crate::shared::{
     AuditAction, CampaignId, Event, GatewayError, MockCipher, MockErrorReport, MockIds, ProfileId, Sealed, StoreError,
 };
+use crate::templates::Template;
 use crate::templates::tests::approved_template;
-use crate::templates::{MetaStatus, Template};
 use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
 use crate::whatsapp::{MessageFiles, MockFileIdStore, Profile, StoredProfile};
 

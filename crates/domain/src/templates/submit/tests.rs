@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::media::tests::{ACCOUNT, FakeMediaStore};
 use crate::media::{MediaPath, MediaType};
 use crate::messaging::{
-    CarouselCard, Category, Component, HeaderSubmission, HeaderType, MockWhatsappGateway, RemotePage, RemoteTemplate,
-    SubmittedTemplate, TemplateSubmission,
+    CarouselCard, Category, Component, HeaderSubmission, HeaderType, MetaStatus, MockWhatsappGateway, RemotePage,
+    RemoteTemplate, SubmittedTemplate, TemplateSubmission,
 };
 use crate::shared::{AccountId, GatewayError, TemplateId, WriteOutcome};
 use crate::templates::tests::{approved_template, number, tenant, with_files};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::approved_template;
 use crate::messaging::{
-    ButtonValue, Category, Component, HeaderType, RemoteTemplate, TemplateSubmission, TextParameter,
+    ButtonValue, Category, Component, HeaderType, MetaStatus, RemoteTemplate, TemplateSubmission, TextParameter,
 };
 use crate::shared::FieldErrors;
 use crate::templates::remote::with_components;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::*;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::messaging::{
-    Category, HeaderSubmission, HeaderType, MockWhatsappGateway, ParameterFormat, SubmittedTemplate,
+    Category, HeaderSubmission, HeaderType, MetaStatus, MockWhatsappGateway, ParameterFormat, SubmittedTemplate,
     TemplateSubmission, TextParameter,
 };
 use crate::shared::{

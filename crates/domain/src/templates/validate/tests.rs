@@ -3,7 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::messaging::{MockWhatsappGateway, ParameterFormat};
+use crate::messaging::{MetaStatus, MockWhatsappGateway, ParameterFormat};
 use crate::shared::{FolderId, TemplateId, WriteOutcome};
 use crate::templates::tests::{approved_template, input, templates, tenant};
 use crate::templates::*;

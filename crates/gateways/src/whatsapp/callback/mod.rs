@@ -9,9 +9,9 @@ use recado_domain::callbacks::{
     CallbackChange, CallbackPayload, CallbackReader, ReceivedInbound, ReceivedStatus, StatusUpdate, TemplateChange,
     TemplateUpdate, Unread, Unreadable,
 };
-use recado_domain::messaging::SendStatus;
+use recado_domain::messaging::{MetaStatus, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::templates::{CategoryChange, CategoryUpdate, MetaStatus};
+use recado_domain::templates::{CategoryChange, CategoryUpdate};
 use serde_json::Value;
 use uuid::Uuid;
 

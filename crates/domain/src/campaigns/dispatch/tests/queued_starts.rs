@@ -11,10 +11,10 @@ use crate::campaigns::{
     SendCounts, StartOutcome, Trigger, Worker,
 };
 use crate::media::tests::media;
-use crate::messaging::MockWhatsappGateway;
+use crate::messaging::{MetaStatus, MockWhatsappGateway};
 use crate::shared::{Event, MockCipher, MockShutdown, MockTimer, NotificationKind};
+use crate::templates::MockTemplateStore;
 use crate::templates::tests::approved_template;
-use crate::templates::{MetaStatus, MockTemplateStore};
 use crate::whatsapp::MessageFiles;
 
 fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {

@@ -10,10 +10,10 @@ use time::Duration;
 use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, opaque_rejection, phone, template_paused};
 use super::{all_phones, over, paused};
 use crate::campaigns::{Burst, CampaignStatus, Dispatcher, RunEnd, SendRateLimiter, SlotTime};
-use crate::messaging::SendStatus;
+use crate::messaging::{MetaStatus, SendStatus};
 use crate::shared::{Event, NotificationKind, StoreError, WRITE_ATTEMPTS, WriteOutcome};
 use crate::templates::tests::approved_template;
-use crate::templates::{MetaStatus, MockTemplateStore, Template};
+use crate::templates::{MockTemplateStore, Template};
 
 #[tokio::test]
 async fn unreadable_rejection_pauses_the_run_and_is_never_resent() {
