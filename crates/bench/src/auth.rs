@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn callgrind_counts_are_parsed() {
         let text = "--------\nIr\n--------\n1,234,567 PROGRAM TOTALS\n\n\
-            1,000,000  ???:main [/x/recado]\n   12,345  ???:recado_server::web::auth::Authenticator::cached_session [/x]\n\
-            \x20     5  ???:recado_server::web::auth::Authenticator::credential [/x]\n";
+            1,000,000  ???:main [/x/recado]\n   12,345  ???:recado_api::web::auth::Authenticator::cached_session [/x]\n\
+            \x20     5  ???:recado_api::web::auth::Authenticator::credential [/x]\n";
         let count = parse(text).unwrap();
         assert_eq!((count.all, count.verifying), (1_234_567, 12_350));
         assert!(parse("nothing").is_err());

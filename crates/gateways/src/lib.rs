@@ -15,5 +15,3 @@ pub mod sessions;
 pub mod tls;
 pub mod webhooks;
 pub mod whatsapp;
-
-pub use meter::TRACED;

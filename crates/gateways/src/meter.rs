@@ -4,10 +4,8 @@
 use std::time::Instant;
 
 use metrics::{Counter, Histogram, counter, histogram};
+use recado_domain::shared::TRACED;
 use tracing::Span;
-
-/// The target of spans that belong to traces only, not to the log.
-pub const TRACED: &str = "recado::trace";
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
+use recado_domain::shared::TRACED;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-use crate::telemetry::traces::{TRACED, Traces};
+use crate::telemetry::traces::Traces;
 
 /// Lines are collected for `BATCH` and written in blocks of at most `BATCH_BYTES`.
 const BATCH: Duration = Duration::from_millis(5);

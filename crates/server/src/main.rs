@@ -97,7 +97,7 @@ fn run_doctor(arguments: &[&str]) -> ExitCode {
 
 /// Writes the OpenAPI document to standard output. A reader that closes the pipe early is not an error.
 fn print_openapi() -> anyhow::Result<()> {
-    let text = format!("{:#}\n", recado_server::reference::document());
+    let text = format!("{:#}\n", recado_api::reference::document());
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),

@@ -3,8 +3,8 @@
 use recado_domain::mail::{RecipientHash, RecipientHasher};
 use secrecy::ExposeSecret as _;
 
-use crate::config::AppSecret;
-use crate::crypto::{HmacKey, hmac, hmac_key};
+use recado_api::app_secret::AppSecret;
+use recado_api::crypto::{HmacKey, hmac, hmac_key};
 
 /// The purpose of the derived key.
 const PURPOSE: &str = "mail recipient";

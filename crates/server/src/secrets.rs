@@ -9,7 +9,7 @@ use std::time::Duration;
 use recado_domain::shared::{Resealer, SealContext, SealPurpose, UnsealError};
 use recado_postgres::{OwnerPool, PgSealedValues, PoolConfig, SEALED_COLUMNS, SealedColumn};
 
-use crate::config::{AppSecrets, Config, Source};
+use crate::config::{Config, Source, app_secrets};
 use crate::sealing::AppCipher;
 
 /// A statement that looks for the few remaining values of a large table reads all of it.
@@ -37,7 +37,7 @@ struct Totals {
 /// Rotates all sealed values, and prints their numbers. Returns false if some value does not name the current key.
 pub fn rotate() -> anyhow::Result<bool> {
     let source: Source<'_> = &|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let cipher = AppCipher::new(&AppSecrets::read(source)?)?;
+    let cipher = AppCipher::new(&app_secrets(source)?)?;
     let config = PoolConfig {
         statement_timeout: STATEMENT_TIMEOUT,
         ..PoolConfig::new(Config::database_url(source)?, 1).tls(Config::database_tls(source)?)

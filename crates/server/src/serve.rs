@@ -12,17 +12,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, check_databases};
-use crate::error::ApiError;
-use crate::routes::OpenApiDocument;
-use crate::streams::Streams;
 use crate::telemetry;
 use crate::telemetry::traces::Traces;
-use crate::web::cors::cors;
-use crate::web::request::request_context;
 use crate::wiring::{Services, Shared};
-use crate::worker_handles::RunSubmitter;
 use crate::workers;
-use crate::{app, contact_search, logging, reference, tenant_role};
+use recado_api::error::ApiError;
+use recado_api::routes::OpenApiDocument;
+use recado_api::streams::Streams;
+use recado_api::web::cors::cors;
+use recado_api::web::request::request_context;
+use recado_api::worker_handles::RunSubmitter;
+use recado_api::{app, reference};
+
+use crate::{contact_search, logging, tenant_role};
 
 /// How long a client may take to send a request head.
 const HEAD_TIME: Duration = Duration::from_secs(5);

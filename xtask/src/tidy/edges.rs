@@ -13,8 +13,15 @@ const DOMAIN: &str = "crates/domain/Cargo.toml";
 const ALLOWED: &[(&str, &[&str])] = &[
     (
         "recado-server",
-        &["recado-postgres", "recado-redis", "recado-gateways", "recado-domain"],
+        &[
+            "recado-api",
+            "recado-postgres",
+            "recado-redis",
+            "recado-gateways",
+            "recado-domain",
+        ],
     ),
+    ("recado-api", &["recado-domain"]),
     ("recado-postgres", &["recado-domain", "recado-schema"]),
     ("recado-redis", &["recado-domain"]),
     ("recado-gateways", &["recado-domain"]),
@@ -115,7 +122,9 @@ mod tests {
     #[test]
     fn crate_dependencies_point_inward() {
         assert!(allowed("recado-server", "recado-postgres", false));
+        assert!(allowed("recado-server", "recado-api", false));
         assert!(allowed("recado-postgres", "recado-domain", false));
+        assert!(!allowed("recado-api", "recado-postgres", true));
         assert!(!allowed("recado-domain", "recado-postgres", false));
         assert!(!allowed("recado-domain", "recado-postgres", true));
         assert!(!allowed("recado-postgres", "recado-redis", false));

@@ -9,7 +9,7 @@ const GENERATED: &str = "crates/schema/src/tables.rs";
 const FUNCTION: usize = 70;
 /// A route parses its request, calls one use case and maps the result. Anything longer is logic that belongs elsewhere.
 const ROUTE: usize = 25;
-const ROUTES: &str = "crates/server/src/routes";
+const ROUTES: &str = "crates/api/src/routes";
 
 pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(check("crates/a/src/b.rs", &function(70)), []);
         let found = check("crates/a/src/b.rs", &function(71));
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2]);
-        assert_eq!(check("crates/server/src/routes/team.rs", &function(25)), []);
-        assert_eq!(check("crates/server/src/routes/team.rs", &function(26)).len(), 1);
+        assert_eq!(check("crates/api/src/routes/team.rs", &function(25)), []);
+        assert_eq!(check("crates/api/src/routes/team.rs", &function(26)).len(), 1);
     }
 
     #[test]

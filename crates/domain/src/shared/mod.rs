@@ -17,6 +17,7 @@ pub(crate) mod string_enum;
 mod tenant;
 pub mod text;
 pub mod timestamp;
+mod traced;
 
 pub use amount::Amount;
 pub use errors::{
@@ -38,3 +39,4 @@ pub use strict::Strict;
 pub(crate) use string_enum::string_enum;
 
 pub use tenant::{Actor, CallingKey, Creation, Role, Tenant};
+pub use traced::TRACED;

@@ -1,13 +1,11 @@
 //! Limits on what one process holds for its callers, and on what callers may do.
 
+use recado_api::web::callback::CALLBACK_BYTES;
 use recado_domain::accounts::ACCOUNTS_PER_USER;
 
 use super::values::{ConfigError, Source, invalid, parsed};
 
 const MIB: usize = 1024 * 1024;
-
-/// The maximum size of a callback in bytes.
-pub(crate) const CALLBACK_BYTES: usize = 4 * MIB;
 
 /// The units of a size, with their bytes.
 const UNITS: [(&str, usize); 3] = [("KiB", 1024), ("MiB", MIB), ("GiB", 1024 * MIB)];

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use actix_web::http::Uri;
+use recado_api::app_secret::AppSecrets;
 use recado_domain::egress::AllowList;
 use recado_domain::redacted_debug;
 use recado_domain::shared::Network;
@@ -12,11 +13,10 @@ use secrecy::SecretString;
 use time::Duration;
 
 use crate::logging;
-use crate::origin::Origin;
-pub use app_secret::{AppSecret, AppSecrets};
+pub use app_secrets::app_secrets;
 pub use identity::IdentityRules;
-pub(crate) use limits::CALLBACK_BYTES;
 pub use limits::Limits;
+use recado_api::origin::Origin;
 pub use tls::OutgoingTls;
 pub(crate) use tls::check_databases;
 pub use values::{ConfigError, Source};
@@ -25,7 +25,7 @@ use values::{
 };
 
 mod api_keys;
-mod app_secret;
+mod app_secrets;
 mod callback_secrets;
 mod identity;
 mod limits;
@@ -189,7 +189,7 @@ impl Config {
                 "a comma-separated list of origins like https://app.example.com",
             )?,
             trusted_proxies: networks(get, "TRUSTED_PROXIES")?,
-            app_secrets: AppSecrets::read(get)?,
+            app_secrets: app_secrets(get)?,
             session_cookie: get("SESSION_COOKIE").unwrap_or_else(|| "svc-session".to_owned()),
             session_verification: session_verification(get)?,
             session_issuer: get("SESSION_JWT_ISSUER"),

@@ -6,8 +6,8 @@ use time::Duration;
 
 use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
-use crate::error_chain::chain;
-use crate::system::SystemClock;
+use recado_api::error_chain::chain;
+use recado_api::system::SystemClock;
 
 /// The largest difference between the clocks of this machine and of the database. Leases and rate limits compare them.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::seconds(2);

@@ -8,7 +8,7 @@ use recado_gateways::sessions::{Expected, JwksVerifier};
 use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 use crate::config::{Config, SessionVerification};
-use crate::system::SystemClock;
+use recado_api::system::SystemClock;
 
 const NAME: &str = "jwks";
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
-use crate::error_chain::chain;
+use recado_api::error_chain::chain;
 
 const NAME: &str = "media_store";
 

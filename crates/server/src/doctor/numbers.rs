@@ -15,7 +15,7 @@ use super::database::unavailable;
 use super::diagnosis::Diagnosis;
 use crate::config::Config;
 use crate::sealing::AppCipher;
-use crate::system::{SystemClock, SystemTimer};
+use recado_api::system::{SystemClock, SystemTimer};
 
 const NAME: &str = "numbers";
 

@@ -8,7 +8,7 @@ use recado_gateways::payment::PaymentApi;
 use super::context::{AreaOutcome, DoctorContext};
 use super::diagnosis::Diagnosis;
 use crate::config::Config;
-use crate::error_chain::chain;
+use recado_api::error_chain::chain;
 
 const NAME: &str = "payment_gateway";
 

@@ -6,7 +6,7 @@ use recado_postgres::{PgDiagnostics, TenantRole, tenant_role};
 use super::context::{AreaOutcome, DoctorContext};
 use super::database::unavailable;
 use super::diagnosis::Diagnosis;
-use crate::error_chain::chain;
+use recado_api::error_chain::chain;
 
 /// A role of the database must neither bypass row-level security nor be able to become one that does.
 pub(super) async fn check_roles(context: &DoctorContext) -> AreaOutcome {

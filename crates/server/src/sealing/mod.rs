@@ -12,8 +12,8 @@ use aws_lc_rs::aead::{AES_256_GCM, AES_256_GCM_SIV, Aad, NONCE_LEN, RandomizedNo
 use recado_domain::shared::{Cipher, Resealer, SealContext, SealPurpose, Sealed, UnsealError};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::config::{AppSecret, AppSecrets};
-use crate::web::request_hash;
+use recado_api::app_secret::{AppSecret, AppSecrets};
+use recado_api::web::request_hash;
 
 /// Begins every value of this version.
 const VERSION: &[u8] = b"RSV1|";

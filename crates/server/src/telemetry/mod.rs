@@ -9,25 +9,20 @@ mod exposition;
 mod gauges;
 mod listener;
 mod machine;
-mod refusals;
 mod reports;
-mod requests;
 mod sealed_values;
 pub mod traces;
-mod workers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use recado_api::telemetry::register_refusals;
 
 pub use gauges::{ProcessStats, ProcessStatsSource};
 pub use listener::MetricsListener;
-pub use refusals::count_refusal;
 pub use reports::{Reports, UnclaimedMessages};
-pub use requests::{InFlight, RateLimitOutcome, Route, count_rate_limit};
-pub use workers::WorkerMetrics;
 
 /// The histogram buckets of durations, in seconds.
 const BUCKETS: &[f64] = &[
@@ -42,7 +37,7 @@ pub fn start(bind: Option<SocketAddr>) -> anyhow::Result<Option<Recorder>> {
         .and_then(PrometheusBuilder::install_recorder)
         .context("the metrics recorder cannot be installed")?;
     definitions::describe();
-    refusals::register();
+    register_refusals();
     count_panics();
     Ok(Some(Recorder { bind, handle }))
 }

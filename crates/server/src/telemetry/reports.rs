@@ -8,7 +8,7 @@ use metrics::{Counter, counter};
 use recado_domain::callbacks::{CallbackReport, Unread};
 use recado_domain::shared::{CallbackId, ErrorReport, SideStep, StoreError};
 
-use crate::error_chain::chain;
+use recado_api::error_chain::chain;
 
 /// The maximum number of values of a label. WhatsApp can send any name, so further names become `OTHER`.
 const MAX_LABEL_VALUES: usize = 64;

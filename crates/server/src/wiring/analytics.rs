@@ -9,7 +9,7 @@ use recado_domain::links::{LinkStore, Links};
 use recado_postgres::{OwnerPool, PgAnalytics, PgAutomations, PgExports, PgIngestion, PgInsights, PgLinks, PgRfm};
 
 use super::{Shared, Stores};
-use crate::web::target_cache::CachedTargets;
+use recado_api::web::target_cache::CachedTargets;
 
 impl Stores {
     pub fn ingestion(&self, shared: &Shared) -> Ingestion {

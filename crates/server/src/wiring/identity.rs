@@ -10,12 +10,12 @@ use recado_postgres::{OwnerPool, PgAccounts, PgApiKeys, PgInvites, PgSessions};
 use super::{Shared, Stores};
 use crate::config::{Config, SessionVerification};
 use crate::recipient_hash::AppRecipientHasher;
-use crate::web::auth::Authenticator;
-use crate::web::auth_cache::CachedMemberships;
-use crate::web::key_cache::CachedKeys;
-use crate::web::key_lookups::KeyLookups;
-use crate::web::session_cache::CachedSessions;
-use crate::web::support::SupportCookies;
+use recado_api::web::auth::Authenticator;
+use recado_api::web::auth_cache::CachedMemberships;
+use recado_api::web::key_cache::CachedKeys;
+use recado_api::web::key_lookups::KeyLookups;
+use recado_api::web::session_cache::CachedSessions;
+use recado_api::web::support::SupportCookies;
 
 pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
     let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.owner.clone()));

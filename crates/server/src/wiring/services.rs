@@ -8,6 +8,7 @@ use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
 use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
+use recado_domain::notifications::NotificationFeed;
 use recado_domain::segments::Segments;
 use recado_domain::team::{Invitations, Members};
 use recado_domain::templates::Templates;
@@ -19,13 +20,13 @@ use recado_postgres::{
 };
 
 use super::{Shared, Stores, identity};
-use crate::origin::{Origin, OwnOrigins};
-use crate::payment_event_buffer::PaymentEventReceiver;
-use crate::streams::StreamChecks;
-use crate::web::access::AccessChecks;
-use crate::web::callback_secrets::{PaymentCallbackToken, WhatsappCallbackSecrets};
-use crate::web::cookies::AccountCookies;
-use crate::web::idempotency::StoredResponses;
+use recado_api::origin::{Origin, OwnOrigins};
+use recado_api::payment_event_buffer::PaymentEventReceiver;
+use recado_api::streams::StreamChecks;
+use recado_api::web::access::AccessChecks;
+use recado_api::web::callback_secrets::{PaymentCallbackToken, WhatsappCallbackSecrets};
+use recado_api::web::cookies::AccountCookies;
+use recado_api::web::idempotency::StoredResponses;
 
 /// The minimum number of tenant connections of an HTTP thread.
 const MIN_TENANT_CONNECTIONS: usize = 2;
@@ -51,7 +52,9 @@ impl Services {
         services.add_reports(shared, &stores, &anonymous);
         services
             .add(stores.billing(shared))
-            .add(PaymentCallbackToken::new(&shared.config))
+            .add(PaymentCallbackToken::new(
+                shared.config.payment_gateway_webhook_token.clone(),
+            ))
             .add(PaymentEventReceiver {
                 reader: Arc::new(AsaasEventReader),
                 events: stores.gateway_events(shared),
@@ -91,7 +94,10 @@ impl Services {
     fn add_process(&mut self, shared: &Shared) {
         self.share(shared.ids.clone())
             .add(AccountCookies::new(shared.config.cookie_secure))
-            .add(WhatsappCallbackSecrets::new(&shared.config))
+            .add(WhatsappCallbackSecrets {
+                verify_token: shared.config.whatsapp_verify_token.clone(),
+                app_secrets: shared.config.whatsapp_app_secrets.clone(),
+            })
             .add(shared.signals.clone())
             .add(shared.auth_cache.clone())
             .add(shared.sessions.clone())
@@ -142,7 +148,7 @@ impl Services {
             .add(Segments::new(Arc::new(segments), clock, ids.clone()))
             .add(Folders::new(Arc::new(PgFolders::new(stores.tenant.clone())), ids))
             .add(shared.notifications(&stores.tenant)?)
-            .add(PgNotificationFeed::new(stores.owner.clone()))
+            .share::<dyn NotificationFeed>(Arc::new(PgNotificationFeed::new(stores.owner.clone())))
             .add(StreamChecks::default());
         Ok(())
     }

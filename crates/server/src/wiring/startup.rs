@@ -6,14 +6,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use recado_domain::accounts::SessionVerifier;
 use recado_domain::mail::Mailer;
-use recado_domain::shared::Clock;
+use recado_domain::shared::{Clock, StoreError};
 use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpConfigError, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_postgres::{OwnerPool, PoolConfig, PoolRegistry};
+use tokio::runtime::Handle;
 
 use crate::config::{Config, SessionVerification};
-use crate::readiness::Readiness;
+use recado_api::readiness::Readiness;
 
 /// Checks `SMTP_URL` and `MAIL_FROM` at startup instead of at the first mail.
 pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
@@ -87,5 +88,11 @@ pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow
     let pool = pool.counted(pool_registry, "readiness");
     let pool =
         OwnerPool::new(&with_request_timeouts(config, pool)).context("DATABASE_URL is not a valid PostgreSQL URL")?;
-    Ok(Readiness::new(pool))
+    let runtime = Handle::current();
+    Ok(Readiness::new(Box::new(move || {
+        let pool = pool.clone();
+        // The pool belongs to this runtime.
+        let query = runtime.spawn(async move { recado_postgres::pending(&pool).await });
+        Box::pin(async move { query.await.map_err(|error| StoreError::Failed(Box::new(error)))? })
+    })))
 }

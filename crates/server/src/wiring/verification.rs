@@ -6,7 +6,7 @@ use recado_domain::whatsapp::verification::{BusinessUpdates, VerificationPorts, 
 use recado_postgres::PgProfiles;
 
 use super::{Shared, Stores};
-use crate::system::SystemTimer;
+use recado_api::system::SystemTimer;
 
 impl Stores {
     pub fn verifications(&self, shared: &Shared) -> Verifications {

@@ -10,7 +10,7 @@ use recado_gateways::webhooks::WebhookClient;
 use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks};
 
 use super::{Shared, Stores};
-use crate::system::{SystemJitter, SystemTimer};
+use recado_api::system::{SystemJitter, SystemTimer};
 
 /// Connections of the deliverer: one to claim, one to record results, one to release claims.
 const DELIVERY_CONNECTIONS: usize = 3;

@@ -31,8 +31,8 @@ use uuid::Uuid;
 pub use clicks::start_clicks;
 pub use send_rate_limiter::TokioSendRateLimiter;
 
-use crate::system::{SystemShutdown, SystemTimer};
 use crate::wiring::Shared;
+use recado_api::system::{SystemShutdown, SystemTimer};
 use worker_loop::{SWEEP_BATCH, SWEEP_INTERVAL};
 
 /// Connections of all workers together, in each of the two pools.

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::worker_loop::{self, Backoff};
 use crate::wiring::Stores;
-use crate::worker_handles::WorkerSignals;
+use recado_api::worker_handles::WorkerSignals;
 
 /// The maximum number of events that one transaction moves.
 const BATCH: usize = 500;

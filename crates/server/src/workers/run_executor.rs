@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::worker_loop::{self, Backoff};
 use crate::telemetry::traces;
-use crate::worker_handles::{RunSubmitter, SubmittedRun};
+use recado_api::worker_handles::{RunSubmitter, SubmittedRun};
 
 /// The pause after an iteration that claimed no run.
 const RUNS_INTERVAL: Duration = Duration::from_millis(500);

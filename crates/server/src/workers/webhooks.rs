@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::worker_loop::{self, SWEEP_BATCH, SWEEP_INTERVAL};
-use crate::system::SystemShutdown;
-use crate::telemetry::WorkerMetrics;
 use crate::wiring::{Shared, Stores};
+use recado_api::system::SystemShutdown;
+use recado_api::telemetry::WorkerMetrics;
 
 const DELIVERER: &str = "deliverer";
 

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(super) use crate::error_chain::chain;
-use crate::telemetry::WorkerMetrics;
+pub(super) use recado_api::error_chain::chain;
+use recado_api::telemetry::WorkerMetrics;
 
 /// The pause after a panic of work that has its own loop.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use recado_server::routes::TABLE;
+use recado_api::routes::TABLE;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

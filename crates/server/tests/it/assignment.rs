@@ -1,6 +1,6 @@
 //! Mass assignment: no route sets a server-owned field from a request body, and no response contains a secret.
 
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 
-use recado_server::reference::{alone, document};
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::reference::{alone, document};
+use recado_api::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

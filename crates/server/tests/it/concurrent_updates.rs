@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use actix_web::http::Method;
-use recado_server::reference::document;
-use recado_server::routes::TABLE;
+use recado_api::reference::document;
+use recado_api::routes::TABLE;
 use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
 

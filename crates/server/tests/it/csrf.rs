@@ -1,6 +1,6 @@
 //! CSRF protection: requests of cross-site pages, and the cookie and header that select the active account.
 
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use recado_server::reference::document;
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::reference::document;
+use recado_api::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

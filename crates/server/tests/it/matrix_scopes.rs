@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::routes::{Access, RouteSpec, TABLE};
 use uuid::Uuid;
 
 use crate::api_keys;

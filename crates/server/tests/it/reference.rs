@@ -2,7 +2,7 @@
 
 use std::panic::catch_unwind;
 
-use recado_server::reference;
+use recado_api::reference;
 use serde_json::{Value, json};
 
 use crate::harness::Server;

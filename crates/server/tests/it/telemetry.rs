@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use recado_server::routes::TABLE;
+use recado_api::routes::TABLE;
 use recado_server::telemetry::definitions::{Kind, METRIC_DEFINITIONS};
 use serde_json::json;
 use uuid::Uuid;

@@ -2,28 +2,23 @@
 
 use std::time::Duration;
 
-use actix_web::http::header::HeaderMap;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt as _};
 use metrics::{Counter, counter};
-use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
-use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
+use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Response};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use recado_domain::shared::TRACED;
 use recado_gateways::http::{GatewayRequest, Http};
 use tokio::runtime::Handle;
+use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing::{Span, Subscriber};
-use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
-
-use super::TRACED;
 
 /// The timeout of one batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -94,35 +89,6 @@ fn service_name() -> String {
     let name = std::env::var("OTEL_SERVICE_NAME").ok();
     name.filter(|name| !name.trim().is_empty())
         .unwrap_or_else(|| SERVICE.to_owned())
-}
-
-/// Makes the span a child of the caller's span, if the headers name one.
-pub(super) fn set_parent(span: &Span, headers: &HeaderMap) {
-    if span.is_disabled() {
-        return;
-    }
-    let parent = TraceContextPropagator::new().extract(&Headers(headers));
-    if parent.span().span_context().is_valid() {
-        // It fails only for a span that has already started.
-        span.set_parent(parent).ok();
-    }
-}
-
-/// Renames a span that has already started. A field `otel.name` would have no effect any more.
-pub(super) fn rename(span: &Span, name: String) {
-    span.context().span().update_name(name);
-}
-
-struct Headers<'a>(&'a HeaderMap);
-
-impl Extractor for Headers<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key)?.to_str().ok()
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(|name| name.as_str()).collect()
-    }
 }
 
 /// The HTTP client of the exporter. The exporter's thread has no runtime, so calls run on the server's. They are

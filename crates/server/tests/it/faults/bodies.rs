@@ -1,6 +1,6 @@
 //! Malformed and hostile JSON bodies at every route that reads one.
 
-use recado_server::routes::{Access, TABLE};
+use recado_api::routes::{Access, TABLE};
 use serde_json::{Value, json};
 
 use crate::harness::client::Request;

@@ -5,7 +5,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use recado_server::routes::{Access, RouteSpec, TABLE};
+use recado_api::routes::{Access, RouteSpec, TABLE};
 
 use crate::harness::client::connect;
 use crate::harness::rng::{TestRng, runs, seed};

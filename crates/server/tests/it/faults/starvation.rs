@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use recado_server::routes::{Access, TABLE};
+use recado_api::routes::{Access, TABLE};
 
 use crate::harness::client::Request;
 use crate::harness::runs::{calls, usage, without_statuses};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jsonschema::Validator;
-use recado_server::reference::{alone, document};
-use recado_server::routes::TABLE;
+use recado_api::reference::{alone, document};
+use recado_api::routes::TABLE;
 use serde_json::{Value, json};
 
 use super::client::Reply;

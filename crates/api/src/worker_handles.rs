@@ -12,7 +12,7 @@ use uuid::Uuid;
 const MAX_SUBMITTED_RUNS: usize = 256;
 
 type ReportSender = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
-pub(crate) type SubmittedRun = (QueuedRun, Option<Uuid>, ReportSender);
+pub type SubmittedRun = (QueuedRun, Option<Uuid>, ReportSender);
 
 /// Wakes workers after a change.
 #[derive(Clone, Default)]
@@ -21,11 +21,11 @@ pub struct WorkerSignals {
     notification: Arc<Notify>,
     webhook: Arc<Notify>,
     /// Wakes the deliverer of webhooks.
-    pub(crate) deliveries: Arc<Notify>,
+    pub deliveries: Arc<Notify>,
     /// Wakes the mail worker.
-    pub(crate) mail: Arc<Notify>,
+    pub mail: Arc<Notify>,
     /// Wakes the RFM worker.
-    pub(crate) rfm: Arc<Notify>,
+    pub rfm: Arc<Notify>,
 }
 
 impl WorkerSignals {
@@ -51,7 +51,7 @@ impl WorkerSignals {
         self.rfm.notify_one();
     }
 
-    pub(crate) fn of(&self, kind: EventKind) -> &Arc<Notify> {
+    pub fn of(&self, kind: EventKind) -> &Arc<Notify> {
         match kind {
             EventKind::Audit => &self.audit,
             EventKind::Notification => &self.notification,
@@ -107,7 +107,7 @@ impl RunSubmitter {
     }
 
     /// The submitted runs, for the one executor of the process. None: they are taken.
-    pub(crate) fn take_receiver(&self) -> Option<mpsc::Receiver<SubmittedRun>> {
+    pub fn take_receiver(&self) -> Option<mpsc::Receiver<SubmittedRun>> {
         self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -11,7 +11,7 @@ use actix_web::{Error, HttpMessage as _};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::telemetry::{InFlight, Route, traces};
+use crate::telemetry::{InFlight, Route, record_response, request_span};
 use crate::web::cors::wrap_cors_error;
 use crate::web::request_log::RequestLog;
 
@@ -32,7 +32,7 @@ pub async fn request_context<B: MessageBody + 'static>(
     let id_text = id.to_str().unwrap_or_default();
     request.extensions_mut().insert(RequestId(id_text.to_owned()));
     let (trace, span) = (
-        traces::request(&request, id_text),
+        request_span(&request, id_text),
         tracing::info_span!("request", request_id = id_text),
     );
     let log = RequestLog::begin(&mut request);
@@ -43,7 +43,7 @@ pub async fn request_context<B: MessageBody + 'static>(
     let (route, status) = (route.unwrap_or_else(Route::unmatched), response.status().as_u16());
     let duration = began.elapsed();
     route.record_response(status, duration);
-    traces::record_response(&trace, response.request().method().as_str(), route, status);
+    record_response(&trace, response.request().method().as_str(), route, status);
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::header;
@@ -9,10 +10,9 @@ use actix_web::web::{Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
-use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery, Notifications};
+use recado_domain::notifications::{Notification, NotificationFeed, NotificationQuery, Notifications};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, CursorPage, NotificationId, RouteScope, StoreError, timestamp};
-use recado_postgres::PgNotificationFeed;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use tokio::time::{Instant, Interval, interval_at};
@@ -157,7 +157,7 @@ pub(super) const READ_ALL: Endpoint = endpoint!(read_all, {
 async fn stream(
     shares: Data<Shares>,
     streams: Data<Streams>,
-    feed: Data<PgNotificationFeed>,
+    feed: Data<dyn NotificationFeed>,
     stream_checks: Data<StreamChecks>,
     authenticator: Data<Authenticator>,
     Authenticated(tenant): TenantContext,
@@ -165,9 +165,9 @@ async fn stream(
 ) -> Result<HttpResponse, ApiError> {
     let account = tenant.account_id;
     let share = shares.stream(&tenant).await?;
-    let mut listener = streams.listen(feed.as_ref()).await?;
+    let mut listener = streams.listen(&**feed).await?;
     let until = listener.skip();
-    let mut backlog = ReplayBacklog::after(&feed, account, last_event_id(&request), until).await?;
+    let mut backlog = ReplayBacklog::after(feed.into_inner(), account, last_event_id(&request), until).await?;
     let first = backlog.next_batch(until).await?;
     let stream = Stream {
         backlog,
@@ -220,7 +220,7 @@ fn event(notification: &Notification) -> String {
 /// The notifications that a reconnecting client missed: in batches, oldest first, up to the first one that its
 /// listener receives.
 struct ReplayBacklog {
-    feed: PgNotificationFeed,
+    feed: Arc<dyn NotificationFeed>,
     account: AccountId,
     after: i64,
     is_over: bool,
@@ -229,7 +229,7 @@ struct ReplayBacklog {
 impl ReplayBacklog {
     /// Starts after the notification `last`. If `last` is absent or unknown in the account, the backlog is empty.
     async fn after(
-        feed: &PgNotificationFeed,
+        feed: Arc<dyn NotificationFeed>,
         account: AccountId,
         last: Option<NotificationId>,
         until: i64,
@@ -239,7 +239,7 @@ impl ReplayBacklog {
             None => None,
         };
         Ok(Self {
-            feed: feed.clone(),
+            feed,
             account,
             after: seq.unwrap_or(until),
             is_over: false,

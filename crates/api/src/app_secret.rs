@@ -8,11 +8,6 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::zeroize::Zeroize as _;
 use secrecy::{ExposeSecret as _, SecretBox};
 
-use super::values::{ConfigError, Source, invalid, required};
-
-/// The maximum number of secrets in `APP_SECRET_PREVIOUS`.
-const MAX_PREVIOUS: usize = 3;
-
 /// The HKDF salt. It separates these keys from those that other programs derive from the same secret.
 const SALT: &[u8] = b"recado";
 
@@ -90,35 +85,10 @@ pub struct AppSecrets {
 }
 
 impl AppSecrets {
-    /// Reads both variables.
-    pub fn read(source: Source<'_>) -> Result<Self, ConfigError> {
-        let current = AppSecret::parse(&required(source, "APP_SECRET")?).ok_or_else(|| {
-            invalid(
-                "APP_SECRET",
-                "must be 32 bytes in base64, for example from: head -c 32 /dev/urandom | base64",
-            )
-        })?;
-        Ok(Self {
-            current,
-            previous: previous(source)?,
-        })
-    }
-
     /// All secrets, the current one first.
     pub fn iter(&self) -> impl Iterator<Item = &AppSecret> {
         std::iter::once(&self.current).chain(&self.previous)
     }
-}
-
-fn previous(source: Source<'_>) -> Result<Vec<AppSecret>, ConfigError> {
-    let name = "APP_SECRET_PREVIOUS";
-    let text = source(name).unwrap_or_default();
-    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    let secrets: Option<Vec<AppSecret>> = items.map(AppSecret::parse).collect();
-    secrets.filter(|secrets| secrets.len() <= MAX_PREVIOUS).ok_or_else(|| {
-        let accepted = format!("must be up to {MAX_PREVIOUS} secrets of 32 bytes in base64, separated by commas");
-        invalid(name, accepted)
-    })
 }
 
 #[cfg(test)]

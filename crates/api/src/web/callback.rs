@@ -9,8 +9,10 @@ use actix_web::web::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::read_reserving;
-use crate::config::CALLBACK_BYTES;
 use crate::error::ApiError;
+
+/// The maximum size of a callback in bytes.
+pub const CALLBACK_BYTES: usize = 4 * 1024 * 1024;
 
 /// The memory budget of all callback bodies of the process, in bytes.
 #[derive(Clone)]

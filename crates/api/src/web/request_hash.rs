@@ -12,7 +12,7 @@ use recado_domain::shared::Secrets;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
-use crate::config::AppSecret;
+use crate::app_secret::AppSecret;
 use crate::crypto::{HmacContext, hmac_key};
 
 /// Derived the key of earlier versions from `APP_SECRET`.

@@ -7,7 +7,7 @@ use crate::error::RefusalReason;
 const REFUSALS: &str = "recado_refusals_total";
 
 /// Creates every series, so that the first refusal is an increase.
-pub(super) fn register() {
+pub fn register_refusals() {
     for reason in RefusalReason::ALL {
         counter!(REFUSALS, "reason" => reason.as_str()).absolute(0);
     }

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use recado_domain::shared::StoreError;
-use recado_postgres::OwnerPool;
-use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 /// How long a result is cached, success and failure alike.
@@ -15,23 +14,22 @@ const CACHED_FOR: Duration = Duration::from_secs(1);
 /// The number of pending migrations.
 pub type PendingMigrations = Result<usize, Arc<StoreError>>;
 
+/// Asks the database for the number of migrations that it does not have yet. Callers are of any runtime.
+pub type PendingQuery = Box<dyn Fn() -> BoxFuture<'static, Result<usize, StoreError>> + Send + Sync>;
+
 /// Single-flight: callers that wait share one query.
 #[derive(Clone)]
 pub struct Readiness(Arc<Inner>);
 
 struct Inner {
-    /// The runtime to which the pool belongs.
-    runtime: Handle,
-    pool: OwnerPool,
+    query: PendingQuery,
     last: Mutex<Option<(Instant, PendingMigrations)>>,
 }
 
 impl Readiness {
-    /// `pool` MUST belong to the current runtime.
-    pub fn new(pool: OwnerPool) -> Self {
+    pub fn new(query: PendingQuery) -> Self {
         Self(Arc::new(Inner {
-            runtime: Handle::current(),
-            pool,
+            query,
             last: Mutex::default(),
         }))
     }
@@ -43,14 +41,7 @@ impl Readiness {
         if let Some((_, result)) = last.as_ref().filter(|(at, _)| at.elapsed() < CACHED_FOR) {
             return result.clone();
         }
-        let pool = inner.pool.clone();
-        let query = inner
-            .runtime
-            .spawn(async move { recado_postgres::pending(&pool).await });
-        let result = match query.await {
-            Ok(result) => result.map_err(Arc::new),
-            Err(error) => Err(Arc::new(StoreError::Failed(Box::new(error)))),
-        };
+        let result = (inner.query)().await.map_err(Arc::new);
         *last = Some((Instant::now(), result.clone()));
         result
     }

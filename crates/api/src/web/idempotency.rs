@@ -24,7 +24,7 @@ use recado_domain::shared::{Cipher, FieldErrors, SealContext, SealPurpose, Seale
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::config::AppSecrets;
+use crate::app_secret::AppSecrets;
 use crate::crypto::{HmacContext, sha256};
 use crate::error::ApiError;
 use crate::web::body::CHUNK_TIMEOUT;

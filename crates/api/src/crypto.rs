@@ -2,28 +2,28 @@
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Digest, SHA256, digest};
-pub(crate) use aws_lc_rs::hmac::{Context as HmacContext, Key as HmacKey};
+pub use aws_lc_rs::hmac::{Context as HmacContext, Key as HmacKey};
 use aws_lc_rs::hmac::{HMAC_SHA256, Tag, sign, verify};
 
-pub(crate) fn sha256(bytes: &[u8]) -> Digest {
+pub fn sha256(bytes: &[u8]) -> Digest {
     digest(&SHA256, bytes)
 }
 
 /// A key of HMAC-SHA256.
-pub(crate) fn hmac_key(secret: &[u8]) -> HmacKey {
+pub fn hmac_key(secret: &[u8]) -> HmacKey {
     HmacKey::new(HMAC_SHA256, secret)
 }
 
-pub(crate) fn hmac(key: &HmacKey, message: &[u8]) -> Tag {
+pub fn hmac(key: &HmacKey, message: &[u8]) -> Tag {
     sign(key, message)
 }
 
 /// Verifies an HMAC in constant time.
-pub(crate) fn is_signed(key: &HmacKey, message: &[u8], signature: &[u8]) -> bool {
+pub fn is_signed(key: &HmacKey, message: &[u8], signature: &[u8]) -> bool {
     verify(key, message, signature).is_ok()
 }
 
 /// Compares in constant time. Only the lengths may be learned from the time.
-pub(crate) fn are_equal(first: &[u8], second: &[u8]) -> bool {
+pub fn are_equal(first: &[u8], second: &[u8]) -> bool {
     verify_slices_are_equal(first, second).is_ok()
 }

@@ -1,7 +1,7 @@
 //! Errors in the log.
 
 /// The error and its chain of sources, for the log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {

@@ -13,7 +13,7 @@ use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::config::{AppSecret, AppSecrets};
+use crate::app_secret::{AppSecret, AppSecrets};
 use crate::crypto::{HmacKey, hmac, hmac_key, is_signed};
 use crate::web::cookies;
 

@@ -152,33 +152,40 @@ async fn store_and_apply(receiver: &PaymentEventReceiver, received_event: Receiv
 
 #[cfg(test)]
 mod tests {
-    use recado_gateways::payment::AsaasEventReader;
+    use recado_domain::billing::{GatewayEventData, GatewayEventKind};
 
     use super::*;
 
-    fn received_event(body: &[u8]) -> ReceivedEvent {
-        (AsaasEventReader.read(body), OffsetDateTime::UNIX_EPOCH)
+    fn received_event(name: &str) -> ReceivedEvent {
+        let event = GatewayEvent {
+            key: name.to_owned(),
+            event: name.to_owned(),
+            subject: None,
+            data: GatewayEventData {
+                kind: GatewayEventKind::Other,
+                payment: None,
+                created_at: None,
+            },
+        };
+        (event, OffsetDateTime::UNIX_EPOCH)
     }
 
     #[actix_web::test]
     async fn event_whose_processing_panics_is_queued_last() {
         let buffer = PaymentEventBuffer::default();
-        let (first, second) = (
-            received_event(br#"{"event":"FIRST"}"#),
-            received_event(br#"{"event":"SECOND"}"#),
-        );
+        let (first, second) = (received_event("FIRST"), received_event("SECOND"));
         buffer.enqueue(first.clone());
         run_or_enqueue(&buffer, second.clone(), async { panic!("injected") }).await;
         assert_eq!(*buffer.waiting(), [first, second]);
         let buffer = PaymentEventBuffer::default();
-        run_or_enqueue(&buffer, received_event(b"{}"), async {}).await;
+        run_or_enqueue(&buffer, received_event("FIRST"), async {}).await;
         assert!(buffer.is_empty(), "a processed event is queued");
     }
 
     #[test]
     fn buffer_drops_events_beyond_its_capacity() {
         let buffer = PaymentEventBuffer::default();
-        (0..CAPACITY + 10).for_each(|_| buffer.enqueue(received_event(b"{}")));
+        (0..CAPACITY + 10).for_each(|_| buffer.enqueue(received_event("FIRST")));
         assert_eq!(buffer.waiting().len(), CAPACITY);
     }
 }
