@@ -95,15 +95,19 @@ fn deadlock_is_retried_within_the_request() {
         .request("PUT", &format!("/api/campaigns/{id}"))
         .json(&json!({ "name": "D" }));
     let change = std::thread::spawn(move || request.send());
-    // Counts only the locks of this database: the cluster is shared.
-    let waiting = "FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-        WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 40 AND NOT l.granted";
-    until("the server waits for the advisory lock", || {
-        assert!(!change.is_finished(), "the request ended without waiting");
-        server.db.count(waiting) == 1
-    });
-    // The server has waited longer, so PostgreSQL aborts the server's transaction.
-    server.db.run("SELECT 1 FROM campaigns FOR UPDATE");
+    // PostgreSQL looks for a deadlock once, a second after the server began to wait. The database itself watches for
+    // that begin, so that a slow test cannot come too late. It counts the locks of this database: the cluster is shared.
+    // The server has waited longer than the second transaction, so PostgreSQL aborts the server's.
+    server.db.run(
+        "DO $$ BEGIN
+           FOR i IN 1..6000 LOOP
+             EXIT WHEN EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+               WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 40 AND NOT l.granted);
+             PERFORM pg_sleep(0.005);
+           END LOOP;
+           PERFORM 1 FROM campaigns FOR UPDATE;
+         END $$",
+    );
     server.db.run("COMMIT");
     assert_eq!(change.join().unwrap().ok()["name"], "D");
     until("PostgreSQL reports the deadlock", || {
