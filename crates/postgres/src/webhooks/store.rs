@@ -221,8 +221,11 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId,
 
 /// Makes a delivery due again from its first attempt. A leased delivery is left to the deliverer that holds the lease.
 /// If the event's day is dropped meanwhile, the delivery is removed when it is claimed.
-const ENQUEUE: &str = "INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
-     SELECT v.account_id, v.id, w.id FROM webhook_events v
+///
+/// A delivery that succeeded has no row any more. Its new row counts claims from the clock's microseconds on, above all
+/// earlier claims: a result that is recorded late or twice must not have the number of a new claim.
+const ENQUEUE: &str = "INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, claim)
+     SELECT v.account_id, v.id, w.id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM webhook_events v
      JOIN webhook_endpoints w ON w.account_id = v.account_id AND w.id = $2 AND w.direction = 'outbound' AND w.is_active
      WHERE v.account_id = $1 AND v.id = $3
      FOR KEY SHARE OF w

@@ -317,6 +317,31 @@ async fn attempt_with_a_lost_claim_is_only_logged() {
     assert_eq!(fixture.number("SELECT count(*) FROM webhook_logs").await, 3);
 }
 
+#[tokio::test]
+async fn attempt_before_a_redelivery_is_only_logged() {
+    let fixture = DbFixture::new().await;
+    endpoint(&fixture, fixture.account, "{*}", true).await;
+    emit(&fixture, fixture.account, WebhookKind::MessageSent, 1).await;
+    let stalled = claim(&fixture, &[], 9).await;
+    make_due(&fixture).await;
+    let second = claim(&fixture, &[], 9).await;
+    let delivered = [attempt(&second[0], Some(200), DeliveryState::Delivered)];
+    finish(&fixture, &delivered).await;
+    let key = second[0].key;
+    for _ in 0..2 {
+        let redelivered = store(&fixture)
+            .redeliver(key.account_id, key.endpoint_id, key.event_id)
+            .await;
+        assert!(redelivered.unwrap().is_done());
+        let third = claim(&fixture, &[], 9).await;
+        finish(&fixture, &[attempt(&stalled[0], None, DeliveryState::Failed)]).await;
+        finish(&fixture, &delivered).await;
+        assert_eq!(states(&fixture).await, "waiting0");
+        finish(&fixture, &[attempt(&third[0], Some(200), DeliveryState::Delivered)]).await;
+        assert_eq!(states(&fixture).await, "");
+    }
+}
+
 /// A delivered event stays delivered if the endpoint is disabled or a redelivery is requested while the result is
 /// written. The endpoint is not called again with the same event id.
 #[tokio::test]
