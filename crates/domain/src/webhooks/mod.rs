@@ -8,6 +8,8 @@ mod attempt;
 mod deliverer;
 mod endpoint;
 mod endpoint_queues;
+#[cfg(any(test, feature = "mocks"))]
+pub mod in_memory;
 mod inbound;
 mod model;
 mod ports;

@@ -40,6 +40,9 @@ pub struct LoggedDelivery {
 }
 
 /// Endpoints of one account.
+///
+/// Contract: a write that succeeds MUST append its `events` to the outbox in its transaction. The endpoints after the
+/// change decide whether a webhook event has a subscriber.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
@@ -48,7 +51,7 @@ pub trait WebhookStore: Send + Sync {
 
     async fn find(&self, account: AccountId, id: WebhookId) -> Result<Option<StoredWebhook>, StoreError>;
 
-    /// Writes the endpoint and the events in one transaction. Returns `Full` if the account already has `at_most`
+    /// Inserts an endpoint, whose id MUST be new in all accounts. Returns `Full` if the account already has `at_most`
     /// endpoints; concurrent inserts MUST count too.
     async fn insert(
         &self,
@@ -58,9 +61,9 @@ pub trait WebhookStore: Send + Sync {
         events: &[Event],
     ) -> Result<InsertOutcome, StoreError>;
 
-    /// Guarded write: replaces an endpoint if it still has the version of `webhook`, and writes the events, in one
-    /// transaction. MUST drop the waiting deliveries of an endpoint that becomes inactive, and reset the failures of
-    /// one that becomes active.
+    /// Guarded write: replaces an endpoint, except `created_at`, if it still has the version of `webhook`. MUST increment
+    /// the version, drop the waiting deliveries of an endpoint that is inactive now, also leased ones, and reset the
+    /// failures of one that becomes active.
     async fn update(
         &self,
         account: AccountId,
@@ -68,7 +71,7 @@ pub trait WebhookStore: Send + Sync {
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError>;
 
-    /// Deletes the endpoint with its waiting deliveries, and writes the events.
+    /// Deletes an endpoint with all its deliveries. Their logs remain.
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<RowOutcome, StoreError>;
 }
 
@@ -87,11 +90,12 @@ pub trait WebhookLogStore: Send + Sync {
     /// requested, or none, although more follow.
     async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<WebhookEvent>, StoreError>;
 
-    /// Writes an event that appears in no feed, and its delivery to this endpoint.
+    /// Writes an event that appears in no feed, and its delivery to this endpoint. Returns `Missing` and writes
+    /// nothing in the cases in which `redeliver` does.
     async fn ping(&self, account: AccountId, id: WebhookId, event: &WebhookEvent) -> Result<RowOutcome, StoreError>;
 
-    /// Enqueues the delivery of an event again, from the first attempt, unless an attempt is in flight. `Missing`:
-    /// the event or the endpoint no longer exists.
+    /// Enqueues the delivery of an event again, from the first attempt. A leased delivery keeps its attempts and its
+    /// lease. `Missing`: the event is no longer stored, or the endpoint is deleted, inactive or inbound.
     async fn redeliver(
         &self,
         account: AccountId,
@@ -100,7 +104,8 @@ pub trait WebhookLogStore: Send + Sync {
     ) -> Result<RowOutcome, StoreError>;
 
     /// Enqueues the deliveries to this endpoint that failed or were dropped since `since` and did not succeed
-    /// afterwards, and returns their number. Commits batches of at most `slice` deliveries one after another. It covers
+    /// afterwards, from the first attempt, and returns their number. Includes those that wait for a retry, except leased
+    /// ones. Commits batches of at most `slice` deliveries one after another, in the order of their failures. It covers
     /// the failures that existed at its start, so that new failures do not prolong it.
     async fn recover(
         &self,
@@ -126,7 +131,7 @@ pub trait InboundStore: Send + Sync {
 }
 
 /// The key of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryKey {
     pub account_id: AccountId,
     pub event_id: WebhookEventId,
@@ -204,7 +209,7 @@ pub struct Attempt {
 pub enum HealthUpdate {
     /// A delivery succeeded: reset the failures.
     Recovered,
-    /// Optimistic locking: records the failure only if the stored health still equals `known`.
+    /// Optimistic locking: records the failure only if the stored first failure still equals that of `known`.
     Failing {
         known: Health,
         /// The first failure.
@@ -212,12 +217,12 @@ pub enum HealthUpdate {
         /// The failure that is recorded as the last one.
         at: OffsetDateTime,
     },
-    /// Disables the endpoint if it is still active. Unless `reason` is `Gone`, the stored health must still equal
-    /// `known`.
+    /// Disables the endpoint if it is still active: increments its version, drops its waiting deliveries and appends
+    /// `events`. Unless `reason` is `Gone`, the stored first failure must still equal that of `known`.
     Disabled {
         known: Health,
         reason: DisabledReason,
-        /// The notification and audit entry to write.
+        /// The notification and audit entry to append to the outbox.
         events: Vec<Event>,
     },
 }
@@ -225,25 +230,32 @@ pub enum HealthUpdate {
 /// Deliveries of all accounts.
 ///
 /// Contract: only one process MUST hold the claim of a delivery at a time. Any process may claim it again after the
-/// lease expires. An attempt under an older claim is logged but MUST NOT change the delivery. Deliveries to inactive
-/// endpoints and of suspended accounts MUST NOT be claimed.
+/// lease expires. The number of a claim MUST be greater than those of all earlier claims of the same event and endpoint,
+/// also after a delivery that succeeded is enqueued again. An attempt under an older claim is logged but MUST NOT change
+/// the delivery. Deliveries to inactive endpoints and of suspended accounts MUST NOT be claimed.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait DeliveryQueue: Send + Sync {
-    /// Claims due deliveries, the oldest of each endpoint first.
+    /// Claims due deliveries: of each endpoint those that have been due longest. If `ClaimRequest::limit` is lower than
+    /// their number, the choice among endpoints is open. Returns them in the order of their events. MUST remove the
+    /// deliveries whose event is no longer stored; they count towards the limits.
     async fn claim(&self, request: &ClaimRequest, lease: time::Duration) -> Result<Vec<ClaimedDelivery>, StoreError>;
 
-    /// Records attempts, their logs and the health updates in one transaction. It MUST be idempotent.
+    /// Records attempts, their logs and the health updates in one transaction. It MUST be idempotent. A success under the
+    /// latest claim MUST remove the delivery even if it was released, dropped or enqueued again meanwhile. Any other
+    /// result MUST change the delivery only if its latest claim has neither ended nor been released.
     async fn finish(
         &self,
         attempts: &[Attempt],
         health_updates: &[(AccountId, WebhookId, HealthUpdate)],
     ) -> Result<(), StoreError>;
 
-    /// Releases claims for which no attempt was made.
+    /// Releases claims for which no attempt was made: the deliveries are due at once. Claims that are not the latest are
+    /// ignored.
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError>;
 
-    /// Purges up to `limit` abandoned deliveries of events that are older than `older_than`, and returns how many.
+    /// Purges up to `limit` failed or dropped deliveries of events that are older than `older_than` by the time in their
+    /// id, and returns how many.
     async fn sweep(&self, older_than: time::Duration, limit: i64) -> Result<usize, StoreError>;
 }
 

@@ -94,6 +94,16 @@ pub enum Health {
     },
 }
 
+impl Health {
+    /// The first failure since the last success.
+    pub fn since(self) -> Option<OffsetDateTime> {
+        match self {
+            Self::Well => None,
+            Self::Failing { since, .. } => Some(since),
+        }
+    }
+}
+
 /// The change of an endpoint's health that must be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthChange {

@@ -1,8 +1,8 @@
-//! Tests of the deliverer with an in-memory queue and scripted receivers.
+//! Tests of the deliverer with the in-memory store and scripted receivers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration as StdDuration;
 
 use async_trait::async_trait;
@@ -13,12 +13,18 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
+use super::in_memory::{InMemoryDelivery, InMemoryEndpoint, InMemoryWebhooks, WebhookTables};
 use super::*;
 use crate::shared::{
-    AccountId, Event, Ids, MockCipher, Sealed, Shutdown, StoreError, Timer, WebhookEventId, WebhookId,
+    AccountId, Clock as _, Event, Ids, InsertOutcome, MockCipher, Sealed, Shutdown, StoreError, Timer, WebhookEventId,
+    WebhookId, WebhookKind,
 };
 
 pub(super) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+fn endpoint_id(endpoint: u128) -> WebhookId {
+    WebhookId(Uuid::from_u128(endpoint))
+}
 
 pub(super) fn claimed(endpoint: WebhookId) -> ClaimedDelivery {
     ClaimedDelivery {
@@ -42,51 +48,79 @@ pub(super) fn claimed(endpoint: WebhookId) -> ClaimedDelivery {
     }
 }
 
-#[derive(Clone)]
-struct Row {
-    claimed: ClaimedDelivery,
-    leased: bool,
-}
-
-#[derive(Default)]
+/// The in-memory store, with the clock of the test.
 struct Queue {
-    rows: Mutex<HashMap<WebhookEventId, Row>>,
-    attempts: Mutex<Vec<Attempt>>,
-    health_updates: Mutex<Vec<HealthUpdate>>,
-    released: AtomicUsize,
+    store: InMemoryWebhooks,
+    clock: Clock,
     /// How many record operations fail first.
     failures: AtomicUsize,
 }
 
 impl Queue {
-    fn fill(&self, endpoint: u128, count: usize) {
-        let mut rows = self.rows.lock().unwrap();
-        for _ in 0..count {
-            let claimed = claimed(WebhookId(Uuid::from_u128(endpoint)));
-            rows.insert(claimed.key.event_id, Row { claimed, leased: false });
+    fn new() -> Self {
+        Self {
+            store: InMemoryWebhooks::new(WebhookTables::new(NOW)),
+            clock: Clock(tokio::time::Instant::now()),
+            failures: AtomicUsize::new(0),
         }
     }
 
-    fn left(&self) -> usize {
-        self.rows.lock().unwrap().len()
+    fn tables(&self) -> MutexGuard<'_, WebhookTables> {
+        let mut tables = self.store.tables();
+        tables.now = self.clock.now();
+        tables
+    }
+
+    /// Enqueues `count` deliveries to an endpoint, which is the only one of its account.
+    fn fill(&self, endpoint: u128, count: usize) {
+        let (account, mut tables) = (AccountId(Uuid::from_u128(endpoint)), self.tables());
+        let ClaimedDelivery {
+            key,
+            name,
+            url,
+            secrets,
+            ..
+        } = claimed(endpoint_id(endpoint));
+        let webhook = Webhook {
+            id: key.endpoint_id,
+            name,
+            url: Some(url),
+            events: vec!["*".into()],
+            direction: Direction::Outbound,
+            is_active: true,
+            secret_hint: "aa".into(),
+            disabled_at: None,
+            disabled_reason: None,
+            created_at: NOW,
+            updated_at: NOW,
+        };
+        let stored = StoredWebhook {
+            webhook,
+            secrets,
+            version: 1,
+        };
+        let events = [Event::webhook(WebhookKind::MessageSent, vec![json!({ "n": 1 }); count])];
+        assert_eq!(tables.insert(account, &stored, 1, &events), InsertOutcome::Done);
+        tables.relay();
+    }
+
+    fn endpoint(&self, endpoint: u128) -> InMemoryEndpoint {
+        self.tables().endpoints[&endpoint_id(endpoint)].clone()
+    }
+
+    /// The log of an endpoint's first attempt.
+    fn first_log(&self, endpoint: u128) -> WebhookLog {
+        let tables = self.tables();
+        let mut logs = tables.logs.values().map(|row| row.log.clone());
+        let log = logs.find(|log| log.endpoint_id == endpoint_id(endpoint) && log.attempt == 1);
+        log.unwrap()
     }
 }
 
 #[async_trait]
 impl DeliveryQueue for Queue {
-    async fn claim(&self, request: &ClaimRequest, _: Duration) -> Result<Vec<ClaimedDelivery>, StoreError> {
-        let mut room: HashMap<WebhookId, i64> = request.endpoints.iter().copied().collect();
-        let mut rows = self.rows.lock().unwrap();
-        let mut taken = Vec::new();
-        for row in rows.values_mut().filter(|row| !row.leased) {
-            let room = room.entry(row.claimed.key.endpoint_id).or_insert(request.others);
-            if *room > 0 && i64::try_from(taken.len()).unwrap() < request.limit {
-                *room -= 1;
-                row.leased = true;
-                taken.push(row.claimed.clone());
-            }
-        }
-        Ok(taken)
+    async fn claim(&self, request: &ClaimRequest, lease: Duration) -> Result<Vec<ClaimedDelivery>, StoreError> {
+        Ok(self.tables().claim(request, lease))
     }
 
     async fn finish(
@@ -102,29 +136,17 @@ impl DeliveryQueue for Queue {
         {
             return Err(StoreError::Unavailable("gone".into()));
         }
-        for attempt in attempts {
-            self.rows.lock().unwrap().remove(&attempt.key.event_id);
-            self.attempts.lock().unwrap().push(attempt.clone());
-        }
-        self.health_updates
-            .lock()
-            .unwrap()
-            .extend(health_updates.iter().map(|(.., health_update)| health_update.clone()));
+        self.tables().finish(attempts, health_updates);
         Ok(())
     }
 
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
-        self.released.fetch_add(claims.len(), Ordering::SeqCst);
-        for (key, _) in claims {
-            if let Some(row) = self.rows.lock().unwrap().get_mut(&key.event_id) {
-                row.leased = false;
-            }
-        }
+        self.tables().release(claims);
         Ok(())
     }
 
     async fn sweep(&self, _: Duration, _: i64) -> Result<usize, StoreError> {
-        Ok(0)
+        unreachable!("the deliverer purges nothing")
     }
 }
 
@@ -152,6 +174,7 @@ impl DeliveryGateway for Receivers {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Clock(tokio::time::Instant);
 
 impl crate::shared::Clock for Clock {
@@ -239,7 +262,7 @@ impl Fixture {
             queue: queue.clone(),
             gateway: receivers.clone(),
             cipher: Arc::new(cipher),
-            clock: Arc::new(Clock(tokio::time::Instant::now())),
+            clock: Arc::new(queue.clock),
             ids: Arc::new(RandomIds),
             jitter: Arc::new(NoJitter),
             timer: signals.clone(),
@@ -263,8 +286,9 @@ impl Fixture {
         self.queue
     }
 
-    async fn wait_until(&self, left: usize) {
-        while self.queue.left() > left {
+    /// Waits until the tables meet the condition.
+    async fn wait_until(&self, condition: impl Fn(&WebhookTables) -> bool) {
+        while !condition(&self.queue.tables()) {
             tokio::time::sleep(StdDuration::from_millis(1)).await;
         }
     }
@@ -272,13 +296,14 @@ impl Fixture {
 
 #[tokio::test(start_paused = true)]
 async fn delivery_is_signed_and_recorded_once() {
-    let queue = Queue::default();
+    let queue = Queue::new();
     queue.fill(1, 700);
+    queue.tables().endpoints.get_mut(&endpoint_id(1)).unwrap().health = Health::Failing { since: NOW, last: NOW };
     let fixture = Fixture::new(queue, &[(1, 200)]);
-    fixture.wait_until(0).await;
+    fixture.wait_until(|tables| tables.deliveries.is_empty()).await;
     let requests = std::mem::take(&mut *fixture.receivers.1.lock().unwrap());
     let queue = fixture.stop().await;
-    assert_eq!((requests.len(), queue.attempts.lock().unwrap().len()), (700, 700));
+    assert_eq!((requests.len(), queue.tables().logs.len()), (700, 700));
     for request in requests {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         let expected = json!({ "id": request.message_id, "type": "message.sent", "data": { "n": 1 },
@@ -289,20 +314,19 @@ async fn delivery_is_signed_and_recorded_once() {
         assert_eq!(request.signatures, signatures);
         assert!(!request.message_id.contains('.') && request.timestamp >= NOW.unix_timestamp());
     }
-    let recovered = |health_update: &HealthUpdate| *health_update == HealthUpdate::Recovered;
-    assert!(queue.health_updates.lock().unwrap().iter().all(recovered));
+    assert_eq!(queue.endpoint(1).health, Health::Well);
 }
 
 #[tokio::test(start_paused = true)]
 async fn unresponsive_endpoints_delay_no_other_endpoint() {
-    let queue = Queue::default();
+    let queue = Queue::new();
     for unresponsive in 2..=60 {
         queue.fill(unresponsive, 50);
     }
     queue.fill(1, 1000);
     let started_at = tokio::time::Instant::now();
     let fixture = Fixture::new(queue, &[(1, 200)]);
-    fixture.wait_until(59 * 50).await;
+    fixture.wait_until(|tables| tables.deliveries.len() <= 59 * 50).await;
     assert!(
         started_at.elapsed() < StdDuration::from_secs(2),
         "{:?}",
@@ -315,78 +339,85 @@ async fn unresponsive_endpoints_delay_no_other_endpoint() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_delivery_waits_and_gone_endpoint_is_disabled() {
-    let queue = Queue::default();
-    queue.fill(1, 1);
-    queue.fill(2, 1);
-    queue.fill(3, 1);
+    let queue = Queue::new();
+    for endpoint in 1..=3 {
+        queue.fill(endpoint, 1);
+    }
     let fixture = Fixture::new(queue, &[(1, 500), (2, 410)]);
-    fixture.wait_until(0).await;
-    let queue = fixture.stop().await;
-    let attempts = queue.attempts.lock().unwrap();
-    let recorded = |endpoint: u128| {
-        let id = WebhookId(Uuid::from_u128(endpoint));
-        let attempt = attempts.iter().find(|attempt| attempt.key.endpoint_id == id).unwrap();
-        (
-            attempt.status,
-            attempt.error.clone(),
-            attempt.state,
-            attempt.number,
-            attempt.duration.whole_seconds(),
-        )
+    let is_logged = |tables: &WebhookTables, endpoint| {
+        let mut logs = tables.logs.values();
+        logs.any(|row| row.log.endpoint_id == endpoint_id(endpoint))
     };
-    let retry = DeliveryState::Waiting(Duration::seconds(5));
-    assert_eq!(recorded(1), (Some(500), None, retry, 1, 0));
-    assert_eq!(recorded(2), (Some(410), None, DeliveryState::Failed, 1, 0));
-    assert_eq!(recorded(3), (None, Some("timed_out".into()), retry, 1, 15));
-    let health_updates = queue.health_updates.lock().unwrap();
-    let gone = health_updates.iter().filter(|health_update| match health_update {
-        HealthUpdate::Disabled {
-            reason: DisabledReason::Gone,
-            events,
-            ..
-        } => matches!(&events[..], [Event::Notification(notification), Event::Audit(audit)] if audit.user_id.is_none()
-            && notification.message
-                == "Webhook CI was disabled and no longer delivers to e.example: it responded with 410 Gone."),
-        _ => false,
-    });
-    let failing = health_updates
-        .iter()
-        .filter(|health_update| matches!(health_update, HealthUpdate::Failing { .. }));
-    assert_eq!((gone.count(), failing.count()), (1, 2));
+    fixture
+        .wait_until(|tables| (1..=3).all(|endpoint| is_logged(tables, endpoint)))
+        .await;
+    let queue = fixture.stop().await;
+    let recorded = |endpoint: u128| {
+        let log = queue.first_log(endpoint);
+        let delay = log.next_attempt_at.map(|at| (at - log.created_at).whole_seconds());
+        (log.response_status, log.error, delay, log.duration_ms.unwrap() / 1000)
+    };
+    assert_eq!(recorded(1), (Some(500), None, Some(5), 0));
+    assert_eq!(recorded(2), (Some(410), None, None, 0));
+    assert_eq!(recorded(3), (None, Some("timed_out".into()), Some(5), 15));
+    let gone = queue.endpoint(2).stored.webhook;
+    assert_eq!(
+        (gone.is_active, gone.disabled_reason),
+        (false, Some(DisabledReason::Gone))
+    );
+    for failing in [1, 3] {
+        let endpoint = queue.endpoint(failing);
+        assert!(endpoint.stored.webhook.is_active && endpoint.health != Health::Well);
+    }
+    let tables = queue.tables();
+    let events: Vec<&Event> = tables.outbox.iter().map(|row| &row.event).collect();
+    let [Event::Notification(notification), Event::Audit(audit)] = events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(audit.user_id, None);
+    assert_eq!(
+        notification.message,
+        "Webhook CI was disabled and no longer delivers to e.example: it responded with 410 Gone."
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn record_failure_is_retried_without_another_call() {
-    let queue = Queue::default();
+    let queue = Queue::new();
     queue.fill(1, 20);
     queue.failures.store(5, Ordering::SeqCst);
     let fixture = Fixture::new(queue, &[(1, 200)]);
-    fixture.wait_until(0).await;
+    fixture.wait_until(|tables| tables.deliveries.is_empty()).await;
     assert_eq!(fixture.receivers.1.lock().unwrap().len(), 20);
-    assert_eq!(fixture.stop().await.attempts.lock().unwrap().len(), 20);
+    assert_eq!(fixture.stop().await.tables().logs.len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
 async fn deliverer_shutdown_ends_calls_and_releases_claims() {
-    let queue = Queue::default();
+    let queue = Queue::new();
     queue.fill(9, 30);
     let fixture = Fixture::new(queue, &[]);
     while fixture.receivers.1.lock().unwrap().len() < 4 {
         tokio::time::sleep(StdDuration::from_millis(1)).await;
     }
     let queue = fixture.stop().await;
-    assert_eq!(queue.attempts.lock().unwrap().len(), 4, "in-flight calls are recorded");
-    assert_eq!(queue.released.load(Ordering::SeqCst), 26);
-    assert!(queue.rows.lock().unwrap().values().all(|row| !row.leased));
+    let tables = queue.tables();
+    assert_eq!(tables.logs.len(), 4, "in-flight calls are recorded");
+    assert!(tables.deliveries.values().all(|row| !row.leased && row.claim > 0));
+    let released = tables.deliveries.values().filter(|row| row.attempts == 0).count();
+    assert_eq!(released, 26);
 }
 
 #[tokio::test(start_paused = true)]
 async fn stale_claims_behind_slow_calls_are_released() {
-    let queue = Queue::default();
+    let queue = Queue::new();
     queue.fill(9, 32);
     let fixture = Fixture::new(queue, &[]);
-    tokio::time::sleep(StdDuration::from_secs(90)).await;
-    assert!(fixture.queue.released.load(Ordering::SeqCst) > 0);
+    // The first leases expire after 60 seconds. Before that, all of them ended or were released.
+    tokio::time::sleep(StdDuration::from_secs(50)).await;
+    let has_first_lease = |row: &InMemoryDelivery| row.leased && row.claim <= 32;
+    assert!(!fixture.queue.tables().deliveries.values().any(has_first_lease));
+    tokio::time::sleep(StdDuration::from_secs(40)).await;
     let calls = fixture.receivers.1.lock().unwrap().len();
     assert!((8..=12).contains(&calls), "{calls}: one at a time after the first four");
     fixture.stop().await;
@@ -394,16 +425,21 @@ async fn stale_claims_behind_slow_calls_are_released() {
 
 #[tokio::test(start_paused = true)]
 async fn delivery_with_unreadable_secret_makes_no_call() {
-    let queue = Queue::default();
+    let queue = Queue::new();
     queue.fill(1, 1);
-    for row in queue.rows.lock().unwrap().values_mut() {
-        row.claimed.secrets.current = Sealed(b"no hex".to_vec());
-    }
+    let unreadable = Sealed(b"no hex".to_vec());
+    queue
+        .tables()
+        .endpoints
+        .get_mut(&endpoint_id(1))
+        .unwrap()
+        .stored
+        .secrets
+        .current = unreadable;
     let fixture = Fixture::new(queue, &[(1, 200)]);
-    fixture.wait_until(0).await;
+    fixture.wait_until(|tables| !tables.logs.is_empty()).await;
     assert!(fixture.receivers.1.lock().unwrap().is_empty());
-    let queue = fixture.stop().await;
-    let attempts = queue.attempts.lock().unwrap();
-    assert_eq!(attempts[0].error.as_deref(), Some("secret_unreadable"));
-    assert!(matches!(attempts[0].state, DeliveryState::Waiting(_)));
+    let log = fixture.stop().await.first_log(1);
+    assert_eq!(log.error.as_deref(), Some("secret_unreadable"));
+    assert!(log.next_attempt_at.is_some());
 }

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, StoreError, WebhookId};
 use recado_domain::webhooks::{
-    Attempt, ClaimRequest, ClaimedDelivery, DeliveryKey, DeliveryQueue, DeliveryState, Health, HealthUpdate,
+    Attempt, ClaimRequest, ClaimedDelivery, DeliveryKey, DeliveryQueue, DeliveryState, HealthUpdate,
 };
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 use uuid::Uuid;
 
 use super::claims::{CLAIM, Claims, bind_claims};
@@ -68,13 +68,6 @@ fn state_name(state: DeliveryState) -> String {
     name.to_owned()
 }
 
-fn failing_since(health: Health) -> Option<OffsetDateTime> {
-    match health {
-        Health::Well => None,
-        Health::Failing { since, .. } => Some(since),
-    }
-}
-
 type EndpointHealthUpdate = (AccountId, WebhookId, HealthUpdate);
 
 fn finish_statement<'a>(attempts: &[Attempt], health_updates: &[EndpointHealthUpdate]) -> Sql<'a> {
@@ -85,7 +78,7 @@ fn finish_statement<'a>(attempts: &[Attempt], health_updates: &[EndpointHealthUp
     let failing: Vec<_> = health_updates
         .iter()
         .filter_map(|(account, id, health_update)| match health_update {
-            HealthUpdate::Failing { known, since, at } => Some((account.0, id.0, failing_since(*known), *since, *at)),
+            HealthUpdate::Failing { known, since, at } => Some((account.0, id.0, known.since(), *since, *at)),
             HealthUpdate::Recovered | HealthUpdate::Disabled { .. } => None,
         })
         .collect();
@@ -130,7 +123,7 @@ async fn disable(conn: &mut AsyncPgConnection, health_updates: &[EndpointHealthU
             .bind(*account)
             .bind(*id)
             .bind(reason.as_str())
-            .bind(failing_since(*known));
+            .bind(known.since());
         if statement.execute(&mut *conn).await? > 0 {
             drop_waiting_deliveries(conn, *account, *id).await?;
             outbox::append(conn, *account, events).await?;
