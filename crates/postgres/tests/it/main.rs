@@ -30,6 +30,7 @@ mod folders;
 mod foreign_keys;
 mod frozen_content;
 mod held_messages;
+mod histories;
 mod idempotency;
 mod ingestion;
 mod ingestion_partitions;

@@ -9,7 +9,7 @@ use recado_domain::campaigns::{
     StartOutcome,
 };
 
-use crate::model::env_value;
+use crate::histories::env_value;
 use crate::support::{DbFixture, LEASE, id};
 
 const CONTACTS: i64 = 4;

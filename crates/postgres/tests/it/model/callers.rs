@@ -11,10 +11,11 @@ use recado_domain::campaigns::{
 use recado_domain::shared::SendId;
 use time::Duration;
 
-use super::state::{CAMPAIGNS, Key, Kind, State, StepOutcome, index, message_of};
+use super::state::{CAMPAIGNS, Key, Kind, State, StepOutcome, message_of};
 use super::steps::{Item, Pause, Results, Step};
-use super::system::{LONG, ModelFixture, number};
+use super::system::{LONG, ModelFixture};
 use crate::error_codes::STOPPED_MARKETING;
+use crate::histories::{index, number};
 use crate::status_updates::status_update;
 use crate::support::LEASE;
 

@@ -14,67 +14,23 @@ mod state;
 mod steps;
 mod system;
 
-use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
-use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
-
 use self::mutant::{RECORD_AND_START, replace_once};
 use self::state::State;
-use self::steps::Step;
-use self::system::{Model, ModelFixture, System};
-
-/// The default seed. It is fixed, so that a new failure comes from a code change and not from another seed.
-const SEED: u64 = 1;
-
-/// The default number of histories.
-const CASES: u32 = 40;
-
-/// The number of histories within which a planted bug must be found.
-const MAX_CASES_TO_FIND: u32 = 100;
+use self::system::{ModelFixture, System};
+use crate::histories::{self, MAX_CASES_TO_FIND, SEED, falsify, seed_and_cases};
 
 /// The number of steps of a history.
 const STEPS: std::ops::Range<usize> = 10..60;
 
-/// Reads a setting of the randomized tests from the environment.
-pub(crate) fn env_value<T: std::str::FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// Runs `cases` histories on this model. The error describes the shortest failing history.
-fn play(model: ModelFixture, seed: u64, cases: u32, shrinks: u32) -> Result<(), String> {
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(seed),
-        max_shrink_iters: shrinks,
-        ..Config::default()
-    };
-    let describe = |error| match error {
-        TestError::Fail(reason, (state, steps, _)) => {
-            let (state, steps): (State, Vec<Step>) = (state, steps);
-            let steps: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
-            let (limit, simulated, steps) = (state.limits[0], state.simulates, steps.join("\n"));
-            format!(
-                "RECADO_SEED={seed} RECADO_RUNS={cases}: {reason}\na limit of {limit}, simulated: {simulated}\n{steps}"
-            )
-        }
-        TestError::Abort(reason) => format!("RECADO_SEED={seed} RECADO_RUNS={cases}: {reason}"),
-    };
-    let mut runner = TestRunner::new(config.clone());
-    model.play(|| {
-        let strategy = Model::sequential_strategy(STEPS);
-        let played = runner.run(&strategy, |(state, steps, seen)| {
-            System::test_sequential(config.clone(), state, steps, seen);
-            Ok(())
-        });
-        played.map_err(describe)
-    })
+/// Runs histories on this model. The error describes the shortest failing one.
+fn play(model: ModelFixture, seed_and_cases: (u64, u32), shrinks: u32) -> Result<(), String> {
+    let describe = |state: &State| format!("a limit of {}, simulated: {}\n", state.limits[0], state.simulates);
+    model.play(|| histories::play::<System>(seed_and_cases, shrinks, STEPS, describe))
 }
 
 #[test]
 fn stores_match_the_model() {
-    let seed = env_value("RECADO_SEED").unwrap_or(SEED);
-    let cases = env_value("RECADO_RUNS").unwrap_or(CASES);
-    if let Err(failure) = play(ModelFixture::new(None, ""), seed, cases, 500) {
+    if let Err(failure) = play(ModelFixture::new(None, ""), seed_and_cases(), 500) {
         panic!("{failure}");
     }
 }
@@ -82,19 +38,14 @@ fn stores_match_the_model() {
 /// The runs that find the planted bugs find none in the unmodified statement.
 #[test]
 fn unmodified_record_and_start_passes_the_model() {
-    if let Err(failure) = play(ModelFixture::new(Some(RECORD_AND_START.to_owned()), ""), SEED, 8, 1) {
+    if let Err(failure) = play(ModelFixture::new(Some(RECORD_AND_START.to_owned()), ""), (SEED, 8), 1) {
         panic!("{failure}");
     }
 }
 
 #[track_caller]
 fn assert_found(bug: &str, model: ModelFixture) {
-    let Err(found) = play(model, SEED, MAX_CASES_TO_FIND, 1) else {
-        panic!("{bug}: not found by {MAX_CASES_TO_FIND} histories")
-    };
-    // An invalid statement would fail for the wrong reason.
-    let sql_errors = ["syntax error", "does not exist", "SqlState(E42"];
-    assert!(!sql_errors.iter().any(|text| found.contains(text)), "{bug}: {found}");
+    histories::assert_found(bug, play(model, (SEED, MAX_CASES_TO_FIND), 1));
 }
 
 #[test]
@@ -115,14 +66,6 @@ fn record_and_start_without_a_guard_is_found() {
     ] {
         assert_found(guard, ModelFixture::new(Some(replace_once(guard, without)), ""));
     }
-}
-
-/// A trigger that changes rows before they are written.
-fn falsify(table: &str, change: &str) -> String {
-    format!(
-        "CREATE FUNCTION falsify() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {change} RETURN NEW; END $$;
-         CREATE TRIGGER falsify BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION falsify()"
-    )
 }
 
 #[test]
@@ -169,6 +112,6 @@ fn falsified_writes_are_found() {
             "IF NEW.status = 'cancelled' THEN NEW.status := OLD.status; END IF;",
         ),
     ] {
-        assert_found(change, ModelFixture::new(None, &falsify(table, change)));
+        assert_found(change, ModelFixture::new(None, &falsify(table, "UPDATE", change)));
     }
 }

@@ -12,12 +12,12 @@ use recado_domain::campaigns::{
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{SendId, WriteOutcome};
 use time::Duration;
-use uuid::Uuid;
 
 use super::callers::Caller;
 use super::steps::{Results, Step};
-use super::system::{ModelFixture, number};
+use super::system::ModelFixture;
 use crate::error_codes::ERROR_CODES;
+use crate::histories::{index, number};
 use crate::support::NOW;
 
 /// The account of each campaign. Both campaigns of the first account use the same number.
@@ -153,11 +153,6 @@ pub(super) struct State {
 /// The WhatsApp id of an attempt's message.
 pub(super) fn message_of((campaign, contact): Key, attempt: usize) -> String {
     format!("m{campaign}{contact}-{attempt}")
-}
-
-/// The index of the campaign, contact or worker with this id.
-pub(super) fn index(id: Uuid) -> usize {
-    usize::try_from(id.as_u128()).unwrap() - 1
 }
 
 fn key_of(key: SendKey) -> Key {

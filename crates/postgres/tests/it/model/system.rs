@@ -19,8 +19,9 @@ use uuid::Uuid;
 
 use super::callers::Caller;
 use super::mutant::ModelSends;
-use super::state::{CAMPAIGNS, Claimed, Key, State, StepOutcome, index};
+use super::state::{CAMPAIGNS, Claimed, Key, State, StepOutcome};
 use super::steps::{Step, any_step, is_allowed};
+use crate::histories::{index, number};
 use crate::support::{DbFixture, id};
 use crate::whatsapp::profile;
 
@@ -72,11 +73,6 @@ thread_local! {
 
 fn current_model() -> Rc<ModelFixture> {
     CURRENT_MODEL.with_borrow(|model| model.clone().expect("a model is set"))
-}
-
-/// The id of the campaign, contact or worker with this index.
-pub(super) fn number(at: usize) -> Uuid {
-    Uuid::from_u128(u128::try_from(at).unwrap() + 1)
 }
 
 fn campaign_id(at: usize) -> CampaignId {
