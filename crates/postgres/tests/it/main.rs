@@ -88,6 +88,7 @@ mod versions;
 mod wa_ids;
 mod webhook_emission;
 mod webhook_events;
+mod webhook_model;
 mod webhook_partitions;
 mod webhooks;
 mod whatsapp;
