@@ -60,14 +60,7 @@ impl GatewayEvents {
     ) -> Result<Option<StoredEvent>, StoreError> {
         let id = self.ids.next().into();
         let recorded = self.events.record(id, event, received_at, EVENT_LEASE).await?;
-        let claimed = || StoredEvent {
-            id,
-            subject: event.subject.clone().unwrap_or_default(),
-            data: event.data.clone(),
-            received_at,
-            attempts: 0,
-        };
-        Ok((recorded == RecordOutcome::Claimed).then(claimed))
+        Ok((recorded == RecordOutcome::Claimed).then(|| event.received(id, received_at)))
     }
 
     /// Applies a received event and then the waiting events of the same subscription. Stops at an event that another

@@ -79,6 +79,17 @@ pub enum RecordOutcome {
 }
 
 impl GatewayEvent {
+    /// The stored event, before its first deferral.
+    pub fn received(&self, id: GatewayEventId, received_at: OffsetDateTime) -> StoredEvent {
+        StoredEvent {
+            id,
+            subject: self.subject.clone().unwrap_or_default(),
+            data: self.data.clone(),
+            received_at,
+            attempts: 0,
+        }
+    }
+
     /// Whether the event can have an effect: its kind is known, and it names a subscription, and a payment if its kind
     /// needs one.
     pub fn has_effect(&self) -> bool {

@@ -39,6 +39,34 @@ pub(super) struct ValidatedSubscribe {
 }
 
 impl SubscribeInput {
+    /// A valid monthly request for tests, also of other crates.
+    #[cfg(any(test, feature = "mocks"))]
+    pub fn for_tests(plan: &str, billing_type: &str) -> Self {
+        let some = |text: &str| Some(text.to_owned());
+        Self {
+            plan: some(plan),
+            billing_type: some(billing_type),
+            cycle: some("MONTHLY"),
+            billing_email: some("ana@example.com"),
+            cpf_cnpj: some("529.982.247-25"),
+            credit_card: Some(CardInput {
+                holder_name: Some("ANA".into()),
+                number: Some("4111111111111111".into()),
+                expiry_month: Some("05".into()),
+                expiry_year: Some("2030".into()),
+                ccv: Some("123".into()),
+            }),
+            credit_card_holder_info: Some(HolderInput {
+                name: some("Ana"),
+                email: some("ana@example.com"),
+                cpf_cnpj: some("52998224725"),
+                postal_code: some("01001000"),
+                address_number: some("1"),
+                phone: some("11961234567"),
+            }),
+        }
+    }
+
     pub(super) fn checked(&self) -> Result<ValidatedSubscribe, FieldErrors> {
         let mut errors = FieldErrors::default();
         let plan = paid_plan(&mut errors, self.plan.as_deref());

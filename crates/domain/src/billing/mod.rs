@@ -14,6 +14,8 @@ mod errors;
 mod events;
 mod gateway;
 mod gateway_event;
+#[cfg(any(test, feature = "mocks"))]
+pub mod in_memory;
 mod input;
 mod model;
 mod money;

@@ -3,7 +3,8 @@
 use time::Duration;
 
 use super::events::parsed_event;
-use super::fakes::{Fixture, InjectedFault, NOW, input, tenant};
+use super::fixture::{Fixture, NOW, input, tenant};
+use crate::billing::in_memory::InjectedFault;
 use crate::billing::*;
 use crate::shared::{Event, FieldErrors, NotificationKind};
 
@@ -14,7 +15,7 @@ async fn subscribed(billing_type: &str) -> Fixture {
         .subscribe(&tenant(), input(billing_type))
         .await
         .unwrap();
-    fixture.with(|state| state.events.clear());
+    fixture.with(|account| account.events.clear());
     fixture
 }
 
@@ -49,13 +50,14 @@ async fn plan_change_updates_subscription_and_gateway() {
         (row.plan.as_str(), row.cycle, row.value),
         ("growth", Cycle::Yearly, Cents(297_000))
     );
-    fixture.with(|state| {
-        assert_eq!(
-            (state.remote[0].1.value, state.remote[0].1.cycle),
-            (Some(Cents(297_000)), Some(Cycle::Yearly))
-        );
-        assert_eq!(state.plan, "growth");
-        let Some(Event::Notification(notification)) = state.events.last() else {
+    let changed = fixture.gateway().subscriptions[0].1.clone();
+    assert_eq!(
+        (changed.value, changed.cycle),
+        (Some(Cents(297_000)), Some(Cycle::Yearly))
+    );
+    fixture.with(|account| {
+        assert_eq!(account.plan, "growth");
+        let Some(Event::Notification(notification)) = account.events.last() else {
             panic!()
         };
         assert!(
@@ -103,7 +105,7 @@ async fn plan_change_with_invalid_input_makes_no_gateway_call() {
         invalid_fields(billing.change(&tenant(), &change_to("growth", Some("WEEKLY"))).await),
         ["cycle"]
     );
-    fixture.with(|state| state.usage.contacts = 25_001);
+    fixture.with(|account| account.usage.contacts = 25_001);
     assert_eq!(
         invalid_fields(billing.change(&tenant(), &change_to("growth", None)).await),
         ["plan"]
@@ -133,7 +135,7 @@ async fn plan_change_refused_by_gateway_changes_nothing() {
         assert_eq!(matches!(error, BillingError::Refused(_)), refused, "{error:?}");
         let row = fixture.only_subscription();
         assert_eq!((row.plan.as_str(), row.pending), ("starter", None));
-        fixture.with(|state| assert!(state.events.is_empty() && state.plan == "starter"));
+        fixture.with(|account| assert!(account.events.is_empty() && account.plan == "starter"));
         fixture
             .billing()
             .change(&tenant(), &change_to("growth", None))
@@ -184,7 +186,7 @@ async fn plan_change_applied_at_gateway_completes_after_lost_response() {
             ),
             (plan, None)
         );
-        fixture.with(|state| assert_eq!(state.plan, plan));
+        fixture.with(|account| assert_eq!(account.plan, plan));
     }
 }
 
@@ -226,17 +228,15 @@ async fn next_request_resolves_intent_after_gateway_outage() {
 #[tokio::test]
 async fn reconciler_completes_plan_change_after_crash() {
     let fixture = subscribed("CREDIT_CARD").await;
-    fixture.with(|state| state.writes_left = Some(1));
+    fixture.tables().writes_left = Some(1);
     fixture
         .billing()
         .change(&tenant(), &change_to("growth", None))
         .await
         .unwrap_err();
-    fixture.with(|state| {
-        state.writes_left = None;
-        assert_eq!(state.remote[0].1.value, Some(Cents(29_700)));
-        assert_eq!(state.plan, "starter");
-    });
+    fixture.tables().writes_left = None;
+    assert_eq!(fixture.gateway().subscriptions[0].1.value, Some(Cents(29_700)));
+    fixture.with(|account| assert_eq!(account.plan, "starter"));
     fixture.advance_clock(INTENT_CHECK_PAUSE);
     fixture.reconcile().await;
     assert_eq!(fixture.only_subscription().plan, "growth");
@@ -247,8 +247,8 @@ async fn reconciler_completes_plan_change_after_crash() {
 #[tokio::test]
 async fn next_request_completes_intent_after_crash() {
     let fixture = subscribed("CREDIT_CARD").await;
-    let crashed = |fixture: &Fixture| fixture.with(|state| state.writes_left = Some(1));
-    let restarted = |fixture: &Fixture| fixture.with(|state| state.writes_left = None);
+    let crashed = |fixture: &Fixture| fixture.tables().writes_left = Some(1);
+    let restarted = |fixture: &Fixture| fixture.tables().writes_left = None;
     crashed(&fixture);
     let change = change_to("growth", None);
     fixture.billing().change(&tenant(), &change).await.unwrap_err();
@@ -278,7 +278,7 @@ async fn next_request_completes_intent_after_crash() {
 async fn request_succeeds_if_a_worker_recorded_its_change() {
     for cancels in [false, true] {
         let fixture = subscribed("CREDIT_CARD").await;
-        fixture.with(|state| state.writes_left = Some(1));
+        fixture.tables().writes_left = Some(1);
         match cancels {
             true => drop(fixture.billing().cancel(&tenant()).await.unwrap_err()),
             false => drop(
@@ -289,7 +289,7 @@ async fn request_succeeds_if_a_worker_recorded_its_change() {
                     .unwrap_err(),
             ),
         }
-        fixture.with(|state| state.writes_left = None);
+        fixture.tables().writes_left = None;
         let intended = fixture.only_subscription();
         fixture.advance_clock(INTENT_CHECK_PAUSE);
         fixture.reconcile().await;
@@ -339,10 +339,10 @@ async fn intent_reconciliation_reports_gateway_failure() {
 async fn ended_subscription_leaves_the_granted_plan() {
     let fixture = subscribed("CREDIT_CARD").await;
     fixture.billing().cancel(&tenant()).await.unwrap();
-    fixture.with(|state| state.granted = Some("growth".into()));
+    fixture.with(|account| account.granted_plan = Some("growth".into()));
     fixture.advance_clock(Duration::days(31));
     fixture.reconcile().await;
-    fixture.with(|state| assert_eq!(state.plan, "growth"));
+    fixture.with(|account| assert_eq!(account.plan, "growth"));
     // A smaller paid plan does not change the account's plan; a larger one does.
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     let shown = fixture.billing().overview(&tenant()).await.unwrap();
@@ -354,7 +354,7 @@ async fn ended_subscription_leaves_the_granted_plan() {
         .unwrap();
     assert_eq!(fixture.billing().overview(&tenant()).await.unwrap().plan(), "scale");
     fixture.billing().cancel(&tenant()).await.unwrap();
-    fixture.with(|state| assert_eq!(state.plan, "growth"));
+    fixture.with(|account| assert_eq!(account.plan, "growth"));
 }
 
 #[tokio::test]
@@ -371,9 +371,9 @@ async fn cancelled_plan_stays_until_period_end() {
         (SubscriptionStatus::Cancelled, Some(NOW), None)
     );
     assert_eq!(fixture.charged_count(), 0);
-    fixture.with(|state| {
-        assert_eq!(state.plan, "starter");
-        let last = state.events.last();
+    fixture.with(|account| {
+        assert_eq!(account.plan, "starter");
+        let last = account.events.last();
         assert!(matches!(last, Some(Event::Notification(sent)) if sent.kind == NotificationKind::Warning));
     });
     assert!(matches!(
@@ -381,28 +381,28 @@ async fn cancelled_plan_stays_until_period_end() {
         Err(BillingError::NotFound)
     ));
     fixture.reconcile().await;
-    fixture.with(|state| assert_eq!(state.plan, "starter"));
+    fixture.with(|account| assert_eq!(account.plan, "starter"));
     fixture.advance_clock(Duration::days(31));
     fixture.reconcile().await;
-    fixture.with(|state| assert_eq!(state.plan, "free"));
+    fixture.with(|account| assert_eq!(account.plan, "free"));
     // The lapse happens once.
-    fixture.with(|state| state.plan = "scale".into());
+    fixture.with(|account| account.plan = "scale".into());
     fixture.reconcile().await;
-    fixture.with(|state| assert_eq!(state.plan, "scale"));
+    fixture.with(|account| assert_eq!(account.plan, "scale"));
 }
 
 #[tokio::test]
 async fn unpaid_plan_ends_at_once_and_new_subscription_stays() {
     let fixture = subscribed("PIX").await;
     assert_eq!(fixture.billing().cancel(&tenant()).await.unwrap().effective_until, None);
-    fixture.with(|state| assert_eq!(state.plan, "free"));
+    fixture.with(|account| assert_eq!(account.plan, "free"));
     let fixture = subscribed("CREDIT_CARD").await;
     fixture.billing().cancel(&tenant()).await.unwrap();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     fixture.advance_clock(Duration::days(40));
-    fixture.with(|state| state.injected_faults.clear());
+    fixture.gateway().injected_faults.clear();
     while fixture.reconciler().lapse_next().await.unwrap() {}
-    fixture.with(|state| assert_eq!(state.plan, "starter", "the new subscription sets the plan"));
+    fixture.with(|account| assert_eq!(account.plan, "starter", "the new subscription sets the plan"));
 }
 
 /// When a later subscription ends, the account's plan is again the one that is still paid for.
@@ -414,7 +414,7 @@ async fn ended_subscription_leaves_the_plan_that_is_paid() {
         let mut growth = input("PIX");
         growth.plan = Some("growth".into());
         let created = fixture.billing().subscribe(&tenant(), growth).await.unwrap();
-        fixture.with(|state| assert_eq!(state.plan, "growth"));
+        fixture.with(|account| assert_eq!(account.plan, "growth"));
         match by_the_gateway {
             true => {
                 let id = created.subscription.gateway_subscription_id.as_ref().unwrap();
@@ -423,10 +423,10 @@ async fn ended_subscription_leaves_the_plan_that_is_paid() {
             }
             false => drop(fixture.billing().cancel(&tenant()).await.unwrap()),
         }
-        fixture.with(|state| assert_eq!(state.plan, "starter", "by the gateway: {by_the_gateway}"));
+        fixture.with(|account| assert_eq!(account.plan, "starter", "by the gateway: {by_the_gateway}"));
         fixture.advance_clock(Duration::days(31));
         while fixture.reconciler().lapse_next().await.unwrap() {}
-        fixture.with(|state| assert_eq!(state.plan, "free"));
+        fixture.with(|account| assert_eq!(account.plan, "free"));
     }
 }
 
@@ -476,8 +476,13 @@ async fn payment_is_visible_to_its_own_account_only() {
         fixture.billing().payment(&tenant(), "pay_1").await.unwrap().status,
         PaymentStatus::Pending
     );
-    fixture.with(|state| state.remote_payments[0].subscription = Some("sub_other".into()));
-    for id in ["pay_1", "pay_none"] {
+    let foreign = GatewayPayment {
+        id: "pay_other".into(),
+        subscription: Some("sub_other".into()),
+        ..fixture.gateway().payments[0].clone()
+    };
+    fixture.gateway().payments.push(foreign);
+    for id in ["pay_other", "pay_none"] {
         assert!(
             matches!(
                 fixture.billing().payment(&tenant(), id).await,

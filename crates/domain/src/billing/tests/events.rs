@@ -3,7 +3,7 @@
 use time::macros::{format_description, offset};
 use time::{Duration, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::fakes::{Fixture, input, tenant};
+use super::fixture::{Fixture, input, tenant};
 use crate::billing::*;
 
 pub(super) fn gateway_event(event: &str, id: &str, payment: &str, at: &str) -> GatewayEvent {
@@ -63,7 +63,7 @@ fn gateway_time(text: &str) -> Option<OffsetDateTime> {
 async fn gateway_event_repeated_changes_nothing() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    fixture.with(|state| state.events.clear());
+    fixture.with(|account| account.events.clear());
     for _ in 0..10 {
         fixture
             .deliver(&gateway_event(
@@ -79,22 +79,23 @@ async fn gateway_event_repeated_changes_nothing() {
     let period = (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days();
     assert_eq!(period, 31, "one period");
     assert_eq!(fixture.notification_titles(), ["Payment received"]);
-    fixture.with(|state| assert_eq!((state.payments.len(), state.waiting.len()), (1, 0)));
+    fixture.with(|account| assert_eq!(account.payments.len(), 1));
+    assert!(fixture.waiting().is_empty());
 }
 
 #[tokio::test]
 async fn gateway_event_notifies_once_after_crash_before_finish() {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    fixture.with(|state| state.events.clear());
+    fixture.with(|account| account.events.clear());
     let event = gateway_event("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-10 10:00:00");
     fixture.record_event(&event).await;
-    fixture.with(|state| state.writes_left = Some(1));
+    fixture.tables().writes_left = Some(1);
     fixture.events().apply_next().await.unwrap_err();
-    fixture.with(|state| {
-        state.writes_left = None;
-        assert_eq!(state.waiting.len(), 1);
-    });
+    fixture.tables().writes_left = None;
+    assert_eq!(fixture.waiting().len(), 1);
+    assert!(!fixture.events().apply_next().await.unwrap(), "the event is leased");
+    fixture.advance_clock(EVENT_LEASE);
     assert!(fixture.events().apply_next().await.unwrap());
     assert!(!fixture.events().apply_next().await.unwrap());
     assert_eq!(fixture.notification_titles(), ["Payment received"]);
@@ -105,14 +106,15 @@ async fn gateway_event_waits_for_an_unfinished_subscribe() {
     let fixture = Fixture::new();
     let event = gateway_event("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
     fixture.deliver(&event).await;
-    fixture.with(|state| assert_eq!(state.waiting[0].attempts, 1));
+    assert_eq!(fixture.waiting()[0].attempts, 1);
     fixture
         .billing()
         .subscribe(&tenant(), input("CREDIT_CARD"))
         .await
         .unwrap();
     fixture.events().apply_next().await.unwrap();
-    fixture.with(|state| assert!(state.waiting.is_empty() && state.payments[0].confirmed));
+    assert!(fixture.waiting().is_empty());
+    fixture.with(|account| assert!(account.payments[0].confirmed));
     let row = fixture.only_subscription();
     let days = (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days();
     assert_eq!(days, 31, "the first payment pays for the granted period");
@@ -123,8 +125,13 @@ async fn unknown_gateway_event_is_dropped_after_retries() {
     let fixture = Fixture::new();
     let event = gateway_event("PAYMENT_CONFIRMED", "evt_1", "pay_1", "2026-03-10 10:00:00");
     fixture.record_event(&event).await;
-    for _ in 0..10 {
+    for attempt in 0..10 {
         assert!(fixture.events().apply_next().await.unwrap());
+        assert!(
+            !fixture.events().apply_next().await.unwrap(),
+            "the next attempt is deferred"
+        );
+        fixture.advance_clock(Duration::seconds(2_i64.pow(attempt)));
     }
     assert!(!fixture.events().apply_next().await.unwrap());
     fixture.record_event(&event).await;
@@ -148,7 +155,8 @@ async fn gateway_event_without_effect_is_stored_only() {
         fixture.deliver(&event).await;
     }
     assert_eq!(fixture.only_subscription(), before);
-    fixture.with(|state| assert_eq!((state.recorded.len(), state.waiting.len()), (3, 0)));
+    assert_eq!(fixture.tables().gateway_events.len(), 3);
+    assert!(fixture.waiting().is_empty());
 }
 
 /// The account cancels before an earlier event is applied. Events apply in the order of receipt.
@@ -174,14 +182,14 @@ async fn gateway_event_received_before_cancellation_keeps_it() {
         .await;
     fixture.advance_clock(Duration::SECOND);
     fixture.billing().cancel(&tenant()).await.unwrap();
-    fixture.with(|state| assert_eq!(state.plan, "free", "no payment was applied yet"));
+    fixture.with(|account| assert_eq!(account.plan, "free", "no payment was applied yet"));
     while fixture.events().apply_next().await.unwrap() {}
     let row = fixture.only_subscription();
     assert_eq!((row.status, row.lapsed_at), (SubscriptionStatus::Cancelled, None));
     assert!(row.current_period_end.is_some() && row.cancelled_at.is_some());
-    fixture.with(|state| {
+    fixture.with(|account| {
         assert_eq!(
-            (state.plan.as_str(), state.payments.len()),
+            (account.plan.as_str(), account.payments.len()),
             ("starter", 2),
             "the paid plan stays usable"
         )
@@ -202,6 +210,14 @@ async fn gateway_event_received_before_cancellation_keeps_it() {
     );
 }
 
+/// What an event may change.
+fn account_rows(fixture: &Fixture) -> impl PartialEq + std::fmt::Debug {
+    fixture.with(|account| {
+        let (rows, plan) = (account.subscriptions.clone(), account.plan.clone());
+        (rows, plan, account.events.len())
+    })
+}
+
 /// A worker claims an event and stalls past its lease. Others apply it and later events. Then the worker resumes.
 #[tokio::test]
 async fn stalled_worker_does_not_apply_its_event_again() {
@@ -210,19 +226,19 @@ async fn stalled_worker_does_not_apply_its_event_again() {
         let fixture = Fixture::new();
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         fixture.record_event(&gateway_event(first, "evt_1", "pay_1", at)).await;
-        let stalled = fixture.with(|state| state.waiting[0].clone());
+        let stalled = fixture.waiting()[0].clone();
         while fixture.events().apply_next().await.unwrap() {}
         fixture
             .deliver(&gateway_event("PAYMENT_RECEIVED", "evt_2", "pay_2", at))
             .await;
-        let before = fixture.with(|state| (state.rows.clone(), state.plan.clone(), state.events.len()));
+        let before = account_rows(&fixture);
         assert_eq!(
             fixture.only_subscription().status,
             SubscriptionStatus::Active,
             "{first}"
         );
         fixture.events().apply_received(Some(&stalled), "sub_1").await.unwrap();
-        let after = fixture.with(|state| (state.rows.clone(), state.plan.clone(), state.events.len()));
+        let after = account_rows(&fixture);
         assert_eq!(after, before, "{first}");
     }
 }
@@ -235,7 +251,7 @@ async fn gateway_event_without_effect_stays_without_effect() {
     let inactivated = |id: &str| gateway_event("SUBSCRIPTION_INACTIVATED", id, "", "");
     fixture.deliver(&inactivated("evt_1")).await;
     fixture.record_event(&inactivated("evt_2")).await;
-    let stalled = fixture.with(|state| state.waiting[0].clone());
+    let stalled = fixture.waiting()[0].clone();
     while fixture.events().apply_next().await.unwrap() {}
     let received = gateway_event("PAYMENT_RECEIVED", "evt_3", "pay_1", "2026-03-10 10:00:00");
     fixture.advance_clock(Duration::SECOND);
@@ -303,7 +319,7 @@ async fn gateway_event_in_the_second_of_a_check_applies() {
     for (second, status) in [(59, SubscriptionStatus::PastDue), (0, SubscriptionStatus::Active)] {
         let fixture = Fixture::new();
         fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-        fixture.with(|state| state.remote_payments[0].status = PaymentStatus::Overdue);
+        fixture.gateway().payments[0].status = PaymentStatus::Overdue;
         // 12:00:00.4 UTC is 09:00:00 in the gateway's time.
         fixture.advance_clock(Duration::days(2) + Duration::milliseconds(400));
         fixture.reconcile().await;

@@ -1,10 +1,9 @@
-//! Tests of the use cases with an in-memory store and gateway that inject faults. The rule of gateway events is tested
+//! Tests of the use cases with the in-memory store and gateway, which can fail. The rule of gateway events is tested
 //! as a property.
 
 mod changes;
 mod events;
-mod fakes;
-mod gateway;
+mod fixture;
 mod reconciler;
 mod rule;
 mod subscribe;

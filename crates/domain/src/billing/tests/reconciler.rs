@@ -3,7 +3,8 @@
 use time::Duration;
 
 use super::events::gateway_event;
-use super::fakes::{Fixture, input, tenant};
+use super::fixture::{Fixture, input, tenant};
+use crate::billing::in_memory::InjectedFault;
 use crate::billing::*;
 
 async fn subscribed(billing_type: &str) -> Fixture {
@@ -13,17 +14,15 @@ async fn subscribed(billing_type: &str) -> Fixture {
         .subscribe(&tenant(), input(billing_type))
         .await
         .unwrap();
-    fixture.with(|state| {
-        state.events.clear();
-        state.calls.clear();
-    });
+    fixture.with(|account| account.events.clear());
+    fixture.gateway().calls.clear();
     fixture
 }
 
 #[tokio::test]
 async fn reconciler_finds_unreported_payment_after_a_day() {
     let fixture = subscribed("PIX").await;
-    fixture.with(|state| state.remote_payments[0].status = PaymentStatus::Received);
+    fixture.gateway().payments[0].status = PaymentStatus::Received;
     fixture.advance_clock(Duration::hours(23));
     fixture.reconcile().await;
     assert_eq!(fixture.call_count("payments"), 0, "no check before `RECONCILE_AFTER`");
@@ -69,7 +68,7 @@ async fn reconciler_checks_open_payment_once_a_day() {
     }
     assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Pending);
     assert!(fixture.notification_titles().is_empty());
-    fixture.with(|state| state.remote_payments[0].status = PaymentStatus::Overdue);
+    fixture.gateway().payments[0].status = PaymentStatus::Overdue;
     fixture.advance_clock(Duration::hours(25));
     fixture.reconcile().await;
     assert_eq!(
@@ -82,14 +81,12 @@ async fn reconciler_checks_open_payment_once_a_day() {
 async fn reconciler_finds_the_payment_of_the_next_month() {
     let fixture = subscribed("CREDIT_CARD").await;
     let first = fixture.only_subscription().current_period_end.unwrap();
-    fixture.with(|state| {
-        let next = GatewayPayment {
-            id: "pay_next".into(),
-            due_date: Some(first.date()),
-            ..state.remote_payments[0].clone()
-        };
-        state.remote_payments.push(next);
-    });
+    let next = GatewayPayment {
+        id: "pay_next".into(),
+        due_date: Some(first.date()),
+        ..fixture.gateway().payments[0].clone()
+    };
+    fixture.gateway().payments.push(next);
     fixture.advance_clock(Duration::days(33));
     fixture.reconcile().await;
     let row = fixture.only_subscription();
@@ -97,7 +94,7 @@ async fn reconciler_finds_the_payment_of_the_next_month() {
         (row.current_period_start, row.current_period_end.unwrap().date()),
         (Some(first), time::macros::date!(2026 - 05 - 10))
     );
-    fixture.with(|state| assert_eq!(state.payments.len(), 2));
+    fixture.with(|account| assert_eq!(account.payments.len(), 2));
 }
 
 #[tokio::test]
@@ -106,7 +103,7 @@ async fn reconciler_changes_nothing_if_the_gateway_is_down() {
     fixture.advance_clock(Duration::hours(25));
     fixture.inject_fault(
         "payments",
-        super::fakes::InjectedFault::Before(PaymentGatewayError::Unanswered("x".into())),
+        InjectedFault::Before(PaymentGatewayError::Unanswered("x".into())),
     );
     fixture.reconciler().check_next().await.unwrap_err();
     assert!(

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::events::gateway_event_of_value;
-use super::fakes::{Fixture, NOW, input, tenant};
+use super::fixture::{Fixture, NOW, input, tenant};
 use crate::billing::*;
 use crate::shared::GatewayEventId;
 
@@ -124,7 +124,7 @@ impl Model {
 async fn play(steps: &[Step]) -> (Fixture, Model) {
     let fixture = Fixture::new();
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    fixture.with(|state| state.events.clear());
+    fixture.with(|account| account.events.clear());
     let mut model = Model {
         status: "pending",
         plan: "starter",
@@ -153,7 +153,11 @@ async fn play(steps: &[Step]) -> (Fixture, Model) {
 }
 
 async fn resume_stalled_worker(fixture: &Fixture, event: Option<&GatewayEvent>) {
-    let stored = event.and_then(|event| fixture.with(|state| state.recorded.get(&event.key).cloned()));
+    let stored = event.and_then(|event| {
+        let tables = fixture.tables();
+        let stored = tables.gateway_events.iter().find(|stored| stored.key == event.key);
+        stored.map(|stored| stored.event.clone())
+    });
     if let Some(stored) = stored {
         fixture.events().apply_received(Some(&stored), "sub_1").await.unwrap();
     }
@@ -198,9 +202,9 @@ fn grant(fixture: &Fixture, model: &mut Model, granted: bool) {
         true => model.with_payment(),
         false => model.without_payment(),
     };
-    fixture.with(|state| {
-        state.granted = granted.then(|| "growth".to_owned());
-        state.plan = model.plan.to_owned();
+    fixture.with(|account| {
+        account.granted_plan = granted.then(|| "growth".to_owned());
+        account.plan = model.plan.to_owned();
     });
 }
 
@@ -213,7 +217,7 @@ proptest! {
         let (fixture, model) = runtime.block_on(play(&steps));
         let row = fixture.only_subscription();
         prop_assert_eq!(row.status.as_str(), model.status);
-        let (plan, payments) = fixture.with(|state| (state.plan.clone(), state.payments.clone()));
+        let (plan, payments) = fixture.with(|account| (account.plan.clone(), account.payments.clone()));
         prop_assert_eq!(plan.as_str(), model.plan);
         let credited: BTreeSet<String> =
             payments.iter().filter(|payment| payment.credited).map(|payment| payment.gateway_payment_id.clone()).collect();

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use time::Duration;
 
-use super::fakes::{Fixture, InjectedFault, NOW, input, tenant};
+use super::fixture::{Fixture, NOW, input, tenant};
+use crate::billing::in_memory::{InMemoryBillingAccount, InjectedFault};
 use crate::billing::*;
 use crate::shared::{Event, FieldErrors, StoreError, WebhookKind, timestamp};
 
@@ -44,13 +45,13 @@ async fn subscribe_by_card_starts_the_period_at_once() {
         assert_eq!(row.gateway_subscription_id.as_deref(), Some("sub_1"));
         assert_eq!(row.pending, None);
         assert_eq!(done.payment_data.payment.unwrap().id, "pay_1");
-        fixture.with(|state| {
+        fixture.with(|account| {
             assert_eq!(
-                (state.plan.as_str(), state.payments.len(), state.events.len()),
+                (account.plan.as_str(), account.payments.len(), account.events.len()),
                 ("starter", 1, 2)
             );
             assert_eq!(
-                state.payments[0].credited, period,
+                account.payments[0].credited, period,
                 "the first payment pays for the card's period"
             );
         });
@@ -86,7 +87,8 @@ async fn subscribe_with_invalid_input_makes_no_gateway_call() {
         let error = fixture.billing().subscribe(&tenant(), wrong).await.unwrap_err();
         assert_eq!(fields(&error), [field]);
     }
-    fixture.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
+    assert!(fixture.gateway().calls.is_empty());
+    fixture.with(|account| assert!(account.subscriptions.is_empty()));
 }
 
 #[tokio::test]
@@ -109,7 +111,9 @@ async fn subscribe_refused_by_gateway_stores_nothing() {
                 error == refusal,
                 "{result:?}"
             );
-            fixture.with(|state| assert!(state.rows.is_empty() && state.events.is_empty() && state.plan == "free"));
+            fixture.with(|account| {
+                assert!(account.subscriptions.is_empty() && account.events.is_empty() && account.plan == "free")
+            });
             fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
         }
     }
@@ -186,7 +190,7 @@ async fn subscribe_after_gateway_error_can_be_repeated_at_once() {
     // The abandoned attempt is deleted after `ABANDONED_FOR`.
     fixture.advance_clock(Duration::days(2));
     fixture.reconcile().await;
-    fixture.with(|state| assert_eq!(state.rows.len(), 1));
+    fixture.with(|account| assert_eq!(account.subscriptions.len(), 1));
 }
 
 #[tokio::test]
@@ -228,20 +232,20 @@ async fn subscribe_is_refused_while_an_attempt_is_unresolved() {
             .await
             .unwrap_err();
         assert!(matches!(error, BillingError::Gateway(_)), "{error:?}");
-        fixture.with(|state| assert_eq!(state.plan, "free", "no plan while the outcome is unknown"));
+        fixture.with(|account| assert_eq!(account.plan, "free", "no plan while the outcome is unknown"));
         let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert_eq!(fields(&again), ["plan"]);
         // The second request finds a created subscription at once. A missing one may still be created until the lease
         // expires.
-        fixture.with(|state| assert_eq!(state.plan == "starter", created));
+        fixture.with(|account| assert_eq!(account.plan == "starter", created));
         fixture.advance_clock(UNANSWERED_LEASE);
         fixture.reconcile().await;
         assert_eq!(fixture.charged_count(), usize::from(created));
         if created {
             assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Active);
-            fixture.with(|state| {
-                assert_eq!(state.plan, "starter");
-                let end = period_end(state);
+            fixture.with(|account| {
+                assert_eq!(account.plan, "starter");
+                let end = period_end(account);
                 assert_eq!(
                     end,
                     Some(time::macros::date!(2026 - 04 - 10)),
@@ -255,8 +259,8 @@ async fn subscribe_is_refused_while_an_attempt_is_unresolved() {
     }
 }
 
-fn period_end(state: &super::fakes::State) -> Option<time::Date> {
-    let row = state.rows.values().next().unwrap();
+fn period_end(account: &InMemoryBillingAccount) -> Option<time::Date> {
+    let row = account.subscriptions.values().next().unwrap();
     row.current_period_end.map(time::OffsetDateTime::date)
 }
 
@@ -265,15 +269,13 @@ async fn late_gateway_subscription_of_abandoned_attempt_is_cancelled() {
     let fixture = Fixture::new();
     fixture.inject_fault("subscribe", InjectedFault::Before(failed()));
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    let attempt = fixture.with(|state| state.rows.values().next().unwrap().id);
+    let attempt = fixture.with(|account| account.subscriptions.values().next().unwrap().id);
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    fixture.with(|state| {
-        let late = GatewaySubscription {
-            id: "sub_late".into(),
-            ..state.remote[0].1.clone()
-        };
-        state.remote.push((attempt, late));
-    });
+    let late = GatewaySubscription {
+        id: "sub_late".into(),
+        ..fixture.gateway().subscriptions[0].1.clone()
+    };
+    fixture.gateway().subscriptions.push((attempt, late));
     assert_eq!(fixture.charged_count(), 2);
     fixture.advance_clock(Duration::hours(1));
     fixture.reconcile().await;
@@ -289,23 +291,23 @@ async fn subscribe_attempt_completes_after_crash() {
     for by_worker in [true, false] {
         let fixture = Fixture::new();
         // The reservation is written, the completion is not.
-        fixture.with(|state| state.writes_left = Some(1));
+        fixture.tables().writes_left = Some(1);
         let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert!(
             matches!(error, BillingError::Store(StoreError::Unavailable(_))),
             "{error:?}"
         );
-        fixture.with(|state| {
-            state.writes_left = None;
+        fixture.tables().writes_left = None;
+        fixture.with(|account| {
             assert_eq!(
-                (state.plan.as_str(), state.events.len(), state.rows.len()),
+                (account.plan.as_str(), account.events.len(), account.subscriptions.len()),
                 ("free", 0, 1)
             );
         });
         assert_eq!(fixture.charged_count(), 1);
         if by_worker {
             fixture.reconcile().await;
-            fixture.with(|state| assert_eq!(state.plan, "free", "no check before `INTENT_CHECK_PAUSE`"));
+            fixture.with(|account| assert_eq!(account.plan, "free", "no check before `INTENT_CHECK_PAUSE`"));
             fixture.advance_clock(INTENT_CHECK_PAUSE);
             fixture.reconcile().await;
         } else {
@@ -316,7 +318,7 @@ async fn subscribe_attempt_completes_after_crash() {
             (fixture.only_subscription().status, fixture.charged_count()),
             (SubscriptionStatus::Pending, 1)
         );
-        fixture.with(|state| assert_eq!((state.plan.as_str(), state.events.len()), ("starter", 2)));
+        fixture.with(|account| assert_eq!((account.plan.as_str(), account.events.len()), ("starter", 2)));
     }
 }
 
@@ -325,37 +327,33 @@ async fn subscribe_attempt_completes_after_crash() {
 #[tokio::test]
 async fn slow_subscribe_and_reconciler_complete_the_attempt_once() {
     let fixture = Fixture::new();
-    fixture.with(|state| state.writes_left = Some(1));
+    fixture.tables().writes_left = Some(1);
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    let attempt = fixture.with(|state| {
-        state.writes_left = None;
-        state.rows.values().next().unwrap().clone()
-    });
+    fixture.tables().writes_left = None;
+    let attempt = fixture.with(|account| account.subscriptions.values().next().unwrap().clone());
     fixture.advance_clock(INTENT_CHECK_PAUSE);
     fixture.reconcile().await;
-    let created = fixture.with(|state| state.remote[0].1.clone());
+    let created = fixture.gateway().subscriptions[0].1.clone();
     let core = fixture.billing().core;
     let completed = core.complete(&attempt, &created, None, NOW).await.unwrap();
     assert_eq!(completed, Some(fixture.only_subscription()));
-    fixture.with(|state| assert_eq!(state.events.len(), 2, "one audit entry and one notification"));
+    fixture.with(|account| assert_eq!(account.events.len(), 2, "one audit entry and one notification"));
 }
 
 /// The gateway may still create the subscription until the lease expires.
 #[tokio::test]
 async fn attempt_in_progress_is_untouched_until_lease_expires() {
     let fixture = Fixture::new();
-    fixture.with(|state| state.writes_left = Some(1));
+    fixture.tables().writes_left = Some(1);
     fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    fixture.with(|state| {
-        state.writes_left = None;
-        state.remote.clear();
-    });
+    fixture.tables().writes_left = None;
+    fixture.gateway().subscriptions.clear();
     for _ in 0..5 {
         fixture.advance_clock(INTENT_CHECK_PAUSE);
         fixture.reconcile().await;
         let again = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
         assert_eq!(fields(&again), ["plan"]);
-        fixture.with(|state| assert!(state.rows.values().all(|row| row.status.is_live())));
+        fixture.with(|account| assert!(account.subscriptions.values().all(|row| row.status.is_live())));
     }
     fixture.advance_clock(INTENT_CHECK_PAUSE);
     fixture.reconcile().await;
@@ -386,13 +384,14 @@ async fn attempt_reconciliation_reports_gateway_failure() {
 #[tokio::test]
 async fn subscribe_without_account_name_makes_no_gateway_call() {
     let fixture = Fixture::new();
-    fixture.with(|state| state.reads_fail = true);
+    fixture.tables().overview_fails = true;
     let error = fixture.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
     assert!(
         matches!(error, BillingError::Store(StoreError::Unavailable(_))),
         "{error:?}"
     );
-    fixture.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
+    assert!(fixture.gateway().calls.is_empty());
+    fixture.with(|account| assert!(account.subscriptions.is_empty()));
 }
 
 #[tokio::test]
