@@ -149,13 +149,13 @@ impl GatewayEventStore for PgGatewayEvents {
     }
 
     async fn purge(&self, age: Duration, limit: i64) -> Result<usize, StoreError> {
-        let statement = sql("WITH old AS (
-               DELETE FROM gateway_events WHERE id IN (SELECT id FROM gateway_events
-                 WHERE due_at IS NULL AND received_at <= now() - $1 * interval '1 microsecond'
-                 ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-               RETURNING id),
+        // As a subquery of the `DELETE`, the choice could run once for every row and exceed the limit.
+        let statement = sql("WITH old AS MATERIALIZED (SELECT id FROM gateway_events
+               WHERE due_at IS NULL AND received_at <= now() - $1 * interval '1 microsecond'
+               ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED),
+             deleted AS (DELETE FROM gateway_events WHERE id IN (SELECT id FROM old) RETURNING id),
              applied AS (DELETE FROM applied_gateway_events WHERE event_id IN (SELECT id FROM old))
-             SELECT count(*) AS n FROM old")
+             SELECT count(*) AS n FROM deleted")
         .bind(age)
         .bind(limit);
         let deleted = self.0.row::<NumberRow>(statement).await?.n;
