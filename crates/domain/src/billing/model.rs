@@ -242,6 +242,7 @@ pub struct Change {
     /// the better of this plan and the granted plan.
     pub account_plan: Option<String>,
     /// Removes the plan that an administrator granted, because the subscription now has the plan that they chose.
+    /// Requires `account_plan`.
     pub withdraws_grant: bool,
     /// The gateway event that this change applies.
     pub applies: Option<GatewayEventId>,
@@ -249,7 +250,7 @@ pub struct Change {
     pub payment: Option<Payment>,
     /// The store MUST reject the change if the usage, counted in the same transaction, exceeds these limits.
     pub limits: Option<PlanLimits>,
-    /// Outbox events that commit with the change.
+    /// Outbox events that commit with the change, without `subscription.changed`.
     pub events: Vec<Event>,
 }
 

@@ -28,15 +28,24 @@ pub trait SubscriptionStore: Send + Sync {
         gateway_payment_id: Option<String>,
     ) -> Result<Option<SubscriptionFacts>, StoreError>;
 
-    /// Writes a change if the subscription still has the version of `change.subscription` (optimistic locking). MUST
-    /// also map a new gateway subscription id to the account, so that [`GatewayEventStore::owner`] finds it. MUST mark
-    /// the applied event in the same transaction, and MUST NOT write a change whose event is already marked.
+    /// Writes a change if the subscription still has the version of `change.subscription` (optimistic locking). Keeps
+    /// its billing type, billing e-mail and creation time.
+    ///
+    /// The guards are checked in the order `Repeated`, `Exceeds`, `Missing`, `Stale`; the first one that refuses the
+    /// change is the outcome, and nothing is written. Otherwise one transaction MUST:
+    /// - mark the applied event. A change whose event is already marked is `Repeated`.
+    /// - write the subscription, with a version raised by one, and the account's plan.
+    /// - insert the payment, or update the row with its gateway id, which keeps its id, subscription and creation time.
+    /// - map a new gateway subscription id to the subscription for [`GatewayEventStore::owner`]. An id stays with the
+    ///   first subscription that has it. Afterwards the store makes the deferred events of this id due.
+    /// - append `change.events`, then the [`changed_event`](super::changed_event) if there is one.
     async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError>;
 
     /// Marks an event without effect as applied, so that a later application has no effect either.
     async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError>;
 
-    /// Deletes an attempt if it still has this version. `Stale`: the version differs or the row is no attempt.
+    /// Deletes an attempt, with its payments, if it still has this version. `Stale`: the version differs or the row is
+    /// no attempt.
     async fn remove(&self, attempt: &Subscription) -> Result<GuardOutcome, StoreError>;
 }
 
@@ -83,13 +92,14 @@ pub trait GatewayEventStore: Send + Sync {
     /// Marks an event as finished: its effect is written, or it has none.
     async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError>;
 
-    /// Makes an event due again after `delay`, unless it is finished.
+    /// Makes an event due again after `delay` and counts the attempt, unless it is finished.
     async fn defer(&self, id: GatewayEventId, delay: Duration) -> Result<(), StoreError>;
 
     /// Finds the account and subscription by the gateway's subscription id.
     async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
-    /// Deletes up to `limit` finished events that are older than `age`. Returns how many.
+    /// Deletes up to `limit` finished events that were received at least `age` ago, oldest first, with their marks.
+    /// Returns how many.
     async fn purge(&self, age: Duration, limit: i64) -> Result<usize, StoreError>;
 }
 
@@ -97,13 +107,15 @@ pub trait GatewayEventStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait SubscriptionWorkStore: Send + Sync {
-    /// Claims a subscription with an intent whose check is due, and makes it due again after `pause`. MUST NOT change
-    /// its version or its lease: the request that calls the gateway may still write first.
+    /// Claims the subscription whose intent has been due for a check for the longest time, and makes it due again after
+    /// `pause`. MUST NOT change its version or its lease: the request that calls the gateway may still write first.
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
-    /// Claims a live subscription whose check is due because the gateway sent no event. It is due again after `pause`.
+    /// Claims the subscription with the earliest `check_at` that has passed, because the gateway sent no event. It is due
+    /// again after `pause`. MUST NOT change its version. Ended subscriptions have no `check_at`.
     async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
-    /// Finds a cancelled subscription whose paid period is over and whose `lapsed_at` is not set.
+    /// Finds the cancelled subscription without `lapsed_at` whose paid period ended first. A missing period ended before
+    /// all others.
     async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 }

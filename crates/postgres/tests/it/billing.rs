@@ -7,7 +7,7 @@ use recado_domain::billing::{
     PendingIntent, PlanLimits, RecordOutcome, ReserveOutcome, Subscription, SubscriptionState, SubscriptionStatus,
     SubscriptionStore, SubscriptionWorkStore, plan_limits,
 };
-use recado_domain::shared::{AccountId, PageQuery, Role, Tenant};
+use recado_domain::shared::{AccountId, PageQuery, Role, Tenant, UserId};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 use time::{Duration, OffsetDateTime};
 
@@ -22,8 +22,12 @@ fn events(fixture: &DbFixture) -> PgGatewayEvents {
 }
 
 pub(crate) fn attempt(fixture: &DbFixture, account: AccountId) -> Subscription {
+    attempt_of(fixture.user, account)
+}
+
+pub(crate) fn attempt_of(user_id: UserId, account: AccountId) -> Subscription {
     let initiator = Initiator {
-        user_id: fixture.user,
+        user_id,
         ip_address: Some("203.0.113.9".into()),
         support_admin: None,
     };

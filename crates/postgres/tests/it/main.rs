@@ -10,6 +10,7 @@ mod audit;
 mod audit_partitions;
 mod billing;
 mod billing_facts;
+mod billing_model;
 mod bounded_runs;
 mod brand;
 mod campaign_events;
