@@ -68,10 +68,12 @@ async fn lock(conn: &mut AsyncPgConnection, recipient: &RecipientHash) -> DbResu
 }
 
 async fn delete_expired(conn: &mut AsyncPgConnection) -> DbResult<()> {
-    sql("DELETE FROM mail_recipients WHERE (address_hash, mail_id) IN (
-           SELECT address_hash, mail_id FROM mail_recipients
+    sql(
+        "WITH old AS MATERIALIZED (SELECT address_hash, mail_id FROM mail_recipients
            WHERE mailed_at <= now() - $1 * interval '1 microsecond'
-           ORDER BY mailed_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
+           ORDER BY mailed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+         DELETE FROM mail_recipients WHERE (address_hash, mail_id) IN (SELECT address_hash, mail_id FROM old)",
+    )
     .bind(DAY)
     .bind(EXPIRED_BATCH)
     .execute(conn)

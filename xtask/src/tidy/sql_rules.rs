@@ -66,21 +66,43 @@ pub(super) fn check_statements(path: &str, text: &str) -> Vec<Finding> {
         let mut words = literal.text.split(|c: char| !c.is_ascii_alphanumeric());
         words.any(|word| VERBS.contains(&word))
     });
-    let lengths = statements.map(|literal| {
-        (
-            literal.line,
-            literal.text.trim_matches(['"', '\n', ' ']).lines().count(),
-        )
-    });
-    lengths
-        .filter(|(_, lines)| *lines > STATEMENT)
-        .map(|(line, lines)| {
-            let message = format!(
-                "statement of {lines} lines, more than {STATEMENT}: move it into a .sql file beside the module"
-            );
-            Finding::new(path, line, message)
-        })
+    let problems = statements.filter_map(|literal| Some((literal.line, statement_problem(&literal.text)?)));
+    problems
+        .map(|(line, problem)| Finding::new(path, line, problem))
         .collect()
+}
+
+fn statement_problem(text: &str) -> Option<String> {
+    let lines = text.trim_matches(['"', '\n', ' ']).lines().count();
+    if lines > STATEMENT {
+        return Some(format!(
+            "statement of {lines} lines, more than {STATEMENT}: move it into a .sql file beside the module"
+        ));
+    }
+    chooses_in_subquery(text).then(|| {
+        "rows are chosen by IN (SELECT ... SKIP LOCKED), which may run for every row and exceed its limit: choose them \
+         in a WITH ... AS MATERIALIZED"
+            .to_owned()
+    })
+}
+
+/// Whether a subquery after `IN` locks some rows that nobody else holds. The planner may execute it again for every row of
+/// the outer statement, and each time it finds other rows.
+fn chooses_in_subquery(text: &str) -> bool {
+    let words = text
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace("( SELECT", "(SELECT");
+    words.split(" IN (SELECT").skip(1).any(|rest| {
+        let mut depth = 1;
+        let end = rest.find(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        rest.get(..end.unwrap_or(rest.len()))
+            .is_some_and(|subquery| [" LIMIT ", "SKIP LOCKED"].iter().all(|part| subquery.contains(part)))
+    })
 }
 
 fn created_table(line: &str) -> Option<&str> {
@@ -145,5 +167,16 @@ mod tests {
         assert_eq!(lines("CREATE FUNCTION f() RETURNS int SECURITY DEFINER"), [1]);
         assert!(lines("-- no SECURITY DEFINER here\n").is_empty());
         assert_eq!(lines("    REFERENCES x (a, b) ON DELETE SET NULL (b)"), [1]);
+    }
+
+    #[test]
+    fn limited_choices_are_materialized() {
+        let statement =
+            |text: &str| check_statements("crates/postgres/src/x.rs", &format!("const A: &str = \"{text}\";"));
+        let subquery =
+            "DELETE FROM a WHERE (b, c) IN (\n  SELECT b, c FROM a WHERE d <= now() LIMIT $1 FOR UPDATE SKIP LOCKED)";
+        assert_eq!(statement(subquery).len(), 1);
+        let choice = "WITH old AS MATERIALIZED (SELECT b FROM a LIMIT $1 FOR UPDATE SKIP LOCKED)";
+        assert!(statement(&format!("{choice} DELETE FROM a WHERE b IN (SELECT b FROM old)")).is_empty());
     }
 }

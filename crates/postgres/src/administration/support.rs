@@ -96,10 +96,12 @@ impl SupportStore for PgSupport {
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
-        let statement = sql("DELETE FROM account_users WHERE (account_id, user_id) IN
-               (SELECT account_id, user_id FROM account_users WHERE is_support AND expires_at <= now()
-                LIMIT $1 FOR UPDATE SKIP LOCKED)
-             AND is_support AND expires_at <= now()")
+        let statement = sql(
+            "WITH expired AS MATERIALIZED (SELECT account_id, user_id FROM account_users
+               WHERE is_support AND expires_at <= now() LIMIT $1 FOR UPDATE SKIP LOCKED)
+             DELETE FROM account_users WHERE (account_id, user_id) IN (SELECT account_id, user_id FROM expired)
+             AND is_support AND expires_at <= now()",
+        )
         .bind(limit);
         self.0.run(statement).await
     }

@@ -143,16 +143,18 @@ impl IdempotencyStore for PgIdempotency {
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
-        let counts = sql("DELETE FROM idempotency_key_counts WHERE (scope, day, slot) IN (
-               SELECT scope, day, slot FROM idempotency_key_counts WHERE day < (now() AT TIME ZONE 'UTC')::date
-               ORDER BY day LIMIT $1 FOR UPDATE SKIP LOCKED)")
+        let counts = sql(
+            "WITH old AS MATERIALIZED (SELECT scope, day, slot FROM idempotency_key_counts
+               WHERE day < (now() AT TIME ZONE 'UTC')::date ORDER BY day LIMIT $1 FOR UPDATE SKIP LOCKED)
+             DELETE FROM idempotency_key_counts WHERE (scope, day, slot) IN (SELECT scope, day, slot FROM old)",
+        )
         .bind(limit);
         self.0.run(counts).await?;
-        let query = sql("DELETE FROM idempotency_keys WHERE (scope, key) IN (
-               SELECT scope, key FROM idempotency_keys
+        let query = sql("WITH old AS MATERIALIZED (SELECT scope, key FROM idempotency_keys
                WHERE created_at <= now() - $1 * interval '1 microsecond'
                  AND (response IS NOT NULL OR leased_until <= now())
-               ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
+               ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+             DELETE FROM idempotency_keys WHERE (scope, key) IN (SELECT scope, key FROM old)")
         .bind(RESPONSE_RETENTION)
         .bind(limit);
         self.0.run(query).await
