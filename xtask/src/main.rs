@@ -14,6 +14,7 @@ mod deny;
 mod dev;
 mod guides;
 mod migrate;
+mod outcome;
 mod sbom;
 mod schemathesis;
 mod seed;

@@ -17,5 +17,6 @@ pub mod scratch;
 pub mod secrets;
 pub mod services;
 pub mod signals;
+pub mod skip;
 pub mod state;
 pub mod token;

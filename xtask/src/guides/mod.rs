@@ -3,7 +3,7 @@
 //!
 //! The `sh` blocks of a page run in one bash session in the root of the repository. A failing command ends it. A block
 //! checks its own results (`grep -q`). Commands that cannot run here are marked `console`, and the page gives the
-//! reason. A page whose programs (`<!-- needs: ... -->`) are missing on this machine is skipped with a message.
+//! reason. A page whose programs (`<!-- needs: ... -->`) are missing on this machine is skipped.
 
 pub(crate) mod page;
 
@@ -22,6 +22,8 @@ use recado_testkit::services::{find_postgres, free_port};
 use recado_testkit::state;
 use recado_testkit::{paths, signals};
 
+use crate::outcome::{self, Skipped};
+
 /// Directory of the guides.
 const PAGES: &str = "docs/guides";
 
@@ -31,23 +33,24 @@ const LAST: &str = "README.md";
 /// `cargo xtask guides [page ...]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     signals::install()?;
-    check(args)
+    outcome::finish(check(args))
 }
 
 /// Runs the pages as a step of `cargo xtask test`. After a failing page, the others still run.
-pub(crate) fn check(names: &[String]) -> Result<()> {
+/// Returns the pages that were skipped.
+pub(crate) fn check(names: &[String]) -> Result<Vec<Skipped>> {
     let pages = select_pages(&all()?, names)?;
     let scratch = Scratch::named("guides")?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let product = Product::start(&scratch.dir, Purpose::Tests, bind)?;
-    let mut failures = Vec::new();
+    let (mut failures, mut skipped) = (Vec::new(), Vec::new());
     for path in &pages {
         let (name, text) = (
             name(path),
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
         );
         if let Some(missing) = page::needs(&text).iter().find(|program| on_path(program).is_none()) {
-            println!("{name}: skipped, {missing} is not installed");
+            skipped.push(Skipped::new(&name, format!("{missing} is not installed")));
             continue;
         }
         let began = Instant::now();
@@ -57,7 +60,7 @@ pub(crate) fn check(names: &[String]) -> Result<()> {
         }
     }
     match failures.is_empty() {
-        true => Ok(()),
+        true => Ok(skipped),
         false => bail!(failures.join("\n\n")),
     }
 }

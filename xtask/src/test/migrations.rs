@@ -21,7 +21,7 @@ struct SchemaFile {
 const FILES: [SchemaFile; 3] = [
     SchemaFile {
         path: "migrations/schema.sql",
-        text: schema::file,
+        text: |_, url| schema::file(url),
     },
     SchemaFile {
         path: "crates/schema/src/tables.rs",
@@ -97,7 +97,7 @@ fn up_down_up(migrations: &[PathBuf], client: &mut Client, url: &str) -> Result<
     apply_functions(client)?;
     let empty = schema::leftovers(client)?;
     apply_all(client, migrations)?;
-    let first = schema::dump(client, url)?;
+    let first = schema::dump(url)?;
     for migration in migrations.iter().rev() {
         apply(client, &migration.join("down.sql"))?;
     }
@@ -109,7 +109,7 @@ fn up_down_up(migrations: &[PathBuf], client: &mut Client, url: &str) -> Result<
         bail!("after all down.sql the database still has: {}", left.join(", "));
     }
     apply_all(client, migrations)?;
-    match schema::difference(&first, &schema::dump(client, url)?) {
+    match schema::difference(&first, &schema::dump(url)?) {
         None => Ok(()),
         Some(difference) => bail!("the second run of up.sql created a different schema: {difference}"),
     }

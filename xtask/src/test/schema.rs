@@ -34,53 +34,17 @@ UNION ALL
 SELECT 'extension ' || extname FROM pg_extension WHERE extname <> 'plpgsql'
 ORDER BY 1";
 
-/// Describes the schema for machines without pg_dump: less detailed, but all that our migrations can change.
-const CATALOGUE: &str = "
-SELECT 'column ' || a.attrelid::regclass || ' ' || a.attnum || ' ' || a.attname || ' '
-       || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' '
-       || coalesce(pg_get_expr(d.adbin, d.adrelid), '')
-  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm')
-  JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
-  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
- WHERE a.attnum > 0 AND NOT a.attisdropped
-UNION ALL
-SELECT 'table ' || c.oid::regclass || ' ' || c.relrowsecurity || ' ' || c.relforcerowsecurity || ' '
-       || coalesce(c.relacl::text, '')
-  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
-UNION ALL
-SELECT 'constraint ' || conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(c.oid)
-  FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
- WHERE conrelid <> 0 AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-UNION ALL
-SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
-UNION ALL
-SELECT 'policy ' || tablename || ' ' || policyname || ' ' || cmd || ' ' || roles::text || ' ' || coalesce(qual, '')
-       || ' ' || coalesce(with_check, '') FROM pg_policies
-UNION ALL
-SELECT 'function ' || pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
- WHERE p.prokind IN ('f', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-UNION ALL
-SELECT 'trigger ' || pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
-UNION ALL
-SELECT 'enum ' || enumtypid::regtype || ' ' || enumsortorder || ' ' || enumlabel FROM pg_enum
-ORDER BY 1";
-
 /// Descriptions of our objects in the database.
 pub(crate) fn leftovers(client: &mut Client) -> Result<Vec<String>> {
     lines(client, LEFTOVERS)
 }
 
-/// The whole schema from pg_dump, or from the catalogue if pg_dump is missing.
-pub(crate) fn dump(client: &mut Client, url: &str) -> Result<Vec<String>> {
+/// The whole schema from pg_dump.
+pub(crate) fn dump(url: &str) -> Result<Vec<String>> {
     let pg_dump = find_postgres()?
         .map(|dir| dir.join("pg_dump"))
         .filter(|file| file.is_file());
-    let Some(pg_dump) = pg_dump else {
-        println!("pg_dump is not installed; comparing the catalogue");
-        return lines(client, CATALOGUE);
-    };
-    let mut command = std::process::Command::new(pg_dump);
+    let mut command = std::process::Command::new(pg_dump.context("pg_dump is not installed")?);
     let text = process::quietly(
         command.args(["--schema-only", "--no-owner", "--dbname", url]),
         "pg_dump",
@@ -94,14 +58,14 @@ pub(crate) fn dump(client: &mut Client, url: &str) -> Result<Vec<String>> {
 }
 
 /// `migrations/schema.sql`: the dump without what depends on the server's version or on the date.
-pub(crate) fn file(client: &mut Client, url: &str) -> Result<String> {
+pub(crate) fn file(url: &str) -> Result<String> {
     let mut text = String::from(
         "-- The whole schema, from pg_dump of a migrated database without its partitions. `cargo xtask schema` writes this\n\
          -- file; the gate fails when it differs from the migrations.\n",
     );
     let mut in_view = false;
     let mut was_blank = true;
-    for line in dump(client, url)? {
+    for line in dump(url)? {
         if line.starts_with("--") || line.starts_with("SET ") || line.starts_with("SELECT pg_catalog.set_config") {
             continue;
         }

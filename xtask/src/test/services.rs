@@ -1,5 +1,7 @@
 //! The services of a test run: a temporary cluster and Redis in their own directory.
 
+use std::path::Path;
+
 use anyhow::Result;
 use recado_testkit::scratch::Scratch;
 use recado_testkit::services::find;
@@ -11,7 +13,7 @@ pub(crate) struct TestServices {
     redis: Option<Redis>,
     cluster: Option<Cluster>,
     environment: Vec<(&'static str, String)>,
-    _dir: Scratch,
+    scratch: Scratch,
 }
 
 impl TestServices {
@@ -22,7 +24,7 @@ impl TestServices {
             redis: None,
             cluster: None,
             environment: Vec::new(),
-            _dir: scratch,
+            scratch,
         };
         let database = match std::env::var("TEST_DATABASE_URL") {
             Ok(url) => url,
@@ -44,6 +46,7 @@ impl TestServices {
             ("REDIS_BIN", binary),
             ("PG_BIN", programs),
         ];
+        // Without it, its tests record that they were skipped.
         if let Some(pooler) = find::pgbouncer_or_install()? {
             services
                 .environment
@@ -55,6 +58,11 @@ impl TestServices {
     /// Environment variables of the tests.
     pub(crate) fn environment(&self) -> &[(&'static str, String)] {
         &self.environment
+    }
+
+    /// The directory of the run, removed at its end.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.scratch.dir
     }
 
     /// A superuser's URL.

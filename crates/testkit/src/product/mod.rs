@@ -104,7 +104,7 @@ fn foundation(dir: &Path, purpose: Purpose, tenant_password: &str) -> Result<Fou
         (database.join(), redis.join(), built)
     });
     let (cluster, database) = database.map_err(|_| anyhow!("the start of the database panicked"))??;
-    let (redis, redis_url) = redis.map_err(|_| anyhow!("the start of Redis panicked"))?;
+    let (redis, redis_url) = redis.map_err(|_| anyhow!("the start of Redis panicked"))??;
     built?;
     Ok(Foundation {
         redis,
@@ -134,19 +134,20 @@ fn start_database(dir: &Path, purpose: Purpose, tenant_password: &str) -> Result
     Ok((Some(cluster), DatabaseUrls { owner, tenant }))
 }
 
-/// Starts Redis, or continues without it: the product runs without Redis too.
-fn start_redis(dir: &Path, purpose: Purpose) -> (Option<Redis>, Option<String>) {
+/// Starts Redis. Development continues without it, as the product does; tests and benchmarks would not measure the same.
+fn start_redis(dir: &Path, purpose: Purpose) -> Result<(Option<Redis>, Option<String>)> {
     if let Some(url) = existing_service("REDIS_URL", purpose) {
-        return (None, Some(url));
+        return Ok((None, Some(url)));
     }
     match Redis::start(&dir.join("redis")) {
         Ok(redis) => {
             let url = redis.url();
-            (Some(redis), Some(url))
+            Ok((Some(redis), Some(url)))
         }
+        Err(failure) if purpose != Purpose::Development => Err(failure),
         Err(failure) => {
             println!("continuing without Redis; the server limits request rates in its own memory: {failure:#}");
-            (None, None)
+            Ok((None, None))
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
+use recado_testkit::skip::skip;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -101,9 +102,8 @@ fn try_writes(ana: &User<'_>, round: usize) {
 #[test]
 fn full_disk_rejects_writes_until_space_returns() {
     let Some(disk) = Disk::mount(48) else {
-        // Without mount permission, `write_rejected_by_full_disk_leaves_nothing` injects the same error.
-        eprintln!("skipped: no permission to mount a tmpfs");
-        return;
+        // `write_rejected_by_full_disk_leaves_nothing` injects the same error without this permission.
+        return skip("no permission to mount a tmpfs");
     };
     let cluster = Cluster::start();
     let server = Server::start_on(
