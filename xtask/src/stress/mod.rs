@@ -6,6 +6,7 @@
 mod suites;
 mod tools;
 
+use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
@@ -93,9 +94,8 @@ fn run_suite(suite: &StressSuite, times: &Iterations, tests: &[Tests], options: 
     Ok(())
 }
 
-/// Runs the selected tests once. Fails if no test matches.
+/// Runs the selected tests once. Fails if a listed module or test has no test that passed.
 fn run_tests(services: &TestServices, tests: &Tests, runs: u64, seed: u64, counts: &mut Counts) -> Result<()> {
-    let before = counts.passed;
     let mut command = paths::cargo();
     command.args(["test", "--package", tests.package]);
     command.args(tests.target);
@@ -108,16 +108,43 @@ fn run_tests(services: &TestServices, tests: &Tests, runs: u64, seed: u64, count
     }
     command.env("RECADO_RUNS", runs.to_string());
     command.env("RECADO_SEED", seed.to_string());
-    test::counts::counted(&mut command, counts)?;
-    match counts.passed > before {
+    let mut results = Counts::default();
+    test::counts::counted(&mut command, &mut results)?;
+    counts.passed += results.passed;
+    let missing = without_passed_test(tests.names, &results.passed_tests);
+    match missing.is_empty() {
         true => Ok(()),
-        false => bail!("{} has no tests named {}", tests.package, tests.names.join(", ")),
+        false => bail!(
+            "no test of {} passed that is named {}",
+            tests.package,
+            missing.join(", ")
+        ),
     }
+}
+
+/// The names without a passed test: of a module (`a::b::`) one test below it, of a test the test itself.
+fn without_passed_test<'a>(names: &[&'a str], passed: &BTreeSet<String>) -> Vec<&'a str> {
+    let has_passed = |name: &str| match name.ends_with("::") {
+        true => passed.iter().any(|test| test.starts_with(name)),
+        false => passed.contains(name),
+    };
+    names.iter().copied().filter(|name| !has_passed(name)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_listed_name_needs_a_passed_test() {
+        let passed = ["faults::kills::a", "faults::kills_too::b", "process::c"];
+        let passed = passed.iter().map(|test| (*test).to_owned()).collect();
+        let missing = |names: &[&'static str]| without_passed_test(names, &passed);
+        assert!(missing(&["faults::kills::", "process::c"]).is_empty());
+        // Renamed tests, parts of names, and modules that only end alike.
+        assert_eq!(missing(&["faults::kills::", "process::d"]), ["process::d"]);
+        assert_eq!(missing(&["process", "kills::"]), ["process", "kills::"]);
+    }
 
     #[test]
     fn stress_suite_names_are_one_word_and_unique() {

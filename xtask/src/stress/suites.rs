@@ -30,7 +30,8 @@ pub(super) struct Iterations {
     pub(super) inside: bool,
 }
 
-/// The tests of a package whose names contain one of `names`.
+/// Tests of a package: modules (`a::b::`) and single tests (`a::b::test`). Each module MUST have a test that passes, and
+/// each test MUST pass.
 pub(super) struct Tests {
     pub(super) package: &'static str,
     pub(super) target: &'static [&'static str],
@@ -107,13 +108,13 @@ pub(super) const SUITES: &[StressSuite] = &[
         "kills",
         "servers killed during a campaign: no recipient gets a message twice, none is lost",
         &inside("campaigns", 20, 500),
-        &[server(&["faults::kills"])],
+        &[server(&["faults::kills::"])],
     ),
     suite(
         "acknowledged",
         "acknowledged changes survive the death of server and database",
         &inside("deaths", 20, 200),
-        &[server(&["faults::acknowledged"])],
+        &[server(&["faults::acknowledged::"])],
     ),
     suite(
         "quota",
@@ -140,7 +141,7 @@ pub(super) const SUITES: &[StressSuite] = &[
         "bytes",
         "requests with random bytes and hostile bodies: no 5xx, no panic, no memory growth",
         &inside("requests", 20_000, 1_000_000),
-        &[server(&["faults::fuzz", "faults::bodies"])],
+        &[server(&["faults::fuzz::", "faults::bodies::"])],
     ),
     suite(
         "model",
@@ -152,20 +153,28 @@ pub(super) const SUITES: &[StressSuite] = &[
         "simulation",
         "simulated runs with dying workers, faults and status updates end correctly, and planted bugs are found",
         &inside("worlds", 2_000, 10_000),
-        &[tests("recado-domain", INSIDE, &["simulation::"])],
+        &[tests(
+            "recado-domain",
+            INSIDE,
+            &["campaigns::dispatch::tests::simulation::"],
+        )],
     ),
     suite(
         "recovery",
         "after the database or Redis returns, requests succeed within 2 s and campaigns continue within 5 s",
         &rounds(1, 10),
-        &[server(&["faults::outages", "faults::disks", "limiter::redis_outage"])],
+        &[server(&[
+            "faults::outages::",
+            "faults::disks::",
+            "limiter::redis_outage_opens_the_limits_until_redis_recovers",
+        ])],
     ),
     suite(
         "limiter",
         "a Redis that is dead, silent, slow, corrupt or full costs little and blocks no request",
         &rounds(1, 10),
         &[
-            tests("recado-redis", OUTSIDE, &["faults::", "hit_on_dead_redis"]),
+            tests("recado-redis", OUTSIDE, &["faults::", "hit_on_dead_redis_fails_fast"]),
             server(&["limiter::", "limits::"]),
         ],
     ),
@@ -173,7 +182,7 @@ pub(super) const SUITES: &[StressSuite] = &[
         "rollout",
         "servers are replaced and the schema grows under load, and no request fails",
         &inside("replacements", 5, 50),
-        &[server(&["faults::rollouts", "faults::stops"])],
+        &[server(&["faults::rollouts::", "faults::stops::"])],
     ),
     suite(
         "egress",
@@ -190,17 +199,17 @@ pub(super) const SUITES: &[StressSuite] = &[
         "no secret appears in logs, tables, Redis or responses",
         &rounds(1, 1),
         &[server(&[
-            "faults::secrets",
-            "card_data_appears_in_no_response_table_or_log",
-            "full_api_key_appears",
-            "holds_no_secrets",
+            "faults::secrets::",
+            "billing_cards::card_data_appears_in_no_response_table_or_log",
+            "api_keys::full_api_key_appears_only_in_creation_response",
+            "process::log_has_one_line_per_request_and_holds_no_secrets",
         ])],
     ),
     suite(
         "clocks",
         "servers with clocks an hour off decide alike",
         &rounds(1, 5),
-        &[server(&["faults::clocks"])],
+        &[server(&["faults::clocks::"])],
     ),
     suite(
         "disconnects",
@@ -208,20 +217,24 @@ pub(super) const SUITES: &[StressSuite] = &[
         &inside("clients", 2_000, 20_000),
         &[
             server(&["disconnects::"]),
-            tests("recado-postgres", OUTSIDE, &["pool::requests_cancelled"]),
+            tests(
+                "recado-postgres",
+                OUTSIDE,
+                &["pool::requests_cancelled_anywhere_leave_nothing_behind"],
+            ),
         ],
     ),
     suite(
         "connections",
         "slow, unresponsive and malformed clients do not delay other clients",
         &rounds(1, 5),
-        &[measured(&["faults::connections"])],
+        &[measured(&["faults::connections::"])],
     ),
     suite(
         "timing",
         "the time of a refusal reveals nothing about the gateway's token",
         &inside("requests of each kind", 20_000, 100_000),
-        &[measured(&["faults::timing"])],
+        &[measured(&["faults::timing::"])],
     ),
     tool(
         "versions",
@@ -239,3 +252,59 @@ pub(super) const SUITES: &[StressSuite] = &[
         tools::mutants,
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use recado_testkit::paths;
+
+    use super::*;
+
+    /// The file of a module of a test target.
+    fn module_file(tests: &Tests, module: &str) -> Option<PathBuf> {
+        let package = paths::root()
+            .join("crates")
+            .join(tests.package.strip_prefix("recado-")?);
+        let (root, main) = match tests.target {
+            INSIDE => (package.join("src"), "lib.rs"),
+            _ => (package.join("tests/it"), "main.rs"),
+        };
+        let path = root.join(module.replace("::", "/"));
+        let files = match module.is_empty() {
+            true => vec![root.join(main)],
+            false => vec![path.with_extension("rs"), path.join("mod.rs")],
+        };
+        files.into_iter().find(|file| file.is_file())
+    }
+
+    fn exists(tests: &Tests, name: &str) -> bool {
+        let (module, test) = name.rsplit_once("::").unwrap_or(("", name));
+        module_file(tests, module).is_some_and(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            test.is_empty() || text.contains(&format!("fn {test}("))
+        })
+    }
+
+    #[test]
+    fn every_listed_module_and_test_exists() {
+        for suite in SUITES {
+            let How::Tests { tests, .. } = suite.how else {
+                continue;
+            };
+            for selection in tests {
+                for name in selection.names {
+                    assert!(
+                        exists(selection, name),
+                        "{}: {} has no {name}",
+                        suite.name,
+                        selection.package
+                    );
+                }
+                assert!(!exists(selection, "no_module::"));
+                assert!(!exists(selection, &format!("{}no_test", selection.names[0])));
+            }
+        }
+    }
+}
