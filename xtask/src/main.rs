@@ -18,6 +18,7 @@ mod outcome;
 mod sbom;
 mod schemathesis;
 mod seed;
+mod shipped;
 mod stress;
 mod test;
 mod tidy;

@@ -20,7 +20,7 @@ use recado_testkit::{paths, process, signals, skip};
 
 use crate::deny::Advisories;
 use crate::outcome::{self, Outcome, Skipped, StepReport};
-use crate::{deny, guides, sbom, tidy};
+use crate::{deny, guides, sbom, shipped, tidy};
 use counts::{Counts, counted};
 use services::TestServices;
 
@@ -58,7 +58,15 @@ const STEPS: &[Step] = &[
     step("tidy", |_| tidy::run()),
     step("deny", |_| deny::check(Advisories::Snapshot)),
     step("sbom", |_| sbom::check()),
+    step("rust", |run| {
+        run.skipped = shipped::minimum_rust()?;
+        Ok(())
+    }),
     step("build", build),
+    step("systemd", |run| {
+        run.skipped = shipped::systemd_unit()?;
+        Ok(())
+    }),
     step_with_services("unit", unit),
     step_with_services("plans", plans),
     step_with_services("migrations", |run| services(run).and_then(migrations::check)),

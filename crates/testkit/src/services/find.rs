@@ -75,16 +75,21 @@ pub fn postgres_or_install() -> Result<PathBuf> {
 
 /// The path of wrk, the HTTP load generator. Installs it if it is missing.
 pub fn wrk_or_install() -> Result<PathBuf> {
-    if let Some(file) = on_path("wrk") {
+    program_or_install("wrk", "wrk")
+}
+
+/// The path of a program. Installs its Debian package if it is missing.
+pub fn program_or_install(program: &str, package: &str) -> Result<PathBuf> {
+    if let Some(file) = on_path(program) {
         return Ok(file);
     }
-    let tried = match install::apt(&["wrk"]) {
+    let tried = match install::apt(&[package]) {
         Ok(()) => "apt-get brought none".to_owned(),
         Err(failure) => format!("{failure:#}"),
     };
-    match on_path("wrk") {
+    match on_path(program) {
         Some(file) => Ok(file),
-        None => bail!("wrk is needed: install the package wrk, or build it from its sources ({tried})"),
+        None => bail!("{program} is not installed ({tried})"),
     }
 }
 

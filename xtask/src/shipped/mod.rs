@@ -1,0 +1,8 @@
+//! Checks of what ships besides the program: the systemd unit and the minimum Rust
+//! version.
+
+mod minimum_rust;
+mod systemd_unit;
+
+pub(crate) use minimum_rust::check as minimum_rust;
+pub(crate) use systemd_unit::check as systemd_unit;
