@@ -67,6 +67,10 @@ const STEPS: &[Step] = &[
         run.skipped = shipped::systemd_unit()?;
         Ok(())
     }),
+    step("image", |run| {
+        run.skipped = shipped::image()?;
+        Ok(())
+    }),
     step_with_services("unit", unit),
     step_with_services("plans", plans),
     step_with_services("migrations", |run| services(run).and_then(migrations::check)),
