@@ -13,7 +13,7 @@ use recado_testkit::services::postgres::Purpose;
 use recado_testkit::state::Env;
 use serde_json::Value;
 
-use super::image::Buildah;
+use super::buildah::Buildah;
 
 const READY: Duration = Duration::from_secs(30);
 

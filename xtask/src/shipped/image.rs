@@ -15,6 +15,7 @@ use recado_testkit::scratch::Scratch;
 use recado_testkit::services::find;
 use recado_testkit::{paths, process};
 
+use super::buildah::Buildah;
 use super::container;
 use crate::outcome::Skipped;
 
@@ -41,33 +42,6 @@ done < /gate/inputs
 mkdir -p target/release
 cp /gate/recado target/release/recado
 "#;
-
-/// buildah with a storage of its own.
-pub(super) struct Buildah {
-    program: PathBuf,
-    storage: PathBuf,
-}
-
-impl Buildah {
-    pub(super) fn command(&self, subcommand: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command.arg("--root").arg(self.storage.join("root"));
-        command.arg("--runroot").arg(self.storage.join("run"));
-        command.args(["--storage-driver", "vfs", subcommand]);
-        // No user namespace and no OCI runtime: a build machine may have neither.
-        if ["build", "run"].contains(&subcommand) {
-            command.args(["--isolation", "chroot"]);
-        }
-        command
-    }
-
-    fn build(&self, name: &str, containerfile: &Path, context: &Path) -> Result<()> {
-        let mut build = self.command("build");
-        build.args(["--format", "docker", "--pull-never", "--tag", name, "--file"]);
-        build.arg(containerfile).arg(context);
-        process::quietly(&mut build, &format!("buildah build {name}")).map(drop)
-    }
-}
 
 /// Builds the image and runs it. Skipped where buildah or Debian's packages cannot be had.
 pub(crate) fn check() -> Result<Vec<Skipped>> {

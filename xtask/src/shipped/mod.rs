@@ -1,6 +1,7 @@
 //! Checks of what ships besides the program: the image, the systemd unit and the minimum Rust
 //! version.
 
+mod buildah;
 mod container;
 mod image;
 mod minimum_rust;
