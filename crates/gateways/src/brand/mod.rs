@@ -1,6 +1,7 @@
 //! `PageFetcher`: fetches web pages of tenants through the egress client and reduces them to their text.
 
 mod decode;
+mod page_body;
 mod text;
 
 use std::time::Duration;
@@ -18,7 +19,7 @@ use recado_domain::brand::{PageFetcher, PageRefusal, PageText};
 use recado_domain::egress::Target;
 use tracing::Instrument as _;
 
-use self::decode::{Charset, Decompressor};
+pub use self::page_body::PageBody;
 use crate::egress::{Egress, EgressError, EgressRequest};
 use crate::meter::{CallOutcome, Meter};
 
@@ -26,9 +27,6 @@ use crate::meter::{CallOutcome, Meter};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const MAX_REDIRECTS: usize = 3;
-
-/// Largest page in bytes: declared, as received, and decompressed.
-const MAX_PAGE_BYTES: usize = 1 << 20;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!(
     "Mozilla/5.0 (compatible; RecadoBot/",
@@ -47,12 +45,6 @@ pub struct PageClient {
     egress: Egress,
     timeout: Duration,
     meter: Meter,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Html,
-    Plain,
 }
 
 impl PageClient {
@@ -146,18 +138,22 @@ fn refusal(error: &EgressError, redirected: bool) -> PageRefusal {
 }
 
 async fn read_page(url: &str, response: Response<Incoming>) -> Result<PageText, PageRefusal> {
-    let (head, body) = response.into_parts();
+    let (head, mut body) = response.into_parts();
     if !head.status.is_success() {
         return Err(PageRefusal::Status(head.status.as_u16()));
     }
     let media_type = header(&head.headers, &CONTENT_TYPE).ok_or(PageRefusal::MediaType)?;
-    let kind = page_kind(media_type).ok_or(PageRefusal::MediaType)?;
     let encoding = header(&head.headers, &CONTENT_ENCODING).unwrap_or_default();
-    let decompressor = Decompressor::new(encoding, MAX_PAGE_BYTES)?;
-    let bytes = collect(body, decompressor).await?;
-    let charset = Charset::detect(media_type, &bytes);
+    let mut page = PageBody::new(media_type, encoding)?;
+    page.announce(body.size_hint().lower())?;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| PageRefusal::Broken)?;
+        if let Some(data) = frame.data_ref() {
+            page.push(data)?;
+        }
+    }
     // Parsing a megabyte of markup takes tens of milliseconds and would block other requests of this thread.
-    let parsing = tokio::task::spawn_blocking(move || extract_text(kind, charset, bytes));
+    let parsing = tokio::task::spawn_blocking(move || page.finish());
     let page = parsing.await.map_err(|_| PageRefusal::Broken)??;
     Ok(PageText {
         url: url.to_owned(),
@@ -165,48 +161,6 @@ async fn read_page(url: &str, response: Response<Incoming>) -> Result<PageText, 
     })
 }
 
-/// Extracts the text that a visitor sees.
-fn extract_text(kind: Kind, charset: Charset, bytes: Vec<u8>) -> Result<PageText, PageRefusal> {
-    let text = charset.decode(&bytes)?;
-    drop(bytes);
-    let page = match kind {
-        Kind::Html => text::from_html(&text),
-        Kind::Plain => text::from_plain(&text),
-    };
-    if page.text.is_empty() {
-        return Err(PageRefusal::Empty);
-    }
-    Ok(page)
-}
-
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
-}
-
-fn page_kind(media_type: &str) -> Option<Kind> {
-    let essence = media_type.split(';').next().unwrap_or_default().trim();
-    match essence.to_ascii_lowercase().as_str() {
-        "text/html" => Some(Kind::Html),
-        "text/plain" => Some(Kind::Plain),
-        _ => None,
-    }
-}
-
-/// Reads and decompresses the body. Limits the received and the decompressed size.
-async fn collect(mut body: Incoming, mut decompressor: Decompressor) -> Result<Vec<u8>, PageRefusal> {
-    let too_large = |bytes: u64| usize::try_from(bytes).map_or(true, |bytes| bytes > MAX_PAGE_BYTES);
-    if too_large(body.size_hint().lower()) {
-        return Err(PageRefusal::TooLarge);
-    }
-    let mut received = 0;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| PageRefusal::Broken)?;
-        let Some(data) = frame.data_ref() else { continue };
-        received += data.len();
-        if received > MAX_PAGE_BYTES {
-            return Err(PageRefusal::TooLarge);
-        }
-        decompressor.push(data)?;
-    }
-    decompressor.finish()
 }
