@@ -12,6 +12,7 @@
 mod browser;
 mod deny;
 mod dev;
+mod fuzz;
 mod guides;
 mod migrate;
 mod outcome;
@@ -81,6 +82,8 @@ enum Command {
     Sbom,
     /// Repeat the tests of reliability and security (docs/faults.md); without a name, list the suites.
     Stress(stress::Options),
+    /// Search for inputs that break a parser (crates/fuzz), guided by coverage.
+    Fuzz(fuzz::Options),
     /// Check the API reference (/docs) in Chromium, which is installed if missing.
     Browser,
     /// Test the API against its document (/api/openapi.json) with schemathesis, which is installed if missing.
@@ -117,6 +120,7 @@ fn run(command: Command) -> Result<()> {
         Command::Deny(options) => deny::run(&options),
         Command::Sbom => sbom::run(),
         Command::Stress(options) => stress::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Browser => browser::run(),
         Command::Schemathesis(options) => schemathesis::run(options),
         Command::Bench { args } => bench(&args),

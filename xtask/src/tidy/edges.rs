@@ -25,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("recado-postgres", &["recado-domain", "recado-schema"]),
     ("recado-redis", &["recado-domain"]),
     ("recado-gateways", &["recado-domain"]),
+    ("recado-fuzz", &["recado-api", "recado-gateways", "recado-domain"]),
     ("recado-bench", &["recado-testkit"]),
     ("xtask", &["recado-testkit"]),
 ];

@@ -10,7 +10,7 @@ const FORMULA_STARTS: &[char] = &['=', '+', '-', '@', '\t', '\n', '\r'];
 const QUOTED_CHARS: &[char] = &[',', '"', '\n', '\r'];
 
 /// Writes one record.
-pub(super) fn write<'a>(text: &mut String, cells: impl IntoIterator<Item = &'a str>) {
+pub fn write_record<'a>(text: &mut String, cells: impl IntoIterator<Item = &'a str>) {
     for (index, cell) in cells.into_iter().enumerate() {
         if index > 0 {
             text.push(',');
@@ -47,7 +47,7 @@ mod tests {
 
     fn written(cells: &[&str]) -> String {
         let mut text = String::new();
-        write(&mut text, cells.iter().copied());
+        write_record(&mut text, cells.iter().copied());
         text
     }
 

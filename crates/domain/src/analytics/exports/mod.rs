@@ -5,6 +5,7 @@ mod model;
 mod ports;
 mod service;
 
+pub use csv::write_record;
 pub use model::*;
 pub use ports::*;
 pub use service::{Export, Exports};

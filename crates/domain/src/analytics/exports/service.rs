@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{AnalyticsError, ReportPeriod, Window};
-use super::csv::{BYTE_ORDER_MARK, write};
+use super::csv::{BYTE_ORDER_MARK, write_record};
 use super::{ExportKind, ExportPosition, ExportStore};
 use crate::shared::{AccountId, Clock, FieldErrors, StoreError, Tenant};
 
@@ -61,7 +61,7 @@ impl Export {
         let mut text = String::new();
         if !self.started {
             text.push_str(BYTE_ORDER_MARK);
-            write(&mut text, self.kind.columns().iter().copied());
+            write_record(&mut text, self.kind.columns().iter().copied());
         } else if self.remaining == 0 {
             return Ok(None);
         }
@@ -76,7 +76,7 @@ impl Export {
         for (position, record) in records {
             self.after = Some(position);
             let cells = record.into_cells();
-            write(&mut text, cells.iter().map(String::as_str));
+            write_record(&mut text, cells.iter().map(String::as_str));
         }
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
