@@ -11,8 +11,9 @@ pub(crate) mod plans;
 mod schema;
 pub(crate) mod services;
 
-use std::fs;
+use std::process::Command;
 use std::time::Instant;
+use std::{env, fs};
 
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
@@ -72,6 +73,7 @@ const STEPS: &[Step] = &[
         Ok(())
     }),
     step_with_services("unit", unit),
+    step_with_services("regressions", regressions),
     step_with_services("plans", plans),
     step_with_services("migrations", |run| services(run).and_then(migrations::check)),
     step("doc", doc),
@@ -194,6 +196,16 @@ fn unit(run: &mut Run) -> Result<()> {
 /// The tests that recorded that they could not run.
 fn skipped_tests(list: &str) -> Vec<Skipped> {
     list.lines().map(|line| Skipped(line.to_owned())).collect()
+}
+
+/// Repeats the runs that failed once. It is another process, so that `stress` may use the services of this module.
+fn regressions(run: &mut Run) -> Result<()> {
+    let mut stress = Command::new(env::current_exe()?);
+    stress.args(["stress", "--regressions"]);
+    for (name, value) in services(run)?.environment() {
+        stress.env(name, value);
+    }
+    process::run(&mut stress, "cargo xtask stress --regressions")
 }
 
 fn plans(run: &mut Run) -> Result<()> {
