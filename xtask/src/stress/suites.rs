@@ -202,7 +202,7 @@ pub(super) const SUITES: &[StressSuite] = &[
         "rollout",
         "servers are replaced and the schema grows under load, and no request fails",
         &inside("replacements", 10, 50),
-        &[server(&["faults::rollouts::", "faults::stops::"])],
+        &[server(&["faults::rollouts::", "faults::stops::", "faults::versions::"])],
     ),
     suite(
         "egress",

@@ -63,6 +63,11 @@ const STEPS: &[Step] = &[
         run.skipped = shipped::minimum_rust()?;
         Ok(())
     }),
+    step("previous", |run| {
+        run.skipped = shipped::build_previous()?;
+        Ok(())
+    }),
+    // After `previous`, which builds a program of the same name.
     step("build", build),
     step("systemd", |run| {
         run.skipped = shipped::systemd_unit()?;

@@ -20,3 +20,4 @@ mod shares;
 mod starvation;
 mod stops;
 mod timing;
+mod versions;

@@ -22,8 +22,8 @@ const MAX_BLOCKED: Duration = Duration::from_secs(20);
 /// A load balancer: it probes `/readyz` and sends requests round-robin to the ready servers. It retries a request only
 /// if the connection is refused.
 #[derive(Default)]
-struct Balancer {
-    ports: RwLock<Vec<u16>>,
+pub(super) struct Balancer {
+    pub(super) ports: RwLock<Vec<u16>>,
     ready: RwLock<Vec<u16>>,
     next: AtomicUsize,
     served: AtomicUsize,
@@ -104,21 +104,49 @@ impl Balancer {
         });
     }
 
+    /// Sends requests to a server, too, as soon as it is ready.
+    pub(super) fn admit(&self, port: u16) {
+        self.ports.write().unwrap().push(port);
+        until("the new server is ready", || self.ready.read().unwrap().contains(&port));
+        self.wait_for_served(20);
+    }
+
+    /// Forgets a server that has stopped.
+    pub(super) fn forget(&self, port: u16) {
+        self.ports.write().unwrap().retain(|known| *known != port);
+        self.wait_for_served(20);
+    }
+
     /// Starts a new server, then stops the old one.
     fn replace(&self, server: &Server, old: &mut Option<(u16, Process)>) {
         let port = free_port();
         let process = server.spawn(&["serve"], port);
-        self.ports.write().unwrap().push(port);
-        until("the new server is ready", || self.ready.read().unwrap().contains(&port));
-        self.wait_for_served(20);
+        self.admit(port);
         let leaving = old.replace((port, process));
         let (stopped_port, code) = match leaving {
             Some((port, mut process)) => (port, process.stop()),
             None => (server.port(), server.stop()),
         };
         assert_eq!(code, Some(0));
-        self.ports.write().unwrap().retain(|port| *port != stopped_port);
-        self.wait_for_served(20);
+        self.forget(stopped_port);
+    }
+
+    /// Sends requests of these users while `change` runs. Asserts that none failed, and returns what `change` returns.
+    pub(super) fn during<T>(&self, tokens: [&str; 2], change: impl FnOnce() -> T) -> T {
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| self.probe());
+            until("a server is ready", || !self.ready.read().unwrap().is_empty());
+            for (at, token) in tokens.into_iter().cycle().take(4).enumerate() {
+                scope.spawn(move || self.load(token, at * 1_000_000));
+            }
+            // A panic must not keep the other threads running.
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(change));
+            self.stop.store(true, Ordering::SeqCst);
+            done.unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        });
+        let failed = self.failed.lock().unwrap();
+        assert!(failed.is_empty(), "{failed:?}");
+        done
     }
 }
 
@@ -168,29 +196,15 @@ fn rollout_with_growing_schema_fails_no_request() {
     ana.send(&id);
     let balancer = Balancer::default();
     balancer.ports.write().unwrap().push(server.port());
-    let tokens = [ana.token.clone(), bia.token.clone()];
-    let last = std::thread::scope(|scope| {
-        scope.spawn(|| balancer.probe());
-        until("a server is ready", || !balancer.ready.read().unwrap().is_empty());
-        for first in 0..4 {
-            let (balancer, token) = (&balancer, &tokens[first % 2]);
-            scope.spawn(move || balancer.load(token, first * 1_000_000));
+    let last = balancer.during([&ana.token, &bia.token], || {
+        let mut old = None;
+        for part in 0..runs {
+            balancer.wait_for_served(40);
+            expand(&server, part);
+            balancer.replace(&server, &mut old);
         }
-        // A panic must not keep the other threads running.
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut old = None;
-            for part in 0..runs {
-                balancer.wait_for_served(40);
-                expand(&server, part);
-                balancer.replace(&server, &mut old);
-            }
-            old
-        }));
-        balancer.stop.store(true, Ordering::SeqCst);
-        done.unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        old
     });
-    let failed = balancer.failed.lock().unwrap();
-    assert!(failed.is_empty(), "{failed:?}");
     let (served, slowest) = (
         balancer.served.load(Ordering::SeqCst),
         *balancer.slowest.lock().unwrap(),

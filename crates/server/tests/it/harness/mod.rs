@@ -19,6 +19,7 @@ pub mod users;
 pub mod wait;
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use recado_simulators::payment::{self, PaymentSimulator};
 use recado_simulators::whatsapp::{self, Whatsapp};
@@ -28,7 +29,7 @@ use uuid::Uuid;
 use client::{Reply, Request};
 use database::Database;
 use media::MediaDirectory;
-use process::{Process, free_port};
+use process::{BINARY, Process, free_port};
 use users::{User, token};
 pub use wait::{DEADLINE, eventually, shortest, until};
 
@@ -159,6 +160,14 @@ impl Server {
         });
     }
 
+    /// Waits until a server at this port is ready.
+    pub fn wait_ready_at(&self, port: u16) {
+        until("the server is ready", || {
+            let reply = Request::new(port, "GET", "/readyz").try_send();
+            reply.is_ok_and(|reply| reply.status == 200)
+        });
+    }
+
     /// Runs the binary at another port of localhost with the same environment.
     pub fn spawn(&self, arguments: &[&str], port: u16) -> Process {
         self.spawn_with(arguments, port, &[])
@@ -173,12 +182,23 @@ impl Server {
 
     /// Like `spawn`, with these variables on top.
     pub fn spawn_with(&self, arguments: &[&str], port: u16, changes: &[(&'static str, String)]) -> Process {
+        self.spawn_program(Path::new(BINARY), arguments, port, changes)
+    }
+
+    /// Like `spawn_with`, with another version of the binary.
+    pub fn spawn_program(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        port: u16,
+        changes: &[(&'static str, String)],
+    ) -> Process {
         let bind = format!("127.0.0.1:{port}");
         let mut env = self.env.clone();
         env.push(("BIND", bind.clone()));
         env.push(("PUBLIC_URL", format!("http://{bind}")));
         env.extend(changes.iter().cloned());
-        Process::start(arguments, &env)
+        Process::start_program(program, arguments, &env)
     }
 
     /// Starts a second server on the same database, simulators and rate limiter.
@@ -193,10 +213,7 @@ impl Server {
             port,
             _process: self.spawn(arguments, port),
         };
-        until("the second server is ready", || {
-            let reply = Request::new(port, "GET", "/readyz").try_send();
-            reply.is_ok_and(|reply| reply.status == 200)
-        });
+        self.wait_ready_at(port);
         sibling
     }
 

@@ -1,5 +1,6 @@
 //! The real binary as a child process.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use base64::Engine as _;
@@ -25,9 +26,15 @@ pub struct Process {
 impl Process {
     /// Starts the binary with this environment and no other.
     pub fn start(arguments: &[&str], env: &[(&str, String)]) -> Self {
+        Self::start_program(Path::new(BINARY), arguments, env)
+    }
+
+    /// Starts another version of the binary.
+    pub fn start_program(program: &Path, arguments: &[&str], env: &[(&str, String)]) -> Self {
         let log = NamedTempFile::with_prefix("recado-it-").unwrap();
         let out = || log.as_file().try_clone().unwrap();
-        let child = command(arguments, env).stdout(out()).stderr(out()).spawn().unwrap();
+        let mut command = program_command(program, arguments, env);
+        let child = command.stdout(out()).stderr(out()).spawn().unwrap();
         Self { child, log }
     }
 
@@ -102,7 +109,11 @@ impl Drop for Process {
 
 /// The binary with this environment and no other.
 pub fn command(arguments: &[&str], env: &[(&str, String)]) -> Command {
-    let mut command = Command::new(BINARY);
+    program_command(Path::new(BINARY), arguments, env)
+}
+
+fn program_command(program: &Path, arguments: &[&str], env: &[(&str, String)]) -> Command {
+    let mut command = Command::new(program);
     command.args(arguments).env_clear().stdin(Stdio::null());
     // In a directory without an `.env` file.
     command.current_dir(std::env::temp_dir());
