@@ -172,6 +172,9 @@ fn sound_installation_passes_and_is_left_unchanged() {
     until("nothing is held for the number", || {
         server.db.count("FROM whatsapp_profiles WHERE held_since IS NOT NULL") == 0
     });
+    until("the callback is applied", || {
+        server.db.count("FROM whatsapp_callbacks") == 0
+    });
     let (rows, files) = (server.db.dump(), server.media.files());
     let env = with(&server.environment(), &[]);
     let (code, after) = checks(&env, &["--account", &ana.account]);
