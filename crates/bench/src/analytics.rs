@@ -19,7 +19,7 @@ use super::Options;
 use super::data;
 use super::fixture::{Fixture, Server, port};
 use super::results::BenchResult;
-use super::times::{MEASURED, Times, alternately, timed};
+use super::times::{Latencies, MEASURED, alternately, timed};
 
 /// Messages of the small account, and default of the large account.
 const FEW: u64 = 100_000;
@@ -91,16 +91,16 @@ fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Res
     let (mut worst, mut slowest, mut most_buffers) = (0.0_f64, 0.0_f64, 0.0_f64);
     for path in REPORTS {
         let (small, large) = alternately((few, path), (many, path))?;
-        let ratio = large.at(50) / small.at(50);
+        let ratio = large.p50() / small.p50();
         let buffers = buffers(fixture, many, path)?;
         println!(
             "{path}: p50 {:.2} ms, {ratio:.2} times {FEW}; p95 {:.2} ms; {buffers:.0} buffers a call, {:.0} of {FEW}",
-            large.at(50),
-            large.at(95),
+            large.p50(),
+            large.p95(),
             self::buffers(fixture, few, path)?
         );
         worst = worst.max(ratio);
-        slowest = slowest.max(large.at(95));
+        slowest = slowest.max(large.p95());
         most_buffers = most_buffers.max(buffers);
     }
     let Some(target) = data::targets().into_iter().next() else {
@@ -119,7 +119,7 @@ fn reports(fixture: &Fixture, few: &Client, many: &Client, messages: u64) -> Res
         .target(1.1),
         BenchResult::less(
             "analytics: p95 of the slowest report / campaign read",
-            slowest / read.at(95),
+            slowest / read.p95(),
             "",
             1,
         )
@@ -164,13 +164,13 @@ fn raw(database: &str, account: &str, client: &Client) -> Result<BenchResult> {
     for _ in 0..3 {
         let began = Instant::now();
         connection.query(RAW, &[&account]).context("cannot count messages")?;
-        raw.push(began.elapsed().as_secs_f64() * 1000.0);
+        raw.push(began.elapsed());
     }
     let mut rolled = Vec::new();
     for _ in 0..MEASURED {
         rolled.push(timed(client, "/api/analytics/messages?period=30d")?);
     }
-    let (raw, rolled) = (Times::of(raw).at(50), Times::of(rolled).at(50));
+    let (raw, rolled) = (Latencies::of(&raw)?.p50(), Latencies::of(&rolled)?.p50());
     println!("30 days of messages: {raw:.1} ms from the messages themselves, {rolled:.2} ms by the report");
     Ok(
         BenchResult::more("analytics: raw aggregate / report of 30 days", raw / rolled, "", 0)
@@ -202,14 +202,14 @@ impl RawResponse {
         Ok(Self { stream, began })
     }
 
-    /// Milliseconds until the first byte, and until the end.
-    fn read(mut self) -> Result<(f64, f64)> {
+    /// The time until the first byte, and until the end.
+    fn read(mut self) -> Result<(Duration, Duration)> {
         let mut buffer = vec![0; 64 * 1024];
         let mut read = |stream: &mut TcpStream| stream.read(&mut buffer).context("the response was incomplete");
         read(&mut self.stream)?;
-        let first = self.began.elapsed().as_secs_f64() * 1000.0;
+        let first = self.began.elapsed();
         while read(&mut self.stream)? > 0 {}
-        Ok((first, self.began.elapsed().as_secs_f64() * 1000.0))
+        Ok((first, self.began.elapsed()))
     }
 }
 
@@ -238,9 +238,9 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
     let increase = memory(server, "VmHWM:")?.saturating_sub(before);
     let held = transactions_of_a_slow_reader(fixture, server, account)?;
     let (first, whole, copied) = (
-        Times::of(first).at(50),
-        Times::of(whole).at(50),
-        Times::of(copied).at(50),
+        Latencies::of(&first)?.p50(),
+        Latencies::of(&whole)?.p50(),
+        Latencies::of(&copied)?.p50(),
     );
     println!(
         "10,000 contacts: {whole:.1} ms, COPY {copied:.1} ms; the first byte after {first:.1} ms; {increase} KiB more"
@@ -255,7 +255,7 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
             .target(0.70),
         BenchResult::less(
             "analytics: p50 of an export's first byte / list of one campaign",
-            first / Times::of(read).at(50),
+            first / Latencies::of(&read)?.p50(),
             "",
             1,
         )
@@ -267,8 +267,8 @@ fn exports(fixture: &Fixture, server: &Server, account: &str) -> Result<Vec<Benc
     ])
 }
 
-/// Milliseconds to copy the same records to a client with `COPY`, on an open connection.
-fn copy(database: &str, account: &str) -> Result<f64> {
+/// The time to copy the same records to a client with `COPY`, on an open connection.
+fn copy(database: &str, account: &str) -> Result<Duration> {
     let mut client = connect(database)?;
     let began = Instant::now();
     let statement = format!(
@@ -277,7 +277,7 @@ fn copy(database: &str, account: &str) -> Result<f64> {
     );
     let mut reader = client.copy_out(&statement).context("cannot copy")?;
     std::io::copy(&mut reader, &mut std::io::sink()).context("cannot copy")?;
-    Ok(began.elapsed().as_secs_f64() * 1000.0)
+    Ok(began.elapsed())
 }
 
 /// Maximum number of transactions older than a second while a client reads an export at a kilobyte per second.

@@ -47,20 +47,20 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     }
     println!(
         "the first page: {:.2} ms of {FEW}, {:.2} ms of {many}; page 1000 {:.2} ms",
-        short.at(50),
-        long.at(50),
-        far.at(50)
+        short.p50(),
+        long.p50(),
+        far.p50()
     );
     Ok(vec![
         BenchResult::less(
             format!("audit: p50 of the first page at {many} entries / {FEW}"),
-            long.at(50) / short.at(50),
+            long.p50() / short.p50(),
             "",
             2,
         )
         .floor(2.0)
         .target(1.1),
-        BenchResult::less("audit: p50 of page 1000 / page 1", far.at(50) / first.at(50), "", 1)
+        BenchResult::less("audit: p50 of page 1000 / page 1", far.p50() / first.p50(), "", 1)
             .floor(20.0)
             .target(3.0),
     ])

@@ -11,7 +11,7 @@ use super::data::accounts;
 use super::fixture::Fixture;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
-use super::times::Times;
+use super::times::Latencies;
 
 const SENDS: u32 = 1000;
 const LARGE: u32 = 10_000_000;
@@ -31,7 +31,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
         for (size, times) in [(SENDS, &mut small), (LARGE, &mut large)] {
             let campaign = create_frozen_run(fixture, &account, true)?;
             put_in_flight(fixture, &account, &campaign, size - SENDS)?;
-            let elapsed = sender.cancel(&campaign)?.as_secs_f64() * 1000.0;
+            let elapsed = sender.cancel(&campaign)?;
             if round >= WARM_UP {
                 times.push(elapsed);
             }
@@ -40,17 +40,17 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
             bail!("interrupted");
         }
     }
-    let (small, large) = (Times::of(small), Times::of(large));
+    let (small, large) = (Latencies::of(&small)?, Latencies::of(&large)?);
     Ok(vec![
         BenchResult::less(
-            "cancel: campaign of 10,000,000 / of 1,000",
-            large.at(50) / small.at(50),
+            "cancel: p50 of a campaign of 10,000,000 / of 1,000",
+            large.p50() / small.p50(),
             "",
             2,
         )
         .floor(3.0)
         .target(1.5),
-        BenchResult::less("cancel: p99 of a campaign of 10,000,000", large.at(99), " ms", 1).floor(300.0),
+        BenchResult::less("cancel: p99 of a campaign of 10,000,000", large.p99(), " ms", 1).floor(300.0),
     ])
 }
 

@@ -5,6 +5,7 @@
 //! first and the last is the cost of the rate limiter; the command alone is the lower bound.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::paths;
@@ -15,6 +16,7 @@ use recado_testkit::services::redis::Redis;
 use super::data::accounts;
 use super::fixture::{Fixture, Launch, Server};
 use super::results::{BenchResult, median_and_spread};
+use super::times::Latencies;
 use super::wire::Wire;
 use super::{Options, fixture};
 
@@ -46,7 +48,7 @@ struct TestServices {
     keys: Vec<String>,
 }
 
-/// Medians of one round, in microseconds.
+/// The p50 of one round, in microseconds.
 struct Round {
     counted: f64,
     uncounted: f64,
@@ -139,7 +141,7 @@ impl TestServices {
         Ok(())
     }
 
-    fn counted(&mut self, at: usize) -> Result<f64> {
+    fn counted(&mut self, at: usize) -> Result<Duration> {
         let request = self.requests.get(at % self.requests.len()).cloned().unwrap_or_default();
         match self.counting.http(&request)? {
             (time, 422, true) => Ok(time),
@@ -147,7 +149,7 @@ impl TestServices {
         }
     }
 
-    fn uncounted(&mut self, at: usize) -> Result<f64> {
+    fn uncounted(&mut self, at: usize) -> Result<Duration> {
         let request = self.requests.get(at % self.requests.len()).cloned().unwrap_or_default();
         match self.uncounting.http(&request)? {
             (time, 422, false) => Ok(time),
@@ -155,7 +157,7 @@ impl TestServices {
         }
     }
 
-    fn command(&mut self, at: usize) -> Result<f64> {
+    fn command(&mut self, at: usize) -> Result<Duration> {
         let key = self.keys.get(at % self.keys.len()).cloned().unwrap_or_default();
         let words = ["EVALSHA", &self.script, "1", &key, "30", "60000000"];
         let (time, response) = self.redis.redis(&words)?;
@@ -169,17 +171,16 @@ impl TestServices {
 
     fn round(&mut self) -> Result<Round> {
         self.redis.redis(&["FLUSHALL"])?;
-        let (mut counted, mut uncounted, mut command) = (vec![], vec![], vec![]);
+        let (mut counted, mut uncounted, mut command) = (Latencies::new()?, Latencies::new()?, Latencies::new()?);
         for at in 0..REQUESTS {
-            counted.push(self.counted(at)?);
-            command.push(self.command(at)?);
-            uncounted.push(self.uncounted(at)?);
+            counted.record(self.counted(at)?);
+            command.record(self.command(at)?);
+            uncounted.record(self.uncounted(at)?);
         }
-        let median = |times: &[f64]| median_and_spread(times).0;
         Ok(Round {
-            counted: median(&counted),
-            uncounted: median(&uncounted),
-            command: median(&command),
+            counted: counted.p50() * 1000.0,
+            uncounted: uncounted.p50() * 1000.0,
+            command: command.p50() * 1000.0,
         })
     }
 

@@ -14,7 +14,9 @@ use recado_testkit::signals;
 
 use super::Options;
 use super::data::accounts;
-use super::fixture::{Fixture, Server};
+use super::fixture::{Fixture, Server, port};
+use super::load::Request;
+use super::load_clients::LoadClients;
 use super::results::BenchResult;
 use super::sending::{Sender, WhatsappSimulator, create_contacts, create_frozen_run};
 use super::times::alternately;
@@ -33,8 +35,10 @@ const PART_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Duration of a rate measurement.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Number of measured reads.
-const READS: usize = 400;
+/// The small account's reads: their rate, its duration, and the most in flight at a time.
+const READS_PER_SECOND: f64 = 50.0;
+const READ_SECONDS: u32 = 20;
+const READERS: usize = 8;
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let mut names = accounts().into_iter().skip(3);
@@ -51,6 +55,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     create_contacts(fixture, &large, MILLION)?;
     let campaign = create_frozen_run(fixture, &large, false)?;
     results.extend(million_sends(
+        fixture,
         &server,
         &simulator,
         [&large_sender, &small_sender],
@@ -97,17 +102,18 @@ fn first_messages(fixture: &Fixture, simulator: &WhatsappSimulator, sender: &Sen
 }
 
 fn million_sends(
+    fixture: &Fixture,
     server: &Server,
     simulator: &WhatsappSimulator,
     [large_sender, small_sender]: [&Sender; 2],
     campaign: &str,
 ) -> Result<Vec<BenchResult>> {
-    let alone = SmallAccountTimes::measure(small_sender)?;
+    let alone = SmallAccountTimes::measure(fixture, server, small_sender)?;
     let idle = memory::of(server.process.id())?.now;
     let run = ObservedRun { server, simulator };
     run.until_share(large_sender, campaign, 0.05)?;
     let (early_rate, early) = (run.rate()?, memory::of(server.process.id())?.now);
-    let during = SmallAccountTimes::measure(small_sender)?;
+    let during = SmallAccountTimes::measure(fixture, server, small_sender)?;
     if large_sender.processed(campaign)? >= f64::from(MILLION) {
         bail!("the million was sent before its end could be measured: this machine is faster than this bench");
     }
@@ -134,7 +140,7 @@ fn million_sends(
         BenchResult::more("million: messages per second at 5 % progress", early_rate, "", 0),
         BenchResult::less(
             "million: statistics p50 at 1,000,000 sends / 10",
-            of_million.at(50) / of_ten.at(50),
+            of_million.p50() / of_ten.p50(),
             "",
             2,
         )
@@ -159,15 +165,16 @@ fn million_sends(
     ])
 }
 
-/// Durations that a small account observes, in seconds.
+/// Durations that a small account observes.
 struct SmallAccountTimes {
+    /// Seconds of a campaign.
     campaign: f64,
-    /// p99 of a read.
+    /// p99 of a read (open loop), in milliseconds.
     read: f64,
 }
 
 impl SmallAccountTimes {
-    fn measure(small_sender: &Sender) -> Result<Self> {
+    fn measure(fixture: &Fixture, server: &Server, small_sender: &Sender) -> Result<Self> {
         let mut campaigns = Vec::new();
         for number in 0..3 {
             if number > 0 {
@@ -180,19 +187,15 @@ impl SmallAccountTimes {
         }
         campaigns.sort_by(f64::total_cmp);
         let id = small_sender.campaign()?;
-        let mut reads = Vec::new();
-        for _ in 0..READS {
-            let began = Instant::now();
-            let reply = small_sender.client.get(&format!("/api/campaigns/{id}"))?;
-            if reply.status != 200 {
-                bail!("a read got the status {}", reply.status);
-            }
-            reads.push(began.elapsed().as_secs_f64());
-        }
-        reads.sort_by(f64::total_cmp);
+        let read = Request {
+            path: format!("/api/campaigns/{id}"),
+            headers: fixture.headers(&small_sender.account)?,
+            body: None,
+        };
+        let reads = LoadClients::new(port(&server.base)?, &[read]).at_rate(READERS, READS_PER_SECOND, READ_SECONDS)?;
         Ok(Self {
             campaign: campaigns.get(1).copied().unwrap_or(f64::NAN),
-            read: reads.get(READS * 99 / 100).copied().unwrap_or(f64::NAN),
+            read: reads.since_due.p99(),
         })
     }
 }

@@ -22,6 +22,7 @@ use super::data::accounts;
 use super::fixture::{Fixture, Server};
 use super::results::BenchResult;
 use super::sending::{APP_SECRET, Sender, WhatsappSimulator, create_contacts};
+use super::times::Latencies;
 
 const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242922";
@@ -66,7 +67,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     })?;
     sender.wait_for_end(&second, CAMPAIGN_TIMEOUT)?;
     sender.disconnect_number(&number)?;
-    Ok(results(&progress, &snapshot))
+    results(&progress, &snapshot)
 }
 
 /// The progress until all messages were sent or all statuses were applied.
@@ -76,15 +77,13 @@ struct Snapshot {
     sent: u32,
 }
 
-fn results(progress: &Progress, snapshot: &Snapshot) -> Vec<BenchResult> {
+fn results(progress: &Progress, snapshot: &Snapshot) -> Result<Vec<BenchResult>> {
     let (applied, sent) = (f64::from(snapshot.applied), f64::from(snapshot.sent));
-    let mut times = progress.times.lock().map(|times| times.clone()).unwrap_or_default();
-    times.sort_by(f64::total_cmp);
-    let median = times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY);
-    let slow = times.iter().filter(|seconds| **seconds > 1.0).count().to_string();
-    let share =
-        slow.parse::<f64>().unwrap_or_default() * 100.0 / times.len().max(1).to_string().parse::<f64>().unwrap_or(1.0);
-    vec![
+    let times = progress.times.lock().map(|times| times.clone()).unwrap_or_default();
+    let latencies = Latencies::of(&times)?;
+    let count = |count: u64| u32::try_from(count).map(f64::from).context("too many callbacks");
+    let share = 100.0 * count(latencies.count_from(Duration::from_secs(1)))? / count(latencies.count())?;
+    Ok(vec![
         BenchResult::more("statuses: messages sent per second", sent / snapshot.seconds, "", 0),
         BenchResult::more(
             "statuses: updates applied per second while sending",
@@ -100,13 +99,13 @@ fn results(progress: &Progress, snapshot: &Snapshot) -> Vec<BenchResult> {
         )
         .floor(1.0)
         .target(1.5),
-        BenchResult::less("statuses: p50 of a callback while sending", median * 1000.0, " ms", 0)
+        BenchResult::less("statuses: p50 of a callback while sending", latencies.p50(), " ms", 0)
             .floor(250.0)
             .target(50.0),
         BenchResult::less("statuses: callbacks slower than 1 s while sending", share, " %", 1)
             .floor(1.0)
             .target(0.1),
-    ]
+    ])
 }
 
 /// The work of all clients together.
@@ -114,7 +113,7 @@ fn results(progress: &Progress, snapshot: &Snapshot) -> Vec<BenchResult> {
 struct Progress {
     next: AtomicUsize,
     applied: AtomicU32,
-    times: Mutex<Vec<f64>>,
+    times: Mutex<Vec<Duration>>,
 }
 
 impl Progress {
@@ -147,7 +146,7 @@ fn send_callbacks(server: &Server, callbacks: &[String], progress: &Progress) ->
         }
         progress.applied.fetch_add(BATCH, Ordering::Relaxed);
         if let Ok(mut times) = progress.times.lock() {
-            times.push(began.elapsed().as_secs_f64());
+            times.push(began.elapsed());
         }
     }
     Ok(())

@@ -28,8 +28,8 @@ impl Wire {
         })
     }
 
-    /// Sends a request, reads until the response is complete, and returns the microseconds that it took.
-    fn exchange(&mut self, request: &[u8], is_complete: fn(&[u8]) -> bool) -> Result<f64> {
+    /// Sends a request, reads until the response is complete, and returns the time that it took.
+    fn exchange(&mut self, request: &[u8], is_complete: fn(&[u8]) -> bool) -> Result<Duration> {
         let doing = "the connection failed";
         self.response.clear();
         let mut buffer = [0; 16 * 1024];
@@ -42,11 +42,11 @@ impl Wire {
             }
             self.response.extend_from_slice(buffer.get(..read).unwrap_or_default());
         }
-        Ok(began.elapsed().as_secs_f64() * 1e6)
+        Ok(began.elapsed())
     }
 
     /// Sends an HTTP request. Returns its time, its status, and whether the rate limiter counted it.
-    pub(super) fn http(&mut self, request: &[u8]) -> Result<(f64, u16, bool)> {
+    pub(super) fn http(&mut self, request: &[u8]) -> Result<(Duration, u16, bool)> {
         let time = self.exchange(request, is_complete_http)?;
         let text = String::from_utf8_lossy(&self.response);
         let status = text
@@ -58,7 +58,7 @@ impl Wire {
     }
 
     /// Sends a Redis command. Returns its time and its response; fails on a Redis error.
-    pub(super) fn redis(&mut self, words: &[&str]) -> Result<(f64, String)> {
+    pub(super) fn redis(&mut self, words: &[&str]) -> Result<(Duration, String)> {
         let time = self.exchange(&command(words), is_complete_redis)?;
         let text = String::from_utf8_lossy(&self.response).into_owned();
         if text.starts_with('-') {
