@@ -88,7 +88,7 @@ enum Command {
     Browser,
     /// Test the API against its document (/api/openapi.json) with schemathesis, which is installed if missing.
     Schemathesis(schemathesis::Options),
-    /// Measure the release server with the program of crates/bench (bench --help).
+    /// Measure the release server and compare with the targets (bench --help); only --write changes files.
     #[command(disable_help_flag = true)]
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -49,7 +49,6 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     Ok(vec![
         BenchResult::more("audience: row throughput / INSERT ... SELECT", share, "", 2)
             .spread(spread)
-            .floor(0.70)
             .target(0.90),
     ])
 }

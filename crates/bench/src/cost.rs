@@ -23,12 +23,12 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let trips_each = each(proxy.trips() - trips)?;
     let mut results = vec![
         BenchResult::less("cost: database round trips per read", trips_each, "", 1)
-            .floor(1.2)
+            .count()
             .target(1.0),
     ];
     if let (Some(before), Some(after)) = (statements, self::statements(fixture)?) {
         let statements = BenchResult::less("cost: statements per read", each(after - before)?, "", 1);
-        results.push(statements.floor(6.0).target(4.0));
+        results.push(statements.target(4.0).count());
     } else {
         println!("this PostgreSQL does not count statements (pg_stat_statements is not installed)");
     }

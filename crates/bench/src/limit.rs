@@ -88,14 +88,13 @@ fn results(rounds: &[Round], limited: f64, others: f64) -> Vec<BenchResult> {
     let time = |name: &str, value| BenchResult::less(format!("limit: {name}"), of(value).0, " us", 0);
     vec![
         BenchResult::less("limit: Redis commands per limited request", limited, "", 2)
-            .floor(1.0)
+            .count()
             .target(1.0),
         BenchResult::less("limit: Redis commands per other request", others, "", 2)
-            .floor(0.0)
+            .count()
             .target(0.0),
         BenchResult::less("limit: added latency / latency of the Redis command", ratio, "", 2)
             .spread(spread)
-            .floor(2.0)
             .target(1.3),
         time("p50 of a limited request", |round| round.counted),
         time("p50 of the same request without Redis", |round| round.uncounted),

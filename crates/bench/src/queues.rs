@@ -152,8 +152,8 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
                 "",
                 2,
             )
-            .floor(2.0)
-            .target(1.2),
+            .target(1.2)
+            .count(),
         );
     }
     drop(holder);

@@ -91,7 +91,6 @@ fn results(rounds: &[Round]) -> Vec<BenchResult> {
     vec![
         BenchResult::more("read: share of the limit", ratio, "", 2)
             .spread(spread)
-            .floor(0.55)
             .target(0.75),
         BenchResult::more("read: share of the limit with pipelined statements", pipelined, "", 2)
             .spread(pipelined_spread),

@@ -1,9 +1,8 @@
-//! Results of the benchmarks, compared with a floor and a target.
+//! Results of the benchmarks, and whether they meet their targets.
 
 use std::fmt::Write as _;
-use std::fs;
 
-/// Maximum interquartile range as a share of the median. A result with a larger one is inconclusive.
+/// Maximum interquartile range as a share of the median. A larger one allows no verdict.
 const MAX_SPREAD: f64 = 0.15;
 
 /// The direction in which a result improves.
@@ -13,50 +12,54 @@ enum Better {
     Less,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TargetResult {
-    /// The target is reached.
-    AtTarget,
-    /// The floor is reached, the target is not.
-    Enough,
-    /// The floor is not reached: the run fails.
-    Below,
-    /// The measurements differ too much.
-    Inconclusive,
-    /// The result has neither floor nor target.
+/// Whether a result meets its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Met,
+    /// The run fails.
+    Missed,
+    /// The measurement allows no verdict, for this reason. The run does not fail.
+    None(String),
+    /// The result has no target.
     Unrated,
 }
 
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub(super) struct BenchResult {
+    /// `<bench>: <metric> at <load>`, with the unit in parentheses.
     pub(super) name: String,
     value: f64,
-    unit: &'static str,
     decimals: usize,
     spread: Option<f64>,
     better: Better,
-    floor: Option<f64>,
     target: Option<f64>,
+    /// Other work on the machine does not change it: a number of statements, of instructions, of bytes.
+    is_count: bool,
+    no_verdict: Option<String>,
 }
 
 impl BenchResult {
     /// A result that is better if it is higher.
-    pub(super) fn more(name: impl Into<String>, value: f64, unit: &'static str, decimals: usize) -> Self {
+    pub(super) fn more(name: impl Into<String>, value: f64, unit: &str, decimals: usize) -> Self {
+        let name = name.into();
         Self {
-            name: name.into(),
+            name: match unit {
+                "" => name,
+                _ => format!("{name} ({})", unit.trim()),
+            },
             value,
-            unit,
             decimals,
             spread: None,
             better: Better::More,
-            floor: None,
             target: None,
+            is_count: false,
+            no_verdict: None,
         }
     }
 
     /// A result that is better if it is lower.
-    pub(super) fn less(name: impl Into<String>, value: f64, unit: &'static str, decimals: usize) -> Self {
+    pub(super) fn less(name: impl Into<String>, value: f64, unit: &str, decimals: usize) -> Self {
         Self {
             better: Better::Less,
             ..Self::more(name, value, unit, decimals)
@@ -70,15 +73,7 @@ impl BenchResult {
         }
     }
 
-    /// Sets the bound beyond which the run fails.
-    pub(super) fn floor(self, floor: f64) -> Self {
-        Self {
-            floor: Some(floor),
-            ..self
-        }
-    }
-
-    /// Sets the value to aim for.
+    /// Sets the value beyond which the run fails.
     pub(super) fn target(self, target: f64) -> Self {
         Self {
             target: Some(target),
@@ -86,62 +81,87 @@ impl BenchResult {
         }
     }
 
-    pub(super) fn target_result(&self) -> TargetResult {
-        let within = |bound: f64, spread: f64| match self.better {
-            Better::More => self.value + spread >= bound,
-            Better::Less => self.value - spread <= bound,
-        };
-        let reaches = |bound| within(bound, 0.0);
-        if let Some(spread) = self.spread.filter(|spread| *spread > MAX_SPREAD * self.value) {
-            // A result that misses its floor by more than the spread is below it in any case.
-            let may_reach = self.floor.is_none_or(|floor| within(floor, spread));
-            return if may_reach {
-                TargetResult::Inconclusive
-            } else {
-                TargetResult::Below
-            };
-        }
-        match (self.floor.map(reaches), self.target.map(reaches)) {
-            (Some(false), _) => TargetResult::Below,
-            (_, Some(true)) => TargetResult::AtTarget,
-            (None, None) => TargetResult::Unrated,
-            _ => TargetResult::Enough,
+    /// A noisy machine still allows a verdict.
+    pub(super) fn count(self) -> Self {
+        Self { is_count: true, ..self }
+    }
+
+    pub(super) fn no_verdict(self, reason: impl Into<String>) -> Self {
+        Self {
+            no_verdict: Some(reason.into()),
+            ..self
         }
     }
 
-    pub(super) fn cells(&self) -> [String; 5] {
-        let amount = |value: f64| format!("{value:.*}{}", self.decimals, self.unit);
+    /// Takes the verdict away if the machine was noisy and that can change the result.
+    pub(super) fn with_noise(self, reason: Option<&str>) -> Self {
+        match reason {
+            Some(reason) if !self.is_count && self.no_verdict.is_none() => self.no_verdict(reason),
+            _ => self,
+        }
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        let Some(target) = self.target else {
+            return Verdict::Unrated;
+        };
+        let spread = self.spread.unwrap_or_default() / self.value;
+        if let Some(reason) = &self.no_verdict {
+            Verdict::None(reason.clone())
+        } else if !self.value.is_finite() {
+            Verdict::None("not measured".to_owned())
+        } else if spread > MAX_SPREAD {
+            Verdict::None(format!("the rounds differ by {:.0} %", spread * 100.0))
+        } else if match self.better {
+            Better::More => self.value >= target,
+            Better::Less => self.value <= target,
+        } {
+            Verdict::Met
+        } else {
+            Verdict::Missed
+        }
+    }
+
+    pub(super) fn cells(&self) -> [String; 4] {
+        let amount = |value: f64| match value.is_nan() {
+            true => String::new(),
+            false => format!("{value:.*}", self.decimals),
+        };
         let sign = match self.better {
             Better::More => "≥",
             Better::Less => "≤",
         };
-        let bound = |bound: Option<f64>| bound.map_or_else(String::new, |bound| format!("{sign} {}", amount(bound)));
-        let mut result = amount(self.value);
+        let mut value = amount(self.value);
         if let Some(spread) = self.spread {
-            let _ = write!(result, " (IQR {spread:.*})", self.decimals);
+            let _ = write!(value, " (IQR {spread:.*})", self.decimals);
         }
-        let target_result = match self.target_result() {
-            TargetResult::AtTarget | TargetResult::Enough => "ok",
-            TargetResult::Below => "below",
-            TargetResult::Inconclusive => "inconclusive",
-            TargetResult::Unrated => "",
-        };
         [
             self.name.clone(),
-            result,
-            bound(self.floor),
-            bound(self.target),
-            target_result.to_owned(),
+            value,
+            self.target
+                .map_or_else(String::new, |target| format!("{sign} {}", amount(target))),
+            match self.verdict() {
+                Verdict::Met => "yes".to_owned(),
+                Verdict::Missed => "no".to_owned(),
+                Verdict::None(reason) => format!("no verdict: {reason}"),
+                Verdict::Unrated => String::new(),
+            },
         ]
     }
 }
 
+/// Formats a Markdown table.
+pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let lines = [vec!["---".to_owned(); head.len()], head];
+    let lines = lines.iter().rev().chain(rows);
+    lines.map(|row| format!("| {} |\n", row.join(" | "))).collect()
+}
+
 /// Formats the results as a Markdown table.
-pub(super) fn table(results: &[BenchResult]) -> String {
-    let head = ["metric", "result", "floor", "target", "status"].map(str::to_owned);
-    let mut rows = vec![head, ["---", "---", "---", "---", "---"].map(str::to_owned)];
-    rows.extend(results.iter().map(BenchResult::cells));
-    rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect()
+pub(super) fn results_table(results: &[BenchResult]) -> String {
+    let rows: Vec<_> = results.iter().map(|result| result.cells().to_vec()).collect();
+    table(&["metric", "value", "target", "target met"], &rows)
 }
 
 /// Median and interquartile range.
@@ -159,41 +179,6 @@ pub(super) fn median_and_spread(values: &[f64]) -> (f64, f64) {
     (quartile(2), quartile(3) - quartile(1))
 }
 
-/// Processor time of the machine in ticks since its start.
-pub(super) struct Ticks {
-    all: u64,
-    stolen: u64,
-}
-
-impl Ticks {
-    pub(super) fn now() -> Self {
-        Self::read(&fs::read_to_string("/proc/stat").unwrap_or_default())
-    }
-
-    fn read(text: &str) -> Self {
-        let line = text.lines().next().unwrap_or_default();
-        // user nice system idle iowait irq softirq steal; the later columns are included in these.
-        let ticks: Vec<u64> = line
-            .split_whitespace()
-            .skip(1)
-            .take(8)
-            .map(|word| word.parse().unwrap_or_default())
-            .collect();
-        Self {
-            all: ticks.iter().sum(),
-            stolen: ticks.get(7).copied().unwrap_or_default(),
-        }
-    }
-
-    /// Percentage of the time that other virtual machines on the same hardware took (steal time).
-    pub(super) fn stolen_since(&self, before: &Self) -> u64 {
-        let stolen = self.stolen.saturating_sub(before.stolen);
-        (100 * stolen)
-            .checked_div(self.all.saturating_sub(before.all))
-            .unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,66 +192,57 @@ mod tests {
     }
 
     #[test]
-    fn target_result_follows_the_direction() {
-        let speed = |value| {
-            BenchResult::more("x", value, "", 2)
-                .floor(0.5)
-                .target(0.75)
-                .target_result()
-        };
+    fn verdict_follows_the_direction() {
+        let speed = |value| BenchResult::more("x", value, "", 2).target(0.75).verdict();
+        assert_eq!([0.74, 0.75].map(speed), [Verdict::Missed, Verdict::Met]);
+        let memory = |value| BenchResult::less("x", value, " MiB", 0).target(24.0).verdict();
+        assert_eq!([24.5, 24.0].map(memory), [Verdict::Missed, Verdict::Met]);
+        assert_eq!(BenchResult::more("x", 1.0, "", 0).verdict(), Verdict::Unrated);
+    }
+
+    #[test]
+    fn verdict_is_none_without_a_sound_measurement() {
+        let none = |reason: &str| Verdict::None(reason.to_owned());
+        let result = |value| BenchResult::more("x", value, "", 2).target(1.0);
+        // Both far from the target, in either direction.
+        for value in [0.1, 10.0] {
+            let verdict = result(value).spread(value * 0.16).verdict();
+            assert_eq!(verdict, none("the rounds differ by 16 %"));
+            assert_eq!(result(value).with_noise(Some("noise")).verdict(), none("noise"));
+            assert_eq!(
+                result(value).no_verdict("first").with_noise(Some("noise")).verdict(),
+                none("first")
+            );
+        }
+        assert_eq!(result(f64::NAN).verdict(), none("not measured"));
+        assert_eq!(result(0.1).spread(0.015).with_noise(None).verdict(), Verdict::Missed);
+        assert_eq!(result(0.1).count().with_noise(Some("noise")).verdict(), Verdict::Missed);
         assert_eq!(
-            [0.4, 0.5, 0.8].map(speed),
-            [TargetResult::Below, TargetResult::Enough, TargetResult::AtTarget]
-        );
-        let memory = |value| {
-            BenchResult::less("x", value, " MiB", 0)
-                .floor(50.0)
-                .target(24.0)
-                .target_result()
-        };
-        assert_eq!(
-            [51.0, 50.0, 24.0].map(memory),
-            [TargetResult::Below, TargetResult::Enough, TargetResult::AtTarget]
-        );
-        assert_eq!(
-            BenchResult::more("x", 1.0, "", 0).target_result(),
-            TargetResult::Unrated
-        );
-        assert_eq!(
-            BenchResult::more("x", 1.0, "", 0).target(2.0).target_result(),
-            TargetResult::Enough
-        );
-        let wide = |value| {
-            BenchResult::more("x", value, "", 2)
-                .spread(0.1)
-                .floor(0.5)
-                .target_result()
-        };
-        assert_eq!(
-            [0.39, 0.45, 0.55].map(wide),
-            [
-                TargetResult::Below,
-                TargetResult::Inconclusive,
-                TargetResult::Inconclusive
-            ]
+            BenchResult::more("x", 1.0, "", 2).with_noise(Some("noise")).verdict(),
+            Verdict::Unrated
         );
     }
 
     #[test]
-    fn results_table_is_markdown() {
-        let result = BenchResult::more("speed", 0.6, "", 2).spread(0.01).floor(0.5);
+    fn results_table_has_one_column_for_the_verdict() {
+        let results = [
+            BenchResult::more("read: speed", 0.6, "", 2).spread(0.01).target(0.5),
+            BenchResult::less("idle: memory", 40.46, " MiB", 1).target(24.0),
+            BenchResult::less("audit: p50", 1.5, " ms", 1)
+                .target(1.0)
+                .no_verdict("noisy machine"),
+            BenchResult::more("read: throughput", 21_703.4, "/s", 0),
+        ];
         assert_eq!(
-            table(&[result]),
-            "| metric | result | floor | target | status |\n| --- | --- | --- | --- | --- |\n\
-             | speed | 0.60 (IQR 0.01) | ≥ 0.50 |  | ok |\n"
+            results_table(&results),
+            "\
+| metric | value | target | target met |
+| --- | --- | --- | --- |
+| read: speed | 0.60 (IQR 0.01) | ≥ 0.50 | yes |
+| idle: memory (MiB) | 40.5 | ≤ 24.0 | no |
+| audit: p50 (ms) | 1.5 | ≤ 1.0 | no verdict: noisy machine |
+| read: throughput (/s) | 21703 |  |  |
+"
         );
-    }
-
-    #[test]
-    fn ticks_read_the_steal_column() {
-        let before = Ticks::read("cpu  10 0 10 80 0 0 0 0 0 0\ncpu0 1 2 3\n");
-        let after = Ticks::read("cpu  60 0 20 100 0 0 0 20 5 0\n");
-        assert_eq!(after.stolen_since(&before), 20);
-        assert_eq!(Ticks::read("").stolen_since(&before), 0);
     }
 }

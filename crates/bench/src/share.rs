@@ -17,13 +17,12 @@ use super::load::{Pgbench, Request, Wrk};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
 
-/// A kind of request, with floor and target of its share of the limit.
+/// A kind of request, with the target of its share of the limit.
 struct Case {
     name: &'static str,
     path: &'static str,
     creates: bool,
     uses_database: bool,
-    floor: f64,
     target: f64,
 }
 
@@ -32,7 +31,6 @@ const PLANS: Case = Case {
     path: "/api/billing/plans",
     creates: false,
     uses_database: false,
-    floor: 0.75,
     target: 0.90,
 };
 
@@ -41,7 +39,6 @@ const LIST: Case = Case {
     path: "/api/campaigns?limit=20",
     creates: false,
     uses_database: true,
-    floor: 0.50,
     target: 0.70,
 };
 
@@ -50,7 +47,6 @@ const CREATE: Case = Case {
     path: "/api/campaigns",
     creates: true,
     uses_database: true,
-    floor: 0.45,
     target: 0.65,
 };
 
@@ -134,7 +130,6 @@ impl Case {
         let mut results = vec![
             BenchResult::more(format!("{}: share of the limit", self.name), share, "", 2)
                 .spread(spread)
-                .floor(self.floor)
                 .target(self.target),
             rate("server", of(|round| round.whole).0),
             rate("bare handler", of(|round| round.handler).0),
