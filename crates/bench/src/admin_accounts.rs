@@ -4,11 +4,11 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use recado_testkit::process;
 use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
 use recado_testkit::services::postgres::connect;
 use recado_testkit::services::wrk_or_install;
 use recado_testkit::token;
-use recado_testkit::{paths, process};
 
 use super::Options;
 use super::data::EMAIL;
@@ -85,7 +85,7 @@ fn serve(fixture: &Fixture, accounts: u32, log: &'static str) -> Result<Server> 
     let name = format!("recado_accounts_{accounts}");
     fixture.cluster.ensure_database(&name)?;
     let database = fixture.cluster.url(&name);
-    let mut migrate = Command::new(paths::released("recado"));
+    let mut migrate = Command::new(fixture.program("recado"));
     migrate.arg("migrate").env("DATABASE_URL", &database);
     process::quietly(&mut migrate, "recado migrate")?;
     let id = "md5('a' || a)::uuid";

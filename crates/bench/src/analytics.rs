@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use recado_testkit::http::Client;
 use recado_testkit::large_account::LargeAccount;
-use recado_testkit::paths;
 use recado_testkit::services::postgres::connect;
 
 use super::Options;
@@ -74,7 +73,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
             database: &database,
             account,
             messages,
-            recado: paths::released("recado"),
+            recado: fixture.program("recado"),
         };
         large.fill()?;
     }

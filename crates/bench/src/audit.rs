@@ -4,8 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::http::Client;
+use recado_testkit::process;
 use recado_testkit::services::postgres::connect;
-use recado_testkit::{paths, process};
 
 use super::Options;
 use super::data;
@@ -30,10 +30,9 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let (Some(few_account), Some(many_account)) = (accounts.next(), accounts.next()) else {
         bail!("there are no accounts");
     };
-    let database = fixture.database();
     for (account, entries) in [(&few_account, FEW), (&many_account, many)] {
         println!("an account with {entries} entries");
-        fill(&database, account, entries)?;
+        fill(fixture, account, entries)?;
     }
     let server = fixture.launch(&fixture.uncounted()?)?;
     let few = Client::new(&server.base, fixture.headers(&few_account)?);
@@ -63,7 +62,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     ])
 }
 
-fn fill(database: &str, account: &str, entries: u64) -> Result<()> {
+fn fill(fixture: &Fixture, account: &str, entries: u64) -> Result<()> {
     let sql = format!(
         "INSERT INTO audit_logs (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
          SELECT '{account}', md5('audit' || n)::uuid, md5('user' || n % 20)::uuid,
@@ -72,12 +71,12 @@ fn fill(database: &str, account: &str, entries: u64) -> Result<()> {
            now() - n * interval '20 seconds'
          FROM generate_series(1, {entries}) n"
     );
-    let mut client = connect(database)?;
+    let mut client = connect(&fixture.database())?;
     client.batch_execute(&sql).context("cannot fill the log")?;
-    let mut rebuild = Command::new(paths::released("recado"));
+    let mut rebuild = Command::new(fixture.program("recado"));
     rebuild
         .args(["rollups", "rebuild", "--account", account])
-        .env("DATABASE_URL", database);
+        .env("DATABASE_URL", fixture.database());
     process::quietly(&mut rebuild, "recado rollups rebuild")?;
     client
         .batch_execute("VACUUM ANALYZE audit_logs")

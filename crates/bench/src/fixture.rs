@@ -1,7 +1,7 @@
 //! The fixture of every bench: the release server, and a private, durable, filled database.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ const POOL: usize = 16;
 /// Stopped and removed in the order of the fields.
 pub(super) struct Fixture {
     pub(super) cluster: Cluster,
+    debug: bool,
     session_secret: String,
     app_secret: String,
     scratch: Scratch,
@@ -56,19 +57,21 @@ pub(super) struct Server {
 }
 
 impl Fixture {
-    pub(super) fn start() -> Result<Self> {
-        build()?;
+    /// `debug`: of debug builds.
+    pub(super) fn start(debug: bool) -> Result<Self> {
+        cargo_build(debug, &["--bin", "recado"])?;
         let scratch = Scratch::new()?;
         println!("starting a private database");
         let cluster = Cluster::start(&scratch.dir.join("postgres"), Purpose::Benchmarks)?;
         cluster.ensure_database(DATABASE)?;
         let fixture = Self {
             cluster,
+            debug,
             session_secret: secrets::password()?,
             app_secret: secrets::base64(&secrets::random::<32>()?),
             scratch,
         };
-        let mut migrate = Command::new(paths::released("recado"));
+        let mut migrate = Command::new(fixture.program("recado"));
         migrate.arg("migrate").env("DATABASE_URL", fixture.database());
         process::quietly(&mut migrate, "recado migrate")?;
         data::fill(&fixture.database())?;
@@ -78,6 +81,24 @@ impl Fixture {
                 .context("cannot count statements")?;
         }
         Ok(fixture)
+    }
+
+    /// Path of a measured program.
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        match self.debug {
+            true => paths::built(name),
+            false => paths::released(name),
+        }
+    }
+
+    pub(super) fn build(&self, target: &[&str]) -> Result<()> {
+        cargo_build(self.debug, target)
+    }
+
+    /// Builds the bare handler of the reference measurements. It is built separately: together with the server, it
+    /// would enable test features there.
+    pub(super) fn build_bare(&self) -> Result<()> {
+        self.build(&["--package", "recado-server", "--example", "bare"])
     }
 
     /// Directory for the files of this run.
@@ -129,7 +150,7 @@ impl Fixture {
     pub(super) fn launch(&self, launch: &Launch) -> Result<Server> {
         let bind = format!("127.0.0.1:{}", free_port()?);
         let base = format!("http://{bind}");
-        let program = paths::released("recado").into_os_string();
+        let program = self.program("recado").into_os_string();
         let mut words = launch.under.iter().cloned().chain([program]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
@@ -221,17 +242,8 @@ pub(super) fn threads_and_connections() -> (usize, usize) {
     (threads, (POOL / threads).max(2) * threads)
 }
 
-fn build() -> Result<()> {
-    release(&["--bin", "recado"])
-}
-
-/// Builds the bare handler of the reference measurements. It is built separately: together with the server, it would
-/// enable test features there.
-pub(super) fn build_bare() -> Result<()> {
-    release(&["--package", "recado-server", "--example", "bare"])
-}
-
-pub(super) fn release(target: &[&str]) -> Result<()> {
+fn cargo_build(debug: bool, target: &[&str]) -> Result<()> {
     let mut build = paths::cargo();
-    process::run(build.args(["build", "--release"]).args(target), "cargo build")
+    build.arg("build").args((!debug).then_some("--release"));
+    process::run(build.args(target), "cargo build")
 }

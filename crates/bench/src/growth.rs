@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::http::Client;
+use recado_testkit::process;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::token;
-use recado_testkit::{paths, process};
 use serde_json::json;
 
 use super::Options;
@@ -180,7 +180,7 @@ fn measure(fixture: &Fixture, contacts: u32) -> Result<Vec<f64>> {
     fixture.cluster.ensure_database(&name)?;
     let database = fixture.cluster.url(&name);
     let migrate = || {
-        let mut migrate = Command::new(paths::released("recado"));
+        let mut migrate = Command::new(fixture.program("recado"));
         migrate.arg("migrate").env("DATABASE_URL", &database);
         process::quietly(&mut migrate, "recado migrate")
     };

@@ -70,6 +70,9 @@ struct CommandLine {
     /// Write the results to docs/performance.md: a new table, or with names the rows of these benches.
     #[arg(long)]
     write: bool,
+    /// Measure a debug build, to try out a bench: the results have no verdict.
+    #[arg(long, conflicts_with = "write")]
+    debug: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -153,14 +156,20 @@ fn selected(chosen: &[String]) -> impl Iterator<Item = &'static (&'static str, R
 fn run(command_line: &CommandLine) -> Result<u8> {
     signals::install()?;
     let options = command_line.options;
-    let fixture = Fixture::start()?;
+    let fixture = Fixture::start(command_line.debug)?;
     let began = Noise::now();
     let (mut results, mut names) = (Vec::new(), Vec::new());
     let mut failure = None;
     for (name, run) in selected(&command_line.names) {
         println!("\n== {name}");
         match with_noise(|| run(&fixture, options)) {
-            Ok(found) => {
+            Ok(mut found) => {
+                if command_line.debug {
+                    found = found
+                        .into_iter()
+                        .map(|result| result.no_verdict("debug build"))
+                        .collect();
+                }
                 print!("{}", results::results_table(&found));
                 results.extend(found);
                 names.push(*name);
@@ -244,7 +253,14 @@ mod tests {
     fn bench_arguments_are_validated() {
         assert!(!CommandLine::try_parse_from(["bench"]).unwrap().write);
         assert!(CommandLine::try_parse_from(["bench", "--write", "read"]).unwrap().write);
-        for args in ["everything", "--pairs", "--pairs many", "--seconds 0", "read --pairs 0"] {
+        for args in [
+            "--debug --write",
+            "everything",
+            "--pairs",
+            "--pairs many",
+            "--seconds 0",
+            "read --pairs 0",
+        ] {
             assert!(parsed(args).is_err(), "{args}");
         }
     }

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::Options;
-use super::fixture::{self, Fixture, Launch, port};
+use super::fixture::{Fixture, Launch, port};
 use super::load_clients::{LoadClients, Responses};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
@@ -143,7 +143,7 @@ struct SteadyRound {
 }
 
 fn steady(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
-    fixture::build_bare()?;
+    fixture.build_bare()?;
     let server = fixture.launch(&Launch {
         command_line: &["serve"],
         more: vec![("DATABASE_POOL_SIZE", "8".to_owned())],

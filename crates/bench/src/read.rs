@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::http::Client;
-use recado_testkit::paths;
 use recado_testkit::process::ChildProcess;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::services::{free_port, wrk_or_install};
@@ -19,7 +18,7 @@ use serde_json::Value;
 
 use super::Options;
 use super::data::targets;
-use super::fixture::{self, Fixture, threads_and_connections};
+use super::fixture::{Fixture, threads_and_connections};
 use super::load::{Pgbench, Wrk};
 use super::results::{BenchResult, median_and_spread};
 
@@ -41,7 +40,7 @@ impl Round {
 }
 
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
-    fixture::build_bare()?;
+    fixture.build_bare()?;
     let wrk = Wrk::new(wrk_or_install()?, fixture.dir(), &fixture.requests()?)?;
     let Some(pgbench) = fixture.cluster.program("pgbench") else {
         bail!("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
@@ -107,7 +106,7 @@ pub(super) fn start_bare(fixture: &Fixture, response: &Value) -> Result<(ChildPr
     fs::write(&body, response.to_string()).with_context(|| format!("cannot write {}", body.display()))?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
-    let mut command = Command::new(paths::released("examples").join("bare"));
+    let mut command = Command::new(fixture.program("examples").join("bare"));
     let mut bare = ChildProcess::spawn("bare", command.arg(&bind).arg(&body), fixture.dir().join("bare.log"))?;
     let client = Client::new(&url, Vec::new());
     bare.wait_until(Duration::from_secs(10), || client.get("/").is_ok())?;

@@ -4,9 +4,9 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use recado_testkit::process;
 use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
 use recado_testkit::services::postgres::connect;
-use recado_testkit::{paths, process};
 
 use super::Options;
 use super::data::accounts;
@@ -92,7 +92,7 @@ fn verify(fixture: &Fixture, account: &str) -> Result<f64> {
 }
 
 fn task(fixture: &Fixture, name: &str, account: &str) -> Command {
-    let mut command = Command::new(paths::released("recado"));
+    let mut command = Command::new(fixture.program("recado"));
     command
         .args(["rollups", name, "--account", account])
         .env("DATABASE_URL", fixture.database());

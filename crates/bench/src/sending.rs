@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::http::{Client, JsonResponse};
-use recado_testkit::paths;
 use recado_testkit::process::ChildProcess;
 use recado_testkit::services::free_port;
 use recado_testkit::services::postgres::connect;
@@ -31,8 +30,8 @@ pub(super) struct WhatsappSimulator {
 impl WhatsappSimulator {
     /// Starts it without callbacks, delays or limits, unlike in development.
     pub(super) fn start(fixture: &Fixture, log: &str) -> Result<Self> {
-        super::fixture::release(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
-        let mut command = std::process::Command::new(paths::released("recado-simulators"));
+        fixture.build(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
+        let mut command = std::process::Command::new(fixture.program("recado-simulators"));
         let mut addresses = Vec::new();
         for name in [
             "SIM_WHATSAPP_BIND",

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Options;
 use super::captured;
 use super::data::targets;
-use super::fixture::{self, Fixture, Server, threads_and_connections};
+use super::fixture::{Fixture, Server, threads_and_connections};
 use super::load::{Pgbench, Request, Wrk};
 use super::read::start_bare;
 use super::results::{BenchResult, median_and_spread};
@@ -85,7 +85,7 @@ impl Round {
 
 impl Case {
     fn run(&self, fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
-        fixture::build_bare()?;
+        fixture.build_bare()?;
         let server = fixture.launch(&fixture.uncounted()?)?;
         let dir = fixture.dir().join(self.name);
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
