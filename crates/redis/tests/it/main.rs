@@ -213,6 +213,11 @@ async fn dropped_connection_is_replaced() {
     assert_eq!(counted.remaining, 28);
 }
 
+/// Upper bounds of what a dead Redis adds to a request, each for the shortest of ten: a busy machine delays single calls.
+/// The first hit waits for its timeout of 50 ms, the next ones for nothing.
+const FIRST_HIT: Duration = Duration::from_millis(60);
+const NEXT_HIT: Duration = Duration::from_millis(1);
+
 #[tokio::test]
 async fn hit_on_dead_redis_fails_fast() {
     // One port refuses connections; the other accepts them and never responds.
@@ -222,7 +227,6 @@ async fn hit_on_dead_redis_fails_fast() {
         .unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [refusing, silent.local_addr().unwrap()] {
-        // Compares the shortest of ten: a busy machine delays single calls.
         let (mut first, mut second) = (Duration::MAX, Duration::MAX);
         for _ in 0..10 {
             let limiter = RedisRateLimiter::new(&format!("redis://{address}")).unwrap();
@@ -232,8 +236,8 @@ async fn hit_on_dead_redis_fails_fast() {
                 *shortest = started.elapsed().min(*shortest);
             }
         }
-        assert!(first < Duration::from_millis(100), "{first:?}");
-        assert!(second < Duration::from_millis(40), "{second:?}");
+        assert!(first < FIRST_HIT, "{first:?}");
+        assert!(second < NEXT_HIT, "{second:?}");
     }
 }
 

@@ -17,6 +17,9 @@ use crate::harness::{Options, Server, until};
 
 const THREADS: usize = 12;
 
+/// Clients by default.
+const CLIENTS: u64 = 2000;
+
 /// One of the two accounts: what its requests need, and marker values that the other account must never read.
 struct TestAccount {
     token: String,
@@ -131,7 +134,7 @@ fn run_client(port: u16, accounts: &[TestAccount; 2], seed: u64, number: usize) 
 /// F08 of docs/faults.md.
 #[test]
 fn client_disconnects_leak_no_transaction_and_no_data() {
-    let (clients, seed) = (usize::try_from(runs(1000)).unwrap(), seed(1));
+    let (clients, seed) = (usize::try_from(runs(CLIENTS)).unwrap(), seed(1));
     println!("{clients} clients of seed {seed}");
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     let (ana, bia) = (server.owner(), server.owner());

@@ -209,22 +209,24 @@ fn timed_out(server: &Server) -> usize {
 #[test]
 fn cut_connections_fail_at_most_one_request_each() {
     const POOL: usize = 8;
+    const ROUNDS: usize = 20;
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", POOL.to_string()));
     let (ana, bia) = (server.owner(), server.owner());
     ana.tag("only-ana");
     let requests = [ana.request("POST", "/api/tags"), bia.request("POST", "/api/tags")];
     let load = Load::start(&requests, 8);
-    let mut broken = 0;
-    for round in 0..20 {
-        broken += cut_connections(&server);
+    let mut allowed = 0;
+    for round in 0..ROUNDS {
+        // Background work has connections of its own; the load has at most as many as the pool.
+        allowed += cut_connections(&server).min(POOL);
         let done = load.done();
         until("every client has sent more requests", || load.done() >= done + 4 * POOL);
         // Compares totals of all rounds: a connection cut late in a round may fail a request in the next round.
         let refused = load.refused();
-        let excused = if refused > broken { timed_out(&server) } else { 0 };
+        let excused = if refused > allowed { timed_out(&server) } else { 0 };
         assert!(
-            refused <= broken + excused,
-            "round {round}: {refused} refused, {broken} broken, {excused} timed out"
+            refused <= allowed + excused,
+            "round {round}: {refused} refused, {allowed} allowed, {excused} timed out"
         );
     }
     load.end(&server);
