@@ -248,7 +248,7 @@ pub(super) const SUITES: &[StressSuite] = &[
         "connections",
         "slow, unresponsive and malformed clients do not delay other clients",
         &rounds(1, 5),
-        &[measured(&["faults::connections::"])],
+        &[server(&["faults::connections::"])],
     ),
     suite(
         "timing",

@@ -21,6 +21,13 @@ pub(super) struct Function {
     pub(super) lines: usize,
 }
 
+/// A function with the attribute `#[test]`, or one whose path ends in `test` (`#[tokio::test]`).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TestFunction {
+    pub(super) name: String,
+    pub(super) ignored: bool,
+}
+
 /// A path as it is written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WrittenPath {
@@ -100,6 +107,40 @@ pub(super) fn functions(tokens: &[Token]) -> Vec<Function> {
         })
     };
     words.filter_map(function).collect()
+}
+
+/// Every test function.
+pub(super) fn test_functions(tokens: &[Token]) -> Vec<TestFunction> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let (mut is_test, mut ignored) = (false, false);
+        let mut after = at;
+        while let Some(end) = end_of_attribute(tokens, after) {
+            let mut path = texts(tokens, after + 2, end - 1).take_while(|word| *word != "(" && *word != "=");
+            let last = path.clone().last();
+            is_test |= last == Some("test");
+            ignored |= path.next() == Some("ignore");
+            after = end;
+        }
+        if is_test {
+            let mut words = texts(tokens, after, tokens.len()).skip_while(|word| *word != "fn");
+            let name = words.nth(1).unwrap_or_default().to_owned();
+            found.push(TestFunction { name, ignored });
+        }
+        at = after.max(at + 1);
+    }
+    found
+}
+
+/// The tokens of the value of every constant of this name.
+pub(super) fn constants<'a>(tokens: &'a [Token], name: &str) -> Vec<Vec<&'a str>> {
+    let declares = |at: &usize| text(tokens, *at) == "const" && text(tokens, at + 1) == name;
+    let value = |at: usize| {
+        let item = texts(tokens, at, end_of_item(tokens, at) - 1);
+        item.skip_while(|word| *word != "=").skip(1).collect()
+    };
+    (0..tokens.len()).filter(declares).map(value).collect()
 }
 
 /// Removes each item with `#[cfg(test)]` or the like. Returns the names of removed `mod name;` as well.
@@ -351,6 +392,26 @@ mod tests {
     fn braces_in_texts_do_not_count() {
         let source = "fn a() {\n    let _ = \"}\"; // }\n    let _ = '}';\n    let _ = r#\"}\"}\"#;\n}\nfn b() {\n}\n";
         assert_eq!(lengths(source), [("a".to_owned(), 1, 5), ("b".to_owned(), 6, 2)]);
+    }
+
+    #[test]
+    fn test_functions_are_told_from_others_by_their_attributes() {
+        let source = "#[test]\nfn a() {}\n/// x\n#[tokio::test(start_paused = true)]\nasync fn b() {}\nfn c() {}\n\
+                      #[test]\n#[ignore = \"slow\"]\nfn d() {}\n#[cfg(test)]\nmod tests {\n#[test]\nfn e() {}\n}\n\
+                      proptest! {\n#![config(x)]\n#[test]\nfn f(n in 0..4) {}\n}\n// #[test] fn g() {}\n";
+        let found = test_functions(&tokens(source)).into_iter();
+        let found: Vec<(String, bool)> = found.map(|test| (test.name, test.ignored)).collect();
+        let expected = [("a", false), ("b", false), ("d", true), ("e", false), ("f", false)];
+        assert_eq!(found, expected.map(|(name, ignored)| (name.to_owned(), ignored)));
+    }
+
+    #[test]
+    fn constants_are_found_with_their_value() {
+        let source = "const N: usize = 5;\nfn a() {\n    const N: [u8; 2] = [N, 3];\n}\nconst M: u8 = N;\n";
+        assert_eq!(
+            constants(&tokens(source), "N"),
+            [vec!["5"], vec!["[", "N", ",", "3", "]"]]
+        );
     }
 
     #[test]

@@ -306,17 +306,22 @@ fn send_concurrently(count: usize, request: &Request) -> Vec<u16> {
     })
 }
 
+/// Concurrent requests of one account.
+const SUBSCRIBES: usize = 20;
+
 #[test]
 fn twenty_concurrent_subscribes_create_one_subscription() {
     let server = Server::new();
     let ana = server.owner();
     // Opens the pool's connections first: on a busy machine that takes longer than a request waits for one.
     let reads = ana.request("GET", "/api/billing/subscription");
-    until("twenty are served at once", || {
-        send_concurrently(20, &reads).iter().all(|status| *status == 200)
+    until("all are served at once", || {
+        send_concurrently(SUBSCRIBES, &reads)
+            .iter()
+            .all(|status| *status == 200)
     });
     let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
-    let statuses = send_concurrently(20, &request);
+    let statuses = send_concurrently(SUBSCRIBES, &request);
     // 503: the machine was too busy for that request. A sibling has its own rate limit counts, so it can show whether
     // the account has a subscription.
     assert!(

@@ -153,6 +153,7 @@ fn cancelled_subscription_is_reactivated_by_new_payment_only() {
 
 #[test]
 fn concurrent_duplicate_gateway_events_apply_once() {
+    const REPEATS: usize = 10;
     let server = Server::new();
     let ana = server.owner();
     let (subscription, payment) = create_pending_subscription(&ana);
@@ -162,7 +163,7 @@ fn concurrent_duplicate_gateway_events_apply_once() {
     with_id["id"] = json!("evt_1");
     let bodies = [with_id, payment_event("PAYMENT_OVERDUE", &subscription, "pay_2")];
     std::thread::scope(|scope| {
-        for body in bodies.iter().cycle().take(20) {
+        for body in bodies.iter().cycle().take(2 * REPEATS) {
             let request = server.gateway_request(body);
             scope.spawn(move || assert_received(&request.send()));
         }

@@ -379,6 +379,7 @@ fn unsupported_callback_fields_are_counted_by_few_labels() {
 
 #[test]
 fn failing_status_update_is_set_aside_and_blocks_no_other() {
+    const CLAIMS: i32 = 20;
     let port = free_port();
     let options: Options = without_statuses().with("METRICS_BIND", format!("127.0.0.1:{port}"));
     let server = Server::start(options);
@@ -403,11 +404,16 @@ fn failing_status_update_is_set_aside_and_blocks_no_other() {
     wait_for_stat(&ana, &campaign, "read", 2);
     // After the maximum number of claims the callback is set aside, not lost.
     until("the callback is set aside", || {
-        server.db.run(
-            "UPDATE whatsapp_callbacks SET due_at = now(), claims = greatest(claims, 18) WHERE due_at < 'infinity'",
-        );
+        server.db.run(&format!(
+            "UPDATE whatsapp_callbacks SET due_at = now(), claims = greatest(claims, {}) WHERE due_at < 'infinity'",
+            CLAIMS - 2
+        ));
         server.db.count("FROM whatsapp_callbacks WHERE due_at = 'infinity'") == 1
     });
+    assert_eq!(
+        server.db.text("SELECT claims FROM whatsapp_callbacks"),
+        CLAIMS.to_string()
+    );
     let metrics = eventually("the queue depth shows the callback", || {
         let metrics = scrape(port);
         let depth = metrics.sum("recado_queue_depth", &["queue=\"whatsapp_callbacks_set_aside\""]);

@@ -344,13 +344,14 @@ fn status_on_other_accounts_number_changes_nothing() {
 
 #[test]
 fn repeated_and_reordered_callbacks_are_tolerated() {
+    const REPEATS: u32 = 10;
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
     ana.contacts(12);
     let faults = (0..12).map(|number| {
         let kind = match number % 3 {
-            0 => WhatsappFaultKind::DuplicateCallbacks { n: 3 },
+            0 => WhatsappFaultKind::DuplicateCallbacks { n: REPEATS },
             1 => WhatsappFaultKind::ReorderCallbacks,
             _ => WhatsappFaultKind::WrongSignature,
         };

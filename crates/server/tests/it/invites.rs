@@ -183,6 +183,9 @@ fn accepted_invite_sets_the_active_account_if_missing() {
     refused.refused(404, "NOT_FOUND");
 }
 
+/// Concurrent accepts of one invite.
+const ACCEPTS: usize = 50;
+
 #[test]
 fn fifty_concurrent_accepts_make_one_member() {
     let server = server();
@@ -191,7 +194,7 @@ fn fifty_concurrent_accepts_make_one_member() {
     bia.email = bia.email.to_uppercase();
     bia.token = token(bia.id, &bia.email);
     let secret = invite_token(&ana, &bia.email.to_lowercase(), "member");
-    let calls: Vec<Request> = (0..50).map(|_| accept_request(&bia, &secret)).collect();
+    let calls: Vec<Request> = (0..ACCEPTS).map(|_| accept_request(&bia, &secret)).collect();
     let mut statuses: Vec<u16> = std::thread::scope(|scope| {
         let threads: Vec<_> = calls
             .iter()

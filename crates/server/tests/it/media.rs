@@ -18,8 +18,12 @@ fn padded(head: &[u8], length: usize) -> Vec<u8> {
     content
 }
 
+/// The width that the header of `PNG` declares.
+const PNG_WIDTH: u32 = 60_000;
+
 #[test]
 fn upload_of_each_type_is_stored_and_served() {
+    assert_eq!(PNG[16..20], PNG_WIDTH.to_be_bytes());
     let server = Server::new();
     let ana = server.owner();
     for (content, kind, extension) in [
@@ -67,6 +71,7 @@ fn upload_of_each_type_is_stored_and_served() {
 
 #[test]
 fn upload_of_other_content_is_refused() {
+    const PARTS: usize = 1000;
     let server = Server::new();
     let html = b"<!doctype html><script>alert(1)</script>";
     let contents: [&[u8]; 8] = [
@@ -89,7 +94,7 @@ fn upload_of_other_content_is_refused() {
     assert_eq!(ana.upload_form(form(&[("image", "a.png", PNG)])).invalid(), ["file"]);
     let two = form(&[("file", "a.png", PNG), ("file", "b.png", PNG)]);
     assert_eq!(ana.upload_form(two).invalid(), ["file"]);
-    let many = vec![("note", "n", &b"x"[..]); 1000];
+    let many = vec![("note", "n", &b"x"[..]); PARTS];
     assert_eq!(ana.upload_form(form(&many)).invalid(), ["body"]);
     let mut unterminated = form(&[("file", "a.pdf", &padded(PDF, 3 * MB))]);
     unterminated.truncate(unterminated.len() - 10);

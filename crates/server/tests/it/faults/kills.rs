@@ -18,6 +18,9 @@ use crate::harness::{Options, Server, eventually, text, until};
 
 const CONTACTS: usize = 500;
 
+/// Campaigns by default.
+const CAMPAIGNS: u64 = 2;
+
 /// Kills per campaign.
 const KILLS: u64 = 4;
 
@@ -125,7 +128,7 @@ fn assert_no_loss_and_no_duplicate(ana: &User<'_>, id: &str, unknown: i64) {
 /// F01, R1, R2.
 #[test]
 fn campaign_survives_server_kills_without_loss_or_duplicates() {
-    let (runs, seed) = (runs(2), seed(20_261_121));
+    let (runs, seed) = (runs(CAMPAIGNS), seed(20_261_121));
     let options = Options::with_whatsapp(|whatsapp| whatsapp.latency_ms = 10);
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
     for run in 0..runs {
