@@ -41,6 +41,11 @@ const STORED_HEADERS: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::S
 /// The maximum size of a hashed body in bytes. The response to a larger request is not stored.
 const MAX_HASHED_BYTES: usize = 512 * 1024 * 1024;
 
+/// How often a response that was not stored is tried again: for five minutes. The claim is this request's until
+/// another request takes it over, which its lease delays.
+const STORE_RETRIES: u32 = 300;
+const STORE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The responses to requests with an idempotency key.
 pub struct StoredResponses {
     pub idempotency: Idempotency,
@@ -94,7 +99,7 @@ where
             // A separate task completes the request and stores its response even if the client disconnects.
             let task = async move {
                 let response = run_with_lease(&stored_responses, &claim, call(request, next)).await;
-                store_response(&stored_responses, &claim, (body, request_key), response).await
+                store_response(stored_responses, claim, (body, request_key), response).await
             };
             let done = actix_web::rt::spawn(task).await;
             return done.unwrap_or_else(|error| ServiceResponse::new(http, internal(error)));
@@ -122,10 +127,11 @@ async fn run_with_lease<T>(stored_responses: &StoredResponses, claim: &KeyClaim,
     }
 }
 
-/// Stores a response, except server errors and responses to requests that were not processed.
+/// Stores a response, except server errors and responses to requests that were not processed. If the database is
+/// unavailable, the client does not wait: a 503 would make it repeat what is done.
 async fn store_response(
-    stored_responses: &StoredResponses,
-    claim: &KeyClaim,
+    stored_responses: Arc<StoredResponses>,
+    claim: KeyClaim,
     (body, request_key): (TappedBody, RequestKey),
     response: ServiceResponse<BoxBody>,
 ) -> ServiceResponse<BoxBody> {
@@ -144,10 +150,26 @@ async fn store_response(
         request,
         response: response.sealed(stored_responses.cipher.as_ref(), &context),
     });
-    if let Err(error) = stored_responses.idempotency.conclude(claim, stored.as_ref()).await {
+    if let Err(error) = stored_responses.idempotency.conclude(&claim, stored.as_ref()).await {
         tracing::warn!(%error, "the response to a request with an idempotency key was not stored");
+        actix_web::rt::spawn(store_later(stored_responses, claim, stored));
     }
     ServiceResponse::new(http, head.set_body(content).map_into_boxed_body())
+}
+
+/// Retries until the response is stored.
+async fn store_later(stored_responses: Arc<StoredResponses>, claim: KeyClaim, stored: Option<StoredResponse>) {
+    for _ in 0..STORE_RETRIES {
+        tokio::time::sleep(STORE_RETRY_INTERVAL).await;
+        if stored_responses
+            .idempotency
+            .conclude(&claim, stored.as_ref())
+            .await
+            .is_ok()
+        {
+            return;
+        }
+    }
 }
 
 /// Whether the response is stored: the request was processed, and the server did not fail.

@@ -186,6 +186,23 @@ fn failed_request_leaves_the_key_free() {
 }
 
 #[test]
+fn response_that_was_not_stored_is_stored_later() {
+    let server = Server::new();
+    let ana = server.owner();
+    server
+        .db
+        .run("ALTER TABLE idempotency_keys ADD CONSTRAINT broken CHECK (response IS NULL)");
+    let first = create_contact(&ana, "k", "Ana");
+    assert_eq!(first.status, 201);
+    server.db.run("ALTER TABLE idempotency_keys DROP CONSTRAINT broken");
+    let again = eventually("the response is stored", || {
+        Some(create_contact(&ana, "k", "Ana")).filter(|reply| reply.status != 409)
+    });
+    assert!(is_replay(&again), "{}", again.text);
+    assert_eq!((again.status, &again.text), (201, &first.text));
+}
+
+#[test]
 fn refused_or_broken_body_leaves_the_key_free() {
     let server = Server::new();
     let ana = server.owner();
