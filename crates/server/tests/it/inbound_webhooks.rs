@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
-use crate::harness::client::Reply;
+use crate::harness::client::{Reply, Request};
 use crate::harness::users::{User, now};
 use crate::harness::{Options, Server, text};
 
@@ -26,16 +26,24 @@ impl Hook {
         }
     }
 
-    fn call_at(&self, server: &Server, message_id: &str, at: u64, body: &str) -> Reply {
+    /// Signs and fills a request for this endpoint.
+    fn signed(&self, request: Request, message_id: &str, at: u64, body: &str) -> Request {
         let at = i64::try_from(at).unwrap();
         let signature = self.signer.sign(message_id, at, body.as_bytes()).unwrap();
-        server
-            .post(&format!("/api/hooks/{}", self.id))
+        request
+            .path(&format!("/api/hooks/{}", self.id))
             .header("webhook-id", message_id)
             .header("webhook-timestamp", &at.to_string())
             .header("webhook-signature", &signature)
             .body("application/json", body)
-            .send()
+    }
+
+    pub(crate) fn request(&self, request: Request, message_id: &str, body: &Value) -> Request {
+        self.signed(request, message_id, now(), &body.to_string())
+    }
+
+    fn call_at(&self, server: &Server, message_id: &str, at: u64, body: &str) -> Reply {
+        self.signed(server.post("/"), message_id, at, body).send()
     }
 
     pub(crate) fn call(&self, server: &Server, message_id: &str, body: &Value) -> Reply {
