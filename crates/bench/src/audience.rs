@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use postgres::Client;
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::signals;
 
@@ -28,7 +28,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     }
     // No other bench sends from this account, so its number stays connected.
     let account = accounts().into_iter().nth(10).unwrap_or_default();
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let sender = Sender::new(fixture, &server, &account)?;
     // One message per second, so that sending does not slow down the creation of rows.

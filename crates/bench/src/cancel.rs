@@ -2,7 +2,7 @@
 //! counters: a cancel reads these and the sends of the latest claim, fifty of which are in flight.
 
 use anyhow::{Context, Result, bail};
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::signals;
 
@@ -21,7 +21,7 @@ const MEASURED: usize = 30;
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().nth(13).unwrap_or_default();
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let sender = Sender::new(fixture, &server, &account)?;
     sender.connect_number("106540352242929", None)?;

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::services::wrk_or_install;
 
@@ -45,7 +45,7 @@ impl Round {
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().nth(1).unwrap_or_default();
     create_contacts(fixture, &account, CONTACTS)?;
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let sender = Sender::new(fixture, &server, &account)?;
     let number = sender.connect_number(NUMBER, None)?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use recado_testkit::http::Client;
 use recado_testkit::process::ChildProcess;
 use recado_testkit::scratch::{SERVER_LOG, Scratch};
-use recado_testkit::services::free_port;
+use recado_testkit::services::ReservedPort;
 use recado_testkit::services::postgres::DATABASE;
 use recado_testkit::services::postgres::{Cluster, Purpose, connect};
 use recado_testkit::token;
@@ -141,14 +141,15 @@ impl Fixture {
     /// A server without workers and without rate limits, because its Redis is unreachable.
     pub(super) fn uncounted(&self) -> Result<Launch> {
         Ok(Launch {
-            redis: Some(format!("redis://127.0.0.1:{}", free_port()?)),
+            redis: Some("redis://127.0.0.1:9".to_owned()),
             ..self.routes()
         })
     }
 
     /// Starts a server and waits until it is ready.
     pub(super) fn launch(&self, launch: &Launch) -> Result<Server> {
-        let bind = format!("127.0.0.1:{}", free_port()?);
+        let port = ReservedPort::new()?;
+        let bind = port.address();
         let base = format!("http://{bind}");
         let program = self.program("recado").into_os_string();
         let mut words = launch.under.iter().cloned().chain([program]);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use recado_testkit::memory;
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::signals;
 
 use super::Options;
@@ -43,7 +43,7 @@ const READERS: usize = 8;
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let mut names = accounts().into_iter().skip(3);
     let (large, small) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let large_sender = Sender::new(fixture, &server, &large)?;
     let small_sender = Sender::new(fixture, &server, &small)?;

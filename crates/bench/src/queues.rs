@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use postgres::Client;
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::signals;
 use serde_json::json;
@@ -105,7 +105,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
         bail!("snapshot-queues names readers with pg_stat_statements: install PostgreSQL's contrib modules");
     }
     let account = accounts().into_iter().nth(12).unwrap_or_default();
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let mut client = connect(&fixture.database())?;
     let server = fixture.launch(&Launch {
         command_line: &["serve"],

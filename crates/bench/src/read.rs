@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use recado_testkit::http::Client;
 use recado_testkit::process::ChildProcess;
 use recado_testkit::services::postgres::connect;
-use recado_testkit::services::{free_port, wrk_or_install};
+use recado_testkit::services::{ReservedPort, wrk_or_install};
 use serde_json::Value;
 
 use super::Options;
@@ -104,7 +104,8 @@ fn results(rounds: &[Round]) -> Vec<BenchResult> {
 pub(super) fn start_bare(fixture: &Fixture, response: &Value) -> Result<(ChildProcess, String)> {
     let body = fixture.dir().join("body.json");
     fs::write(&body, response.to_string()).with_context(|| format!("cannot write {}", body.display()))?;
-    let bind = format!("127.0.0.1:{}", free_port()?);
+    let port = ReservedPort::new()?;
+    let bind = port.address();
     let url = format!("http://{bind}");
     let mut command = Command::new(fixture.program("examples").join("bare"));
     let mut bare = ChildProcess::spawn("bare", command.arg(&bind).arg(&body), fixture.dir().join("bare.log"))?;

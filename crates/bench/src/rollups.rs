@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::process;
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 
 use super::Options;
@@ -25,7 +25,7 @@ pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult
     let without = without_counts(RECORD_AND_START)?;
     let mut accounts = accounts().into_iter().skip(14);
     let (counting, uncounted) = (accounts.next().unwrap_or_default(), accounts.next().unwrap_or_default());
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     for (account, number) in [&counting, &uncounted].into_iter().zip(NUMBERS) {
         create_contacts(fixture, account, CONTACTS)?;

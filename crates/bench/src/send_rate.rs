@@ -3,7 +3,7 @@
 //! rate.
 
 use anyhow::{Result, bail};
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use serde_json::json;
 
 use super::Options;
@@ -20,7 +20,7 @@ const SECONDS: u32 = 4;
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     // Two accounts share the number: within one account, a contact gets no second message for a while.
     let names: Vec<String> = accounts().into_iter().skip(5).take(2).collect();
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let servers = [
         simulator.serve(fixture, SERVER_LOG)?,
         simulator.serve(fixture, "second.log")?,

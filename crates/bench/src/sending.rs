@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::http::{Client, JsonResponse};
-use recado_testkit::process::ChildProcess;
-use recado_testkit::services::free_port;
+use recado_testkit::product::Simulators;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::signals;
 use serde_json::{Value, json};
@@ -24,40 +23,25 @@ pub(super) struct WhatsappSimulator {
     /// URL of the receiver of webhooks.
     pub(super) receiver: String,
     client: Client,
-    _process: ChildProcess,
+    _process: Simulators,
 }
 
 impl WhatsappSimulator {
     /// Starts it without callbacks, delays or limits, unlike in development.
-    pub(super) fn start(fixture: &Fixture, log: &str) -> Result<Self> {
+    pub(super) fn start(fixture: &Fixture) -> Result<Self> {
         fixture.build(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
-        let mut command = std::process::Command::new(fixture.program("recado-simulators"));
-        let mut addresses = Vec::new();
-        for name in [
-            "SIM_WHATSAPP_BIND",
-            "SIM_RECEIVER_BIND",
-            "SIM_PAYMENT_BIND",
-            "SIM_AI_BIND",
-            "SIM_SMTP_BIND",
-        ] {
-            let address = format!("127.0.0.1:{}", free_port()?);
-            command.env(name, &address);
-            addresses.push(address);
-        }
-        for name in ["SIM_WHATSAPP_CALLBACK_URL", "SIM_PAYMENT_WEBHOOK_URL"] {
-            command.env(name, "http://127.0.0.1:9/nowhere");
-        }
-        for name in ["SIM_PAYMENT_API_KEY", "SIM_PAYMENT_WEBHOOK_TOKEN"] {
-            command.env(name, "bench");
-        }
-        command.env("SIM_WHATSAPP_APP_SECRET", APP_SECRET);
-        let log = fixture.dir().join(log);
-        let mut process = ChildProcess::spawn("recado-simulators", &mut command, log.clone())?;
-        process.wait_until(Duration::from_secs(10), || {
-            std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|line| line == "ready"))
-        })?;
-        let mut bases = addresses.iter().map(|address| format!("http://{address}"));
-        let (base, receiver) = (bases.next().unwrap_or_default(), bases.next().unwrap_or_default());
+        let variables = [
+            ("SIM_WHATSAPP_CALLBACK_URL", "http://127.0.0.1:9/nowhere"),
+            ("SIM_PAYMENT_WEBHOOK_URL", "http://127.0.0.1:9/nowhere"),
+            ("SIM_PAYMENT_API_KEY", "bench"),
+            ("SIM_PAYMENT_WEBHOOK_TOKEN", "bench"),
+            ("SIM_WHATSAPP_APP_SECRET", APP_SECRET),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let program = fixture.program("recado-simulators");
+        let simulators = Simulators::start(&program, &variables.into(), fixture.dir())?;
+        let base = format!("http://{}", simulators.address("whatsapp")?);
+        let receiver = format!("http://{}", simulators.address("receiver")?);
         let client = Client::new(&base, Vec::new());
         let options = json!({ "sent_ms": null, "delivered_ms": null, "read_ms": null, "number_rate": null,
             "pair_limit": false, "latency_ms": 0, "fail_percent": 0 });
@@ -66,7 +50,7 @@ impl WhatsappSimulator {
             base,
             receiver,
             client,
-            _process: process,
+            _process: simulators,
         })
     }
 

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::signals;
 
@@ -25,7 +25,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().nth(11).unwrap_or_default();
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let sender = Sender::new(fixture, &server, &account)?;
     sender.connect_number("106540352242928", None)?;

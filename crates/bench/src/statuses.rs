@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use hmac::{Hmac, KeyInit, Mac};
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::signals;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(180);
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let account = accounts().into_iter().next().unwrap_or_default();
     create_contacts(fixture, &account, CONTACTS)?;
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let sender = Sender::new(fixture, &server, &account)?;
     let number = sender.connect_number(NUMBER, None)?;

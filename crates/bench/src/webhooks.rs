@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use recado_testkit::http::Client;
-use recado_testkit::scratch::{OTHER_LOG, SERVER_LOG};
+use recado_testkit::scratch::SERVER_LOG;
 use recado_testkit::services::postgres::connect;
 use recado_testkit::services::wrk_or_install;
 use recado_testkit::signals;
@@ -43,7 +43,7 @@ impl Round {
 pub(super) fn run(fixture: &Fixture, options: Options) -> Result<Vec<BenchResult>> {
     let mut accounts = accounts().into_iter().skip(6);
     let (quick, hanging) = (accounts.next().unwrap_or_default(), accounts.next().unwrap_or_default());
-    let simulator = WhatsappSimulator::start(fixture, OTHER_LOG)?;
+    let simulator = WhatsappSimulator::start(fixture)?;
     let server = simulator.serve(fixture, SERVER_LOG)?;
     let receiver = Client::new(&simulator.receiver, Vec::new());
     let sender = Sender::new(fixture, &server, &quick)?;

@@ -164,8 +164,10 @@ async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) 
         .shutdown_timeout(DRAIN_REQUESTS.as_secs())
         .disable_signals()
         .bind(bind)
-        .with_context(|| format!("configuration: BIND: cannot listen on {bind}"))?
-        .run();
+        .with_context(|| format!("configuration: BIND: cannot listen on {bind}"))?;
+    // Differs from `bind` for port 0.
+    let address = server.addrs().first().copied().unwrap_or(bind);
+    let server = server.run();
     let handle = server.handle();
     let stopping = stop.clone();
     let stopper = tokio::spawn(async move {
@@ -173,7 +175,7 @@ async fn serve(shared: &Shared, signals: StopSignals, stop: &CancellationToken) 
         tokio::time::sleep(READINESS_DRAIN).await;
         handle.stop(true).await;
     });
-    tracing::info!(%bind, "listening");
+    tracing::info!(bind = %address, "listening");
     server.await.context("the HTTP server failed")?;
     stop.cancel();
     stopper.abort();

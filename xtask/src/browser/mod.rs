@@ -15,7 +15,7 @@ use recado_testkit::http::Client;
 use recado_testkit::product::Product;
 use recado_testkit::scratch::Scratch;
 use recado_testkit::services::postgres::Purpose;
-use recado_testkit::services::{find, free_port};
+use recado_testkit::services::{ReservedPort, find};
 use recado_testkit::state::{Env, value};
 use recado_testkit::token;
 use recado_testkit::{paths, signals};
@@ -29,7 +29,8 @@ pub(crate) fn run() -> Result<()> {
     signals::install()?;
     let chromium = find::chromium_or_install()?;
     let scratch = Scratch::new()?;
-    let product = Product::start(&scratch.dir, Purpose::Tests, format!("127.0.0.1:{}", free_port()?))?;
+    let port = ReservedPort::new()?;
+    let product = Product::start(&scratch.dir, Purpose::Tests, port.address())?;
     let base = product.addresses.base_url();
     let operations = operations(&base)?;
     let mut page = Page::open(Browser::start(&chromium, &scratch.dir)?, &base)?;

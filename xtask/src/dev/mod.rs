@@ -12,7 +12,7 @@ use recado_testkit::product::Product;
 use recado_testkit::scratch::{SERVER_LOG, SIMULATORS_LOG};
 use recado_testkit::services::postgres::DATABASE;
 use recado_testkit::services::postgres::{self, Cluster, Purpose};
-use recado_testkit::services::{self, redis};
+use recado_testkit::services::{ReservedPort, redis};
 use recado_testkit::state::{self, State};
 use recado_testkit::{paths, signals};
 
@@ -32,7 +32,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.reset {
         delete_state(&state)?;
     }
-    let mut product = Product::start(&state.dir, Purpose::Development, bind()?)?;
+    let (bind, _reserved) = bind()?;
+    let mut product = Product::start(&state.dir, Purpose::Development, bind)?;
     let _running = state.publish(&product.env)?;
     let server_env = state.dir.join(state::RUNNING);
     guide::print(
@@ -85,10 +86,13 @@ fn delete_state(state: &State) -> Result<()> {
 }
 
 /// The address of the server: `RECADO_DEV_BIND`, or the default port, or a free port.
-fn bind() -> Result<String> {
+fn bind() -> Result<(String, Option<ReservedPort>)> {
     match std::env::var("RECADO_DEV_BIND") {
-        Ok(bind) => Ok(bind),
-        Err(_) if TcpListener::bind("127.0.0.1:8080").is_ok() => Ok("127.0.0.1:8080".to_owned()),
-        Err(_) => Ok(format!("127.0.0.1:{}", services::free_port()?)),
+        Ok(bind) => Ok((bind, None)),
+        Err(_) if TcpListener::bind("127.0.0.1:8080").is_ok() => Ok(("127.0.0.1:8080".to_owned(), None)),
+        Err(_) => {
+            let port = ReservedPort::new()?;
+            Ok((port.address(), Some(port)))
+        }
     }
 }

@@ -18,7 +18,7 @@ use recado_testkit::product::Product;
 use recado_testkit::scratch::Scratch;
 use recado_testkit::services::find::on_path;
 use recado_testkit::services::postgres::Purpose;
-use recado_testkit::services::{find_postgres, free_port};
+use recado_testkit::services::{ReservedPort, find_postgres};
 use recado_testkit::state;
 use recado_testkit::{paths, signals};
 
@@ -41,8 +41,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 pub(crate) fn check(names: &[String]) -> Result<Vec<Skipped>> {
     let pages = select_pages(&all()?, names)?;
     let scratch = Scratch::named("guides")?;
-    let bind = format!("127.0.0.1:{}", free_port()?);
-    let product = Product::start(&scratch.dir, Purpose::Tests, bind)?;
+    let port = ReservedPort::new()?;
+    let product = Product::start(&scratch.dir, Purpose::Tests, port.address())?;
     let (mut failures, mut skipped) = (Vec::new(), Vec::new());
     for path in &pages {
         let (name, text) = (

@@ -19,7 +19,7 @@ use recado_testkit::http::Client;
 use recado_testkit::memory;
 use recado_testkit::product::Product;
 use recado_testkit::scratch::Scratch;
-use recado_testkit::services::free_port;
+use recado_testkit::services::ReservedPort;
 use recado_testkit::services::postgres::Purpose;
 use recado_testkit::services::redis::Redis;
 use recado_testkit::state::{Env, value};
@@ -61,7 +61,8 @@ pub(crate) fn run(options: Options) -> Result<()> {
     let config = scratch.dir.join("schemathesis.toml");
     std::fs::write(&config, CONFIG).with_context(|| format!("cannot write {}", config.display()))?;
     std::fs::write(scratch.dir.join("hooks.py"), HOOKS).context("cannot write hooks.py")?;
-    let mut product = Product::start(&scratch.dir, Purpose::Tests, format!("127.0.0.1:{}", free_port()?))?;
+    let port = ReservedPort::new()?;
+    let mut product = Product::start(&scratch.dir, Purpose::Tests, port.address())?;
     let job = Job {
         program,
         config,

@@ -8,7 +8,7 @@ use recado_testkit::http::Client;
 use recado_testkit::process::{self, ChildProcess};
 use recado_testkit::product::Product;
 use recado_testkit::scratch::Scratch;
-use recado_testkit::services::free_port;
+use recado_testkit::services::ReservedPort;
 use recado_testkit::services::postgres::Purpose;
 use recado_testkit::state::Env;
 use serde_json::Value;
@@ -46,7 +46,8 @@ impl Container<'_> {
 /// Migrates with the image, serves with it, and runs its health check, as an orchestrator does.
 pub(super) fn check(buildah: &Buildah, image: &str) -> Result<()> {
     let scratch = Scratch::named("container")?;
-    let product = Product::start(&scratch.dir, Purpose::Tests, format!("127.0.0.1:{}", free_port()?))?;
+    let port = ReservedPort::new()?;
+    let product = Product::start(&scratch.dir, Purpose::Tests, port.address())?;
     let config = process::quietly(
         buildah.command("inspect").args(["--type", "image", image]),
         "buildah inspect",
@@ -58,11 +59,12 @@ pub(super) fn check(buildah: &Buildah, image: &str) -> Result<()> {
         words("/Docker/config/Cmd")?,
         words("/Docker/config/Healthcheck/Test")?,
     );
-    let address = format!("127.0.0.1:{}", free_port()?);
+    let reserved = ReservedPort::new()?;
+    let address = reserved.address();
     let mut env = product.env.clone();
     env.retain(|name, _| !OWN.contains(&name.as_str()));
     env.insert("BIND".to_owned(), address.clone());
-    env.insert("METRICS_BIND".to_owned(), format!("127.0.0.1:{}", free_port()?));
+    env.insert("METRICS_BIND".to_owned(), "127.0.0.1:0".to_owned());
     let mut from = buildah.command("from");
     let name = process::quietly(from.args(["--pull-never", image]), "buildah from")?;
     let name = name.trim().to_owned();

@@ -162,8 +162,7 @@ impl Config {
         let get = |name: &str| source(name).filter(|value| !value.trim().is_empty());
         let get: Source<'_> = &get;
         let bind = Self::bind(get)?;
-        let public_url = http_url(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
-        let public_url = public_url.trim_end_matches('/').to_owned();
+        let public_url = public_url(get, bind)?;
         let mail_from = get("MAIL_FROM").unwrap_or_else(|| default_sender(&public_url));
         Ok(Self {
             database_url: Self::database_url(get)?,
@@ -264,6 +263,15 @@ fn smtp_url_from(source: Source<'_>) -> Result<Option<SecretString>, ConfigError
         Some(url) if url.starts_with("smtp://") || url.starts_with("smtps://") => Ok(Some(SecretString::from(url))),
         Some(_) => Err(invalid("SMTP_URL", "must begin with smtp:// or smtps://")),
         None => Ok(None),
+    }
+}
+
+/// `PUBLIC_URL`, by default `http://` and `BIND`.
+fn public_url(source: Source<'_>, bind: SocketAddr) -> Result<String, ConfigError> {
+    match http_url(source, "PUBLIC_URL")? {
+        Some(url) => Ok(url.trim_end_matches('/').to_owned()),
+        None if bind.port() == 0 => Err(invalid("PUBLIC_URL", "is required with port 0 in BIND")),
+        None => Ok(format!("http://{bind}")),
     }
 }
 

@@ -101,6 +101,8 @@ fn config_error_names_the_variable_without_its_value() {
         assert_eq!(error.variable, variable, "{value}");
         assert!(value.trim().is_empty() || !error.to_string().contains(value), "{error}");
     }
+    let unknown_port = read(&[("BIND", "127.0.0.1:0")]).unwrap_err();
+    assert_eq!(unknown_port.variable, "PUBLIC_URL");
     let both = read(&[("SESSION_JWKS_URL", "https://idp/jwks")]).unwrap_err();
     assert_eq!(both.variable, "SESSION_JWT_SECRET");
 }

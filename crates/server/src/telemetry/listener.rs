@@ -74,11 +74,13 @@ impl MetricsListener {
             .workers(1)
             .disable_signals()
             .bind(bind)
-            .with_context(|| format!("configuration: METRICS_BIND: cannot listen on {bind}"))?
-            .run();
+            .with_context(|| format!("configuration: METRICS_BIND: cannot listen on {bind}"))?;
+        // Differs from `bind` for port 0.
+        let address = server.addrs().first().copied().unwrap_or(bind);
+        let server = server.run();
         let handle = server.handle();
         tokio::spawn(server);
-        tracing::info!(%bind, "serving metrics");
+        tracing::info!(bind = %address, "serving metrics");
         Ok(Self {
             server: handle,
             upkeep,

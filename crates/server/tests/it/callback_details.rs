@@ -4,11 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::conversations::{open_conversation, reply};
-use crate::harness::process::free_port;
 use crate::harness::runs::{status, statuses, wait_for_stat, without_statuses};
 use crate::harness::scrape::scrape;
 use crate::harness::users::User;
-use crate::harness::{Options, Server, eventually, text, until};
+use crate::harness::{Server, eventually, text, until};
 
 const NUMBER: &str = "106500000001";
 const WABA: &str = "100000000000001";
@@ -329,8 +328,8 @@ fn upcoming_category_change_is_published_once() {
 
 #[test]
 fn unsupported_callback_fields_are_counted_by_few_labels() {
-    let port = free_port();
-    let server = Server::start(without_statuses().with("METRICS_BIND", format!("127.0.0.1:{port}")));
+    let server = Server::start(without_statuses().with_metrics());
+    let port = server.metrics_port();
     let ana = server.owner();
     ana.profile_at(NUMBER);
     let unread_total = |labels: &[&str]| {
@@ -380,9 +379,8 @@ fn unsupported_callback_fields_are_counted_by_few_labels() {
 #[test]
 fn failing_status_update_is_set_aside_and_blocks_no_other() {
     const CLAIMS: i32 = 20;
-    let port = free_port();
-    let options: Options = without_statuses().with("METRICS_BIND", format!("127.0.0.1:{port}"));
-    let server = Server::start(options);
+    let server = Server::start(without_statuses().with_metrics());
+    let port = server.metrics_port();
     let ana = server.owner();
     ana.profile_at(NUMBER);
     ana.contacts(3);

@@ -251,8 +251,7 @@ fn another_accounts_messages_are_not_counted() {
     assert_eq!(shown["contacts"]["total"], 0);
     assert_eq!(report(&bia, "/heatmap"), json!([]));
     assert_eq!(report(&bia, "/messages")["totals"]["received"], 0);
-    let process = server.spawn(&["rollups", "verify"], server.port());
-    let mut process = process;
+    let mut process = server.spawn(&["rollups", "verify"]);
     assert_eq!(process.wait(), Some(0), "{}", process.log());
     until("the reports are there", || {
         report(&bia, "/campaigns") == json!({ "campaigns": [] })

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::process::free_port;
 use crate::harness::runs::without_statuses;
 use crate::harness::scrape::scrape;
 use crate::harness::users::{User, now};
@@ -179,8 +178,8 @@ fn messages_of_an_unverified_time_arrive_later_once() {
 
 #[test]
 fn messages_that_nobody_claims_are_dropped_after_seven_days_and_counted() {
-    let port = free_port();
-    let server = Server::start(without_statuses().with("METRICS_BIND", format!("127.0.0.1:{port}")));
+    let server = Server::start(without_statuses().with_metrics());
+    let port = server.metrics_port();
     let ana = server.owner();
     connect(&ana, "failed");
     messages(&server, &[("wamid.1", now()), ("wamid.2", now()), ("wamid.3", now())]);

@@ -5,7 +5,7 @@ use recado_testkit::services::pgbouncer::PgBouncer;
 use serde_json::json;
 
 use crate::harness::database::Database;
-use crate::harness::process::{Process, command, environment, free_port};
+use crate::harness::process::{Process, command, environment};
 use crate::harness::runs::{calls, wait_for_stat};
 use crate::harness::users::User;
 use crate::harness::{Options, Server, text, until};
@@ -147,7 +147,6 @@ fn server_refuses_to_start_with_a_tenant_that_owns_tables() {
     ] {
         for arguments in [&["serve"][..], &["serve", "--no-workers"], &["worker"]] {
             let mut env = environment(&url, "http://127.0.0.1:9/v25.0");
-            env.push(("BIND", format!("127.0.0.1:{}", free_port())));
             env.push(("TENANT_DATABASE_URL", tenant.clone()));
             let mut process = Process::start(arguments, &env);
             assert_eq!(process.wait(), Some(1), "{reason}");
@@ -176,10 +175,8 @@ fn migrate_makes_the_login_of_tenant_database_url() {
         !String::from_utf8_lossy(&output.stderr).contains("its-own-password"),
         "{output:?}"
     );
-    let port = free_port();
-    env.push(("BIND", format!("127.0.0.1:{port}")));
-    env.push(("PUBLIC_URL", format!("http://127.0.0.1:{port}")));
     let mut process = Process::start(&["serve"], &env);
+    let port = process.port();
     let stranger = server.stranger();
     let request =
         |method: &str, path: &str| crate::harness::client::Request::new(port, method, path).bearer(&stranger.token);

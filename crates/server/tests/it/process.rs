@@ -1,7 +1,7 @@
 //! The process: commands, configuration, readiness and log.
 
 use crate::harness::client::Request;
-use crate::harness::process::{Process, SESSION_SECRET, command, environment, free_port};
+use crate::harness::process::{Process, SESSION_SECRET, command, environment};
 use crate::harness::users::phone;
 use crate::harness::{Options, Server, eventually, until};
 
@@ -54,9 +54,8 @@ fn server_is_not_ready_before_its_migrations_ran() {
     let mut env = server.environment();
     let empty = server.db.empty();
     env.push(("DATABASE_URL", empty.url()));
-    let port = free_port();
-    env.push(("BIND", format!("127.0.0.1:{port}")));
     let mut process = Process::start(&["serve"], &env);
+    let port = process.port();
     let ready = || Request::new(port, "GET", "/readyz").try_send();
     let reply = eventually("the server answers", || ready().ok());
     assert_eq!(reply.header("retry-after"), Some("1"));
@@ -75,7 +74,7 @@ fn contacts_are_searched_by_index_after_migrate() {
     server.run(&["serve"]);
     assert!(server.log().contains(r#""mode":"scan""#));
     server.kill();
-    let migrated = server.spawn(&["migrate"], free_port()).wait();
+    let migrated = server.spawn(&["migrate"]).wait();
     assert_eq!(migrated, Some(0));
     server.run(&["serve"]);
     assert!(server.log().contains(r#""mode":"index""#));
@@ -95,11 +94,9 @@ fn contacts_are_searched_by_index_after_migrate() {
 fn server_without_database_returns_503_without_its_url() {
     let server = Server::prepare(&Options::default());
     let mut env = server.environment();
-    let port = free_port();
-    env.push(("BIND", format!("127.0.0.1:{port}")));
     env.push(("DATABASE_URL", "postgres://postgres@127.0.0.1:9/none".into()));
-    let _process = Process::start(&["serve"], &env);
-    let get = |path: &str| Request::new(port, "GET", path);
+    let process = Process::start(&["serve"], &env);
+    let get = |path: &str| Request::new(process.port(), "GET", path);
     eventually("the process answers", || get("/healthz").try_send().ok()).ok();
     get("/readyz").send().refused(503, "UNAVAILABLE");
     let reply = get("/api/accounts").bearer(&server.stranger().token).send();

@@ -5,7 +5,6 @@ use uuid::Uuid;
 
 use crate::api_keys::create_key_response;
 use crate::harness::client::Request;
-use crate::harness::process::free_port;
 use crate::harness::scrape::scrape;
 use crate::harness::stream::Stream;
 use crate::harness::users::User;
@@ -161,8 +160,8 @@ impl Refused {
 
 #[test]
 fn refusals_are_counted_and_logged_with_what_is_known() {
-    let port = free_port();
-    let server = Server::start(Options::default().with("METRICS_BIND", format!("127.0.0.1:{port}")));
+    let server = Server::start(Options::default().with_metrics());
+    let port = server.metrics_port();
     let (ana, other) = (server.owner(), server.owner());
     let viewer = server.member(&ana.account, "viewer");
     let key = text(&create_key_response(&ana, "CI")["full_key"]);

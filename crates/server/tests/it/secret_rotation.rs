@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::conversations::{open_conversation, reply};
 use crate::harness::admin::Browser;
 use crate::harness::client::Request;
-use crate::harness::process::{Process, free_port};
+use crate::harness::process::Process;
 use crate::harness::runs::without_statuses;
 use crate::harness::scrape::scrape;
 use crate::harness::users::{User, phone};
@@ -52,7 +52,7 @@ fn both_secrets() -> Vec<(&'static str, String)> {
 }
 
 fn start_rotation(server: &Server) -> Process {
-    server.spawn_with(&["secrets", "rotate"], free_port(), &both_secrets())
+    server.spawn_with(&["secrets", "rotate"], &both_secrets())
 }
 
 /// Rotates to the end. Returns the exit code and the output.
@@ -385,7 +385,7 @@ fn rotation_fails_while_a_value_is_unreadable() {
 fn rotation_without_the_previous_secret_names_the_missing_key() {
     let server = Server::start(Options::default());
     server.owner().profile();
-    let mut process = server.spawn_with(&["secrets", "rotate"], free_port(), &new_secret());
+    let mut process = server.spawn_with(&["secrets", "rotate"], &new_secret());
     assert_eq!(process.wait(), Some(1));
     let log = process.log();
     assert!(
@@ -393,9 +393,9 @@ fn rotation_without_the_previous_secret_names_the_missing_key() {
         "{log}"
     );
     // Without a new secret there is nothing to do.
-    let mut process = server.spawn(&["secrets", "rotate"], free_port());
+    let mut process = server.spawn(&["secrets", "rotate"]);
     assert_eq!(process.wait(), Some(0), "{}", process.log());
-    assert_eq!(server.spawn(&["secrets"], free_port()).wait(), Some(2));
+    assert_eq!(server.spawn(&["secrets"]).wait(), Some(2));
 }
 
 #[test]
@@ -418,15 +418,12 @@ fn support_cookie_outlives_the_rotation_while_its_secret_is_configured() {
 
 #[test]
 fn metric_counts_sealed_values_by_key() {
-    let port = free_port();
-    let metrics = [("METRICS_BIND", format!("127.0.0.1:{port}"))];
-    let options = Options::default().with("METRICS_BIND", metrics[0].1.clone());
-    let server = Server::start(options);
+    let server = Server::start(Options::default().with_metrics());
     server.owner().profile();
     let wait_for = |key: &str, expected: f64| {
         until("the sealed values are counted", || {
             let label = format!("key=\"{key}\"");
-            scrape(port).sum("recado_sealed_values", &[&label]) == Some(expected)
+            scrape(server.metrics_port()).sum("recado_sealed_values", &[&label]) == Some(expected)
         });
     };
     wait_for("current", 1.0);

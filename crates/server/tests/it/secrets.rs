@@ -13,7 +13,7 @@ use crate::billing::{card_order, order, subscribe};
 use crate::harness::admin::Browser;
 use crate::harness::client::Reply;
 use crate::harness::database::Database;
-use crate::harness::process::{SESSION_SECRET, free_port};
+use crate::harness::process::SESSION_SECRET;
 use crate::harness::runs::final_status;
 use crate::harness::scrape::scrape;
 use crate::harness::users::User;
@@ -42,12 +42,12 @@ pub type Marker = (&'static str, String);
 
 /// Starts a server that logs at level `trace`, with a unique text for each secret. Returns it with its metrics port.
 pub fn start(options: Options) -> (Server, u16) {
-    let (db, port) = (Database::new(), free_port());
+    let db = Database::new();
     let url = db.url().replacen("postgres@", &format!("postgres:{DATABASE}@"), 1);
     assert!(url.contains(&database_password()), "no password");
     let options = options
         .with("RUST_LOG", "trace")
-        .with("METRICS_BIND", format!("127.0.0.1:{port}"))
+        .with_metrics()
         .with("DATABASE_URL", url)
         .with("APP_SECRET", STANDARD.encode(SERVER_KEY))
         .with("REDIS_URL", format!("redis://:{REDIS}@127.0.0.1:9"))
@@ -57,7 +57,9 @@ pub fn start(options: Options) -> (Server, u16) {
         .with("AI_MODEL", "m")
         .with("EGRESS_ALLOW_CIDRS", "127.0.0.0/8")
         .with("WEBHOOK_RETRY_SCHEDULE", "10ms");
-    (Server::start_on(db, &options), port)
+    let server = Server::start_on(db, &options);
+    let port = server.metrics_port();
+    (server, port)
 }
 
 /// The password of `TEST_DATABASE_URL` if it has one, else `DATABASE`.

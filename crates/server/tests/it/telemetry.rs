@@ -9,12 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use recado_api::routes::TABLE;
 use recado_server::telemetry::definitions::{Kind, METRIC_DEFINITIONS};
+use recado_testkit::services::ReservedPort;
 use serde_json::json;
 use uuid::Uuid;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::harness::client::connect;
-use crate::harness::process::{Process, command, free_port};
+use crate::harness::process::{Process, command};
 use crate::harness::runs::{wait_for_stat, without_statuses};
 use crate::harness::scrape::{Scrape, scrape};
 use crate::harness::users::phone;
@@ -25,9 +26,9 @@ const SCRAPE_MAX: Duration = Duration::from_secs(3);
 
 /// Starts a server. Returns it with the port of its metrics.
 fn start(options: Options) -> (Server, u16) {
-    let port = free_port();
-    let options = options.with("METRICS_BIND", format!("127.0.0.1:{port}"));
-    (Server::start(options), port)
+    let server = Server::start(options.with_metrics());
+    let port = server.metrics_port();
+    (server, port)
 }
 
 /// Waits until a scrape meets the condition, and returns that scrape.
@@ -284,16 +285,14 @@ fn scrape_is_fast_while_the_database_is_down() {
     for database_port in [9, hanging_port] {
         let prepared = Server::prepare(&Options::default());
         let mut env = prepared.environment();
-        let port = free_port();
-        env.push(("BIND", format!("127.0.0.1:{}", free_port())));
-        env.push(("METRICS_BIND", format!("127.0.0.1:{port}")));
+        env.push(("METRICS_BIND", "127.0.0.1:0".to_owned()));
         env.push((
             "DATABASE_URL",
             format!("postgres://postgres@127.0.0.1:{database_port}/none"),
         ));
-        let _process = Process::start(&["serve"], &env);
+        let process = Process::start(&["serve"], &env);
         // Each thread creates its pools at its start.
-        let metrics = wait_for_scrape(port, "the pools of both threads", |metrics| {
+        let metrics = wait_for_scrape(process.metrics_port(), "the pools of both threads", |metrics| {
             metrics.sum("recado_pool_connections_max", &["pool=\"requests\""]) >= Some(4.0)
         });
         assert!(metrics.took < SCRAPE_MAX, "{:?}", metrics.took);
@@ -340,10 +339,8 @@ fn unavailable_rate_limiter_is_counted() {
 fn metrics_need_a_bind_address_and_workers_export_too() {
     let server = Server::new();
     server.get("/metrics").send().refused(404, "NOT_FOUND");
-    let port = free_port();
-    let mut env = server.environment();
-    env.push(("METRICS_BIND", format!("127.0.0.1:{port}")));
-    let mut worker = Process::start(&["worker"], &env);
+    let mut worker = server.spawn_with(&["worker"], &[("METRICS_BIND", "127.0.0.1:0".to_owned())]);
+    let port = worker.metrics_port();
     let metrics = wait_for_scrape(port, "the workers have started", |metrics| {
         metrics.labels("worker").contains("runs")
     });
@@ -373,22 +370,20 @@ fn metrics_bind_address_in_use_is_named() {
 #[test]
 fn health_command_checks_server_and_worker() {
     let server = Server::new();
-    let (port, worker_port) = (server.port(), free_port());
+    let (port, worker_port) = (server.port(), ReservedPort::new().unwrap());
     let check_health = |arguments: &[&str], port: u16| {
         let env = [
             ("BIND", format!("0.0.0.0:{port}")),
-            ("METRICS_BIND", format!("127.0.0.1:{worker_port}")),
+            ("METRICS_BIND", worker_port.address()),
         ];
         let output = command(arguments, &env).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(check_health(&["health"], port), (Some(0), String::new()));
-    let (code, stderr) = check_health(&["health"], free_port());
+    let (code, stderr) = check_health(&["health"], 9);
     assert!(code == Some(1) && stderr.contains("does not answer"), "{stderr}");
     assert_eq!(check_health(&["health", "--worker"], port).0, Some(1));
-    let mut env = server.environment();
-    env.push(("METRICS_BIND", format!("127.0.0.1:{worker_port}")));
-    let _worker = Process::start(&["worker"], &env);
+    let _worker = server.spawn_with(&["worker"], &[("METRICS_BIND", worker_port.address())]);
     until("the worker is healthy", || {
         check_health(&["health", "--worker"], port).0 == Some(0)
     });

@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 
 use recado_simulators::certificates::{Authority, Identity};
 use recado_simulators::smtp::{OfferedTls, Smtp, SmtpOptions};
-use recado_testkit::services::find;
+use recado_testkit::services::{ReservedPort, find};
 use serde_json::json;
 
-use crate::harness::process::{Process, environment, free_port};
+use crate::harness::process::{Process, environment};
 use crate::harness::scrape::scrape;
 use crate::harness::tls::{Files, Recorder};
 use crate::harness::users::User;
@@ -36,17 +36,24 @@ fn private() -> Private {
 /// A Redis server that takes TLS alone; killed when dropped.
 struct TlsRedis {
     child: Child,
-    port: u16,
+    port: ReservedPort,
 }
 
 impl TlsRedis {
     fn start(private: &Private) -> Self {
-        let port = free_port();
+        let port = ReservedPort::new().unwrap();
         let certificate = private.files.write("redis.crt", &private.identity.certificate_pem);
         let key = private.files.write("redis.key", &private.identity.key_pem);
         let binary = find::redis_or_install().unwrap();
         let child = Command::new(binary)
-            .args(["--port", "0", "--tls-port", &port.to_string(), "--bind", LOOPBACK])
+            .args([
+                "--port",
+                "0",
+                "--tls-port",
+                &port.number().to_string(),
+                "--bind",
+                LOOPBACK,
+            ])
             .args(["--tls-cert-file", &certificate, "--tls-key-file", &key])
             .args([
                 "--tls-ca-cert-file",
@@ -59,12 +66,12 @@ impl TlsRedis {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        until("Redis listens", || TcpStream::connect((LOOPBACK, port)).is_ok());
+        until("Redis listens", || TcpStream::connect(port.address()).is_ok());
         Self { child, port }
     }
 
     fn url(&self) -> String {
-        format!("rediss://:hunter2@{LOOPBACK}:{}", self.port)
+        format!("rediss://:hunter2@{}", self.port.address())
     }
 }
 
@@ -79,25 +86,17 @@ impl Drop for TlsRedis {
 fn limits_are_counted_over_rediss() {
     let private = private();
     let redis = TlsRedis::start(&private);
-    let metrics = free_port();
     let options = Options::default()
         .with("REDIS_URL", redis.url())
         .with("SSL_CERT_FILE", &*private.authority_file)
-        .with("METRICS_BIND", format!("{LOOPBACK}:{metrics}"));
+        .with_metrics();
     let server = Server::start(options);
-    assert_eq!(scrape(metrics).sum("recado_tls", &["target=\"redis\""]), Some(1.0));
-    let second = free_port();
-    let mut env = server.environment();
-    env.extend([
-        ("BIND", format!("{LOOPBACK}:{second}")),
-        ("METRICS_BIND", String::new()),
-    ]);
-    let _sibling = Process::start(&["serve"], &env);
-    until("the second server is ready", || {
-        let reply = crate::harness::client::Request::new(second, "GET", "/readyz").try_send();
-        reply.is_ok_and(|reply| reply.status == 200)
-    });
-    assert_thirty_pass(&server, &[server.port(), second]);
+    assert_eq!(
+        scrape(server.metrics_port()).sum("recado_tls", &["target=\"redis\""]),
+        Some(1.0)
+    );
+    let sibling = server.sibling();
+    assert_thirty_pass(&server, &[server.port(), sibling.port()]);
 }
 
 #[test]
@@ -146,11 +145,10 @@ fn mail_is_delivered_over_starttls_and_smtps() {
         (smtp(OfferedTls::Implicit(config.clone())), "smtps", ""),
     ] {
         let url = format!("{scheme}://mailer:hunter2@{LOOPBACK}:{}{parameter}", mail.port());
-        let metrics = free_port();
         let options = Options::default()
             .with("SMTP_URL", url)
             .with("SSL_CERT_FILE", &*private.authority_file)
-            .with("METRICS_BIND", format!("{LOOPBACK}:{metrics}"));
+            .with_metrics();
         let server = Server::start(options);
         invite(&server.owner(), "bia@example.com");
         let mails = eventually("the mail arrives", || {
@@ -160,7 +158,10 @@ fn mail_is_delivered_over_starttls_and_smtps() {
         let plaintext = mail.plaintext();
         let is_before_tls = |line: &String| line.starts_with("EHLO") || line == "STARTTLS";
         assert!(plaintext.iter().all(is_before_tls), "{plaintext:?}");
-        assert_eq!(scrape(metrics).sum("recado_tls", &["target=\"smtp\""]), Some(1.0));
+        assert_eq!(
+            scrape(server.metrics_port()).sum("recado_tls", &["target=\"smtp\""]),
+            Some(1.0)
+        );
     }
 }
 
@@ -255,7 +256,6 @@ fn plain_http_to_another_host_stops_the_start() {
     env.extend([
         ("PLAINTEXT_HOSTS", "other.example, service.example".to_owned()),
         ("MEDIA_STORE_URL", "s3://bucket".to_owned()),
-        ("BIND", format!("{LOOPBACK}:{}", free_port())),
     ]);
     let mut process = Process::start(&["serve"], &env);
     until("the server listens", || process.log().contains("listening"));

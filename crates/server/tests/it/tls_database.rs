@@ -4,7 +4,7 @@ use recado_simulators::certificates::Authority;
 
 use crate::harness::cluster::Cluster;
 use crate::harness::database::Database;
-use crate::harness::process::{Process, command, environment, free_port};
+use crate::harness::process::{Process, command, environment};
 use crate::harness::scrape::scrape;
 use crate::harness::tls::{Files, Recorder};
 use crate::harness::{Options, Server};
@@ -20,7 +20,6 @@ fn url(host: &str, port: u16, database: &str, parameters: &str) -> String {
 /// The environment of a server on this database.
 fn env(url: &str, others: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
     let mut env = environment(url, "http://127.0.0.1:9/v25.0");
-    env.push(("BIND", format!("127.0.0.1:{}", free_port())));
     env.extend(others.iter().map(|(name, value)| (*name, (*value).to_owned())));
     env
 }
@@ -55,11 +54,10 @@ fn server_works_on_a_database_that_takes_tls_alone() {
     let migrated = command(&["migrate"], &env(&url(HOST, cluster.port(), "empty", ""), &[ca])).output();
     assert!(migrated.as_ref().unwrap().status.success(), "{migrated:?}");
 
-    let metrics = free_port();
     let options = Options::default()
         .with("DATABASE_URL", url(HOST, cluster.port(), "recado", ""))
         .with("DATABASE_TLS_CA", &*authority_file)
-        .with("METRICS_BIND", format!("127.0.0.1:{metrics}"));
+        .with_metrics();
     let server = Server::start_on(database, &options);
     let ana = server.owner();
     let contact = ana.contact("Bia", "+5511987654321");
@@ -72,7 +70,10 @@ fn server_works_on_a_database_that_takes_tls_alone() {
     };
     assert!(connections("ssl") > 3, "{}", connections("ssl"));
     assert_eq!(connections("NOT ssl"), 0);
-    assert_eq!(scrape(metrics).sum("recado_tls", &["target=\"postgres\""]), Some(1.0));
+    assert_eq!(
+        scrape(server.metrics_port()).sum("recado_tls", &["target=\"postgres\""]),
+        Some(1.0)
+    );
 
     let parameters = format!("&sslmode=verify-full&sslrootcert={authority_file}");
     let verify = url(HOST, cluster.port(), "recado", &parameters);
@@ -185,7 +186,7 @@ fn unreachable_database_does_not_stop_the_start() {
     let authority = Authority::new().unwrap();
     let files = Files::new();
     let own = files.write("ca.pem", &authority.pem());
-    let url = url(HOST, free_port(), "recado", "");
+    let url = url(HOST, 9, "recado", "");
     let mut process = Process::start(&["serve"], &env(&url, &[("DATABASE_TLS_CA", &own)]));
     crate::harness::until("the server listens", || process.log().contains("listening"));
     assert!(process.is_running() && process.log().contains("its TLS is not checked yet"));

@@ -82,23 +82,23 @@ pub(super) fn server(
     Ok(env)
 }
 
-/// The environment of the simulators, with the same secrets and addresses.
-pub(super) fn simulators(at: &Addresses, secrets: &Env) -> Result<Env> {
-    let base = at.base_url();
+/// The environment of the simulators, with the same secrets and the address of the server.
+pub(super) fn simulators(server: &str, secrets: &Env) -> Result<Env> {
     Ok(named(&[
-        ("SIM_WHATSAPP_BIND", &at.whatsapp),
         ("SIM_WHATSAPP_APP_SECRET", value(secrets, "WHATSAPP_APP_SECRET")?),
-        ("SIM_WHATSAPP_CALLBACK_URL", &format!("{base}/api/whatsapp/webhook")),
-        ("SIM_PAYMENT_BIND", &at.payment),
+        (
+            "SIM_WHATSAPP_CALLBACK_URL",
+            &format!("http://{server}/api/whatsapp/webhook"),
+        ),
         ("SIM_PAYMENT_API_KEY", value(secrets, "PAYMENT_GATEWAY_API_KEY")?),
-        ("SIM_PAYMENT_WEBHOOK_URL", &format!("{base}/api/billing/webhook")),
+        (
+            "SIM_PAYMENT_WEBHOOK_URL",
+            &format!("http://{server}/api/billing/webhook"),
+        ),
         (
             "SIM_PAYMENT_WEBHOOK_TOKEN",
             value(secrets, "PAYMENT_GATEWAY_WEBHOOK_TOKEN")?,
         ),
-        ("SIM_AI_BIND", &at.ai),
-        ("SIM_SMTP_BIND", &at.smtp),
-        ("SIM_RECEIVER_BIND", &at.receiver),
     ]))
 }
 

@@ -1,6 +1,7 @@
 //! The running product: services, simulators of the external systems, server and demo data, in one directory.
 
 mod environment;
+mod simulators;
 
 use std::path::Path;
 use std::process::Command;
@@ -12,21 +13,22 @@ use anyhow::{Result, anyhow, bail};
 use crate::http::Client;
 use crate::paths;
 use crate::process::{self, ChildProcess};
-use crate::scratch::{SERVER_LOG, SIMULATORS_LOG};
-use crate::services::free_port;
+use crate::scratch::SERVER_LOG;
+use crate::services::ReservedPort;
 use crate::services::postgres::{Cluster, DATABASE, Purpose};
 use crate::services::redis::Redis;
 use crate::state::{self, Env, value};
 use crate::{demo_account, token};
 pub use environment::Addresses;
 use environment::DatabaseUrls;
+pub use simulators::Simulators;
 
 const READY: Duration = Duration::from_secs(30);
 
 /// All processes, stopped in the order of the fields.
 pub struct Product {
     pub server: ChildProcess,
-    simulators: ChildProcess,
+    simulators: Simulators,
     foundation: Foundation,
     /// The environment of the server and the development secrets.
     pub env: Env,
@@ -47,10 +49,12 @@ impl Product {
         let secrets = state::dev_secrets(dir)?;
         let foundation = foundation(dir, purpose, value(&secrets, "TENANT_DATABASE_PASSWORD")?)?;
         migrate(&foundation.database.owner, foundation.database.tenant.as_deref())?;
-        let addresses = addresses(bind)?;
+        let metrics = ReservedPort::new()?;
+        let variables = environment::simulators(&bind, &secrets)?;
+        let simulators = Simulators::start(&paths::built("recado-simulators"), &variables, dir)?;
+        let addresses = simulators.addresses(bind, metrics.address())?;
         let redis = foundation.redis_url.as_deref();
         let mut env = environment::server(&addresses, &foundation.database, redis, &secrets, dir)?;
-        let simulators = start_simulators(&environment::simulators(&addresses, &secrets)?, dir)?;
         let server = start_server(&env, &addresses, dir)?;
         env.extend(secrets);
         if let Err(failure) = demo_account::seed(&env) {
@@ -68,7 +72,7 @@ impl Product {
     /// Fails if a process has ended.
     pub fn alive(&mut self) -> Result<()> {
         self.server.alive()?;
-        self.simulators.alive()?;
+        self.simulators.process.alive()?;
         if let Some(redis) = &mut self.foundation.redis {
             redis.alive()?;
         }
@@ -84,7 +88,7 @@ impl Product {
     }
 
     pub fn logs(&self) -> [&Path; 2] {
-        [&self.server.log, &self.simulators.log]
+        [&self.server.log, &self.simulators.process.log]
     }
 
     /// The private Redis, if one was started.
@@ -150,33 +154,6 @@ fn start_redis(dir: &Path, purpose: Purpose) -> Result<(Option<Redis>, Option<St
             Ok((None, None))
         }
     }
-}
-
-fn addresses(server: String) -> Result<Addresses> {
-    Ok(Addresses {
-        server,
-        metrics: local()?,
-        whatsapp: local()?,
-        payment: local()?,
-        ai: local()?,
-        smtp: local()?,
-        receiver: local()?,
-    })
-}
-
-fn local() -> Result<String> {
-    Ok(format!("127.0.0.1:{}", free_port()?))
-}
-
-fn start_simulators(env: &Env, dir: &Path) -> Result<ChildProcess> {
-    let mut command = Command::new(paths::built("recado-simulators"));
-    command.envs(env).current_dir(paths::root());
-    let log = dir.join(SIMULATORS_LOG);
-    let mut simulators = ChildProcess::spawn("recado-simulators", &mut command, log.clone())?;
-    simulators.wait_until(READY, || {
-        std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|l| l == "ready"))
-    })?;
-    Ok(simulators)
 }
 
 fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<ChildProcess> {

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{find, free_port};
+use super::{ReservedPort, find};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -32,23 +32,22 @@ const TEST_COMMANDS: [&str; 4] = ["info", "config|resetstat", "flushall", "quit"
 #[derive(Debug)]
 pub struct OwnRedis {
     child: Child,
-    port: u16,
+    port: ReservedPort,
 }
 
 impl OwnRedis {
-    /// Starts it on a free port.
     pub fn start() -> Self {
-        let port = free_port().expect("no port is free");
-        let child = launch(port);
+        let port = ReservedPort::new().expect("no port is free");
+        let child = launch(port.number());
         Self { child, port }
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.port.address())
     }
 
     /// Kills the process and waits for its end.
@@ -61,7 +60,7 @@ impl OwnRedis {
     /// Restarts it on the same port, without data.
     pub fn restart(&mut self) {
         self.kill();
-        self.child = launch(self.port);
+        self.child = launch(self.port());
     }
 
     /// Sends a signal: `STOP` or `CONT`.
@@ -76,7 +75,7 @@ impl OwnRedis {
 
     /// Sends an inline command and returns the raw response (RESP). Panics if Redis responds with an error.
     pub fn command(&self, command: &str) -> String {
-        let response = send_command(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let response = send_command(self.port(), command).unwrap_or_else(|error| panic!("{command}: {error}"));
         assert!(!response.starts_with('-'), "{command}: {response}");
         response
     }

@@ -12,7 +12,7 @@ use postgres::Config;
 use tempfile::TempDir;
 
 use super::owner::Owner;
-use super::{find, free_port};
+use super::{ReservedPort, find};
 use crate::skip::skip;
 
 /// How long PgBouncer may take to listen.
@@ -35,7 +35,8 @@ impl PgBouncer {
             skip("pgbouncer is not installed, and PGBOUNCER_BIN is not set");
             return None;
         };
-        let port = free_port().expect("a port is free");
+        let reserved = ReservedPort::new().expect("a port is free");
+        let port = reserved.number();
         let owner = Owner::detect().expect("the user of PgBouncer is known");
         let home = TempDir::with_prefix("recado-pgbouncer-").expect("the directory of PgBouncer can be created");
         write_configuration(home.path(), urls, port, server_connections);

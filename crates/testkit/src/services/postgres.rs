@@ -12,7 +12,7 @@ use postgres::config::Host;
 use postgres::{Client, Config, NoTls};
 
 use super::owner::Owner;
-use super::{find, free_port};
+use super::{ReservedPort, find};
 use crate::{process, secrets};
 
 /// The name of the product's database in a cluster.
@@ -157,20 +157,9 @@ impl Cluster {
     }
 
     fn launch(&mut self, purpose: Purpose) -> Result<()> {
-        // Another process may take the free port first: try again with another one.
-        let mut failure = None;
-        for _ in 0..3 {
-            self.port = free_port()?;
-            match self.pg_ctl_start(purpose) {
-                Ok(()) => return Ok(()),
-                Err(found) => failure = Some(found),
-            }
-        }
-        bail!(
-            "{}\n{}",
-            failure.map_or_else(String::new, |failure| format!("{failure:#}")),
-            process::tail(&self.log())
-        )
+        let reserved = ReservedPort::new()?;
+        self.port = reserved.number();
+        self.pg_ctl_start(purpose)
     }
 
     fn pg_ctl_start(&self, purpose: Purpose) -> Result<()> {
@@ -200,7 +189,10 @@ impl Cluster {
         if status.success() {
             Ok(())
         } else {
-            bail!("PostgreSQL did not start ({status}); end of its log:")
+            bail!(
+                "PostgreSQL did not start ({status}); its log ends:\n{}",
+                process::tail(&self.log())
+            )
         }
     }
 

@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::owner::Owner;
-use super::{find, free_port};
+use super::{ReservedPort, find};
 use crate::process::ChildProcess;
 use crate::secrets;
 
@@ -26,15 +26,7 @@ impl Redis {
         let owner = Owner::detect()?;
         owner.private_dir(home)?;
         stop_left_over(home);
-        let mut failure = None;
-        // Another process may take the free port first: try again with another one.
-        for _ in 0..3 {
-            match launch(&binary, home, &owner) {
-                Ok(redis) => return Ok(redis),
-                Err(found) => failure = Some(found),
-            }
-        }
-        bail!(failure.map_or_else(String::new, |failure| format!("{failure:#}")))
+        launch(&binary, home, &owner)
     }
 
     pub fn url(&self) -> String {
@@ -57,7 +49,8 @@ impl Redis {
 }
 
 fn launch(binary: &Path, home: &Path, owner: &Owner) -> Result<Redis> {
-    let (port, password) = (free_port()?, secrets::password()?);
+    let (reserved, password) = (ReservedPort::new()?, secrets::password()?);
+    let port = reserved.number();
     let config = home.join("redis.conf");
     // The password is in a private file, because every user can read a command line.
     let text = format!(

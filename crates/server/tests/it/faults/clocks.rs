@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::harness::client::Request;
-use crate::harness::process::{Process, free_port, own_redis};
+use crate::harness::process::{Process, own_redis};
 use crate::harness::runs::{calls, final_status, usage, without_statuses};
 use crate::harness::users::{User, now, phone, sign};
 use crate::harness::{Server, text, until};
@@ -72,11 +72,10 @@ impl Pair {
             .with("LD_PRELOAD", library.path().display().to_string())
             .with("CLOCK_SHIFT_S", "3600");
         let ahead = Server::start(options);
-        let behind = free_port();
         let mut env = ahead.environment();
         env.push(("CLOCK_SHIFT_S", "-3600".into()));
-        env.push(("BIND", format!("127.0.0.1:{behind}")));
         let process = Process::start(&["serve"], &env);
+        let behind = process.port();
         until("the second server is ready", || {
             let reply = Request::new(behind, "GET", "/readyz").try_send();
             reply.is_ok_and(|reply| reply.status == 200)

@@ -7,9 +7,9 @@ use std::sync::{Arc, mpsc};
 
 use recado_simulators::raw::{ANY_FREE_PORT, Acceptor, Reply};
 use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
+use recado_testkit::services::ReservedPort;
 use serde_json::json;
 
-use crate::harness::process::free_port;
 use crate::harness::raw_whatsapp::{RawWhatsapp, accepted, json as json_response};
 use crate::harness::runs::{
     assert_stats_add_up, calls, final_status, make_retries_due, status, statuses, usage, wait_for_stat,
@@ -269,8 +269,8 @@ fn waiting_for_retry(server: &Server) -> i64 {
 /// F05.
 #[test]
 fn send_with_refused_connection_is_retried_and_sent_once() {
-    let port = free_port();
-    let url = format!("http://127.0.0.1:{port}/v25.0");
+    let port = ReservedPort::new().unwrap();
+    let url = format!("http://{}/v25.0", port.address());
     let server = Server::start(without_statuses().with("WHATSAPP_API_URL", url));
     let ana = server.owner();
     ana.profile_without_check();
@@ -280,7 +280,7 @@ fn send_with_refused_connection_is_retried_and_sent_once() {
     until("all sends were refused a connection and wait", || {
         waiting_for_retry(&server) == 3
     });
-    let whatsapp = RawWhatsapp::start(port, |to| accepted(&format!("wamid.{to}")));
+    let whatsapp = RawWhatsapp::start(port.number(), |to| accepted(&format!("wamid.{to}")));
     until("all sends are sent", || {
         make_retries_due(&server);
         ana.status(&id) != "sending"

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::harness::client::Request;
-use crate::harness::process::{Process, free_port};
+use crate::harness::process::Process;
 use crate::harness::rng::runs;
 use crate::harness::runs::{calls, final_status, usage, without_statuses};
 use crate::harness::users::User;
@@ -119,8 +119,8 @@ impl Balancer {
 
     /// Starts a new server, then stops the old one.
     fn replace(&self, server: &Server, old: &mut Option<(u16, Process)>) {
-        let port = free_port();
-        let process = server.spawn(&["serve"], port);
+        let process = server.spawn(&["serve"]);
+        let port = process.port();
         self.admit(port);
         let leaving = old.replace((port, process));
         let (stopped_port, code) = match leaving {
@@ -227,7 +227,7 @@ fn repeated_migration_during_a_run_disturbs_nothing() {
     ana.send(&id);
     for _ in 0..3 {
         let began = Instant::now();
-        assert_eq!(server.spawn(&["migrate"], free_port()).wait(), Some(0));
+        assert_eq!(server.spawn(&["migrate"]).wait(), Some(0));
         assert!(began.elapsed() < MAX_BLOCKED * 2, "{:?}", began.elapsed());
         ana.get("/api/contacts?limit=1").ok();
     }

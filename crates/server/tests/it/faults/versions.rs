@@ -4,12 +4,13 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use recado_testkit::services::ReservedPort;
 use recado_testkit::{paths, skip::skip};
 
 use super::rollouts::Balancer;
 use crate::harness::client::Request;
 use crate::harness::database::Database;
-use crate::harness::process::{BINARY, Process, free_port};
+use crate::harness::process::{BINARY, Process};
 use crate::harness::runs::{assert_stats_add_up, calls, final_status, usage, without_statuses};
 use crate::harness::{Server, eventually, until};
 
@@ -28,9 +29,13 @@ impl Fleet<'_> {
     /// Replaces the server by one of this version at another address, and that by a second one at the first address,
     /// where the users' helpers expect it.
     fn replace_by(&mut self, program: &Path, delay_ms: &str) {
-        let delay = [("CAMPAIGN_MESSAGE_DELAY_MS", delay_ms.to_owned())];
-        for port in [free_port(), self.server.port()] {
-            let process = self.server.spawn_program(program, &["serve"], port, &delay);
+        let other = ReservedPort::new().unwrap();
+        for (port, address) in [
+            (other.number(), ("BIND", other.address())),
+            (self.server.port(), self.server.bind()),
+        ] {
+            let changes = [("CAMPAIGN_MESSAGE_DELAY_MS", delay_ms.to_owned()), address];
+            let process = self.server.spawn_program(program, &["serve"], &changes);
             self.balancer.admit(port);
             let mut old = std::mem::replace(&mut self.process, process);
             assert_eq!(old.stop(), Some(0));
@@ -54,7 +59,7 @@ fn main_job(server: &Server, numbers: Range<usize>) {
 }
 
 fn migrate(server: &Server, program: &Path) {
-    let mut migration = server.spawn_program(program, &["migrate"], free_port(), &[]);
+    let mut migration = server.spawn_program(program, &["migrate"], &[]);
     assert_eq!(migration.wait(), Some(0));
 }
 
@@ -65,8 +70,8 @@ fn migrations(db: &Database) -> String {
 /// A server of the current version on the schema of the previous one serves if it knows no further migration. Otherwise
 /// it is not ready, so that no request reaches it.
 fn start_before_the_migration(server: &Server, lacks_migrations: bool) {
-    let port = free_port();
-    let mut process = server.spawn_program(Path::new(BINARY), &["serve", "--no-workers"], port, &[]);
+    let mut process = server.spawn(&["serve", "--no-workers"]);
+    let port = process.port();
     let readiness = eventually("the new server responds", || {
         Request::new(port, "GET", "/readyz").try_send().ok()
     });
@@ -87,7 +92,7 @@ fn previous_and_current_version_replace_each_other_during_a_run() {
     let server = Server::prepare_on(Database::at(&empty.url()), &options);
     migrate(&server, &previous);
     let lacks_migrations = migrations(&server.db) != migrations(&current);
-    let process = server.spawn_program(&previous, &["serve"], server.port(), &[]);
+    let process = server.spawn_program(&previous, &["serve"], &[server.bind()]);
     server.wait_ready_at(server.port());
     let (ana, bia) = (server.owner(), server.owner());
     ana.profile();

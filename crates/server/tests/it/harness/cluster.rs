@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use recado_simulators::certificates::Identity;
-use recado_testkit::services::find;
 use recado_testkit::services::owner::Owner;
+use recado_testkit::services::{ReservedPort, find};
 use tempfile::TempDir;
 
 use super::database::Database;
-use super::process::{command, environment, free_port};
+use super::process::{command, environment};
 use super::until;
 
 /// A running PostgreSQL cluster; stopped and removed when dropped.
@@ -21,7 +21,7 @@ pub struct Cluster {
     programs: PathBuf,
     owner: Owner,
     home: TempDir,
-    port: u16,
+    port: ReservedPort,
 }
 
 impl Cluster {
@@ -36,7 +36,7 @@ impl Cluster {
             programs,
             owner,
             home,
-            port: free_port(),
+            port: ReservedPort::new().unwrap(),
         };
         let initdb = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
         cluster
@@ -109,7 +109,7 @@ impl Cluster {
     /// Whether the response to an `SSLRequest` is `S`.
     fn offers_tls(&self) -> bool {
         let response = || -> std::io::Result<u8> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port()))?;
             stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47])?;
             let mut byte = [0];
             stream.read_exact(&mut byte)?;
@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Stops the cluster without a shutdown checkpoint, as a crash does.
@@ -131,11 +131,11 @@ impl Cluster {
     pub fn launch(&self) {
         let options = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off -c max_connections=60",
-            self.port
+            self.port()
         );
         self.control(&["-o", &options, "-t", "30", "start"]);
         until("PostgreSQL listens", || {
-            TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+            TcpStream::connect(("127.0.0.1", self.port())).is_ok()
         });
     }
 
@@ -150,7 +150,7 @@ impl Cluster {
     }
 
     fn url(&self, database: &str) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port())
     }
 
     fn data(&self) -> PathBuf {

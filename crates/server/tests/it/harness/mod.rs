@@ -23,13 +23,14 @@ use std::path::Path;
 
 use recado_simulators::payment::{self, PaymentSimulator};
 use recado_simulators::whatsapp::{self, Whatsapp};
+use recado_testkit::services::ReservedPort;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use client::{Reply, Request};
 use database::Database;
 use media::MediaDirectory;
-use process::{BINARY, Process, free_port};
+use process::{BINARY, Process};
 use users::{User, token};
 pub use wait::{DEADLINE, eventually, shortest, until};
 
@@ -60,6 +61,11 @@ impl Options {
         self
     }
 
+    /// The server also serves metrics, at `Server::metrics_port`.
+    pub fn with_metrics(self) -> Self {
+        self.with("METRICS_BIND", "127.0.0.1:0")
+    }
+
     /// Default options with a changed WhatsApp simulator.
     pub fn with_whatsapp(change: impl FnOnce(&mut whatsapp::WhatsappOptions)) -> Self {
         let mut options = Self::default();
@@ -71,7 +77,7 @@ impl Options {
 /// A running server and everything that it needs. Fields drop in order: the processes end before the database drops.
 pub struct Server {
     processes: RefCell<Vec<Process>>,
-    port: u16,
+    port: ReservedPort,
     pub whatsapp: Whatsapp,
     pub payment: PaymentSimulator,
     pub db: Database,
@@ -112,21 +118,23 @@ impl Server {
 
     /// Creates simulators and directories for an existing database, but starts no process.
     pub fn prepare_on(db: Database, options: &Options) -> Self {
-        let port = free_port();
+        let port = ReservedPort::new().unwrap();
+        let address = port.address();
         let whatsapp = Whatsapp::start(whatsapp::WhatsappOptions {
-            callback_url: Some(format!("http://127.0.0.1:{port}/api/whatsapp/webhook")),
+            callback_url: Some(format!("http://{address}/api/whatsapp/webhook")),
             app_secret: WHATSAPP_APP_SECRET.into(),
             ..options.whatsapp.clone()
         })
         .unwrap();
         let payment = PaymentSimulator::start(payment::PaymentOptions {
-            webhook_url: Some(format!("http://127.0.0.1:{port}/api/billing/webhook")),
+            webhook_url: Some(format!("http://{address}/api/billing/webhook")),
             webhook_token: GATEWAY_TOKEN.into(),
             ..options.payment.clone()
         })
         .unwrap();
         let media = MediaDirectory::new();
         let mut env = process::environment(&db.url(), &whatsapp.base_url());
+        env.push(("PUBLIC_URL", format!("http://{address}")));
         env.push(("MEDIA_STORE_URL", format!("file://{}", media.path().display())));
         env.push(("PAYMENT_GATEWAY_URL", payment.base_url()));
         env.push(("PAYMENT_GATEWAY_API_KEY", payment::PaymentOptions::default().api_key));
@@ -145,7 +153,7 @@ impl Server {
 
     /// Runs the binary at this server's address. Waits for readiness if it serves.
     pub fn run(&self, arguments: &[&str]) {
-        let process = self.spawn(arguments, self.port);
+        let process = self.spawn_with(arguments, &[self.bind()]);
         self.processes.borrow_mut().push(process);
         if arguments.first() == Some(&"serve") {
             self.wait_ready();
@@ -168,37 +176,32 @@ impl Server {
         });
     }
 
-    /// Runs the binary at another port of localhost with the same environment.
-    pub fn spawn(&self, arguments: &[&str], port: u16) -> Process {
-        self.spawn_with(arguments, port, &[])
+    /// The address of this server. Its processes follow each other at one port, so that the simulators find them.
+    pub fn bind(&self) -> (&'static str, String) {
+        ("BIND", self.port.address())
+    }
+
+    /// Runs the binary with the same environment at a port that the system chooses.
+    pub fn spawn(&self, arguments: &[&str]) -> Process {
+        self.spawn_with(arguments, &[])
     }
 
     /// Runs the binary at this server's address with these variables on top, and waits until it is ready.
     pub fn serve_with(&self, changes: &[(&'static str, String)]) {
-        let process = self.spawn_with(&["serve"], self.port, changes);
+        let changes = [changes, &[self.bind()]].concat();
+        let process = self.spawn_with(&["serve"], &changes);
         self.processes.borrow_mut().push(process);
         self.wait_ready();
     }
 
     /// Like `spawn`, with these variables on top.
-    pub fn spawn_with(&self, arguments: &[&str], port: u16, changes: &[(&'static str, String)]) -> Process {
-        self.spawn_program(Path::new(BINARY), arguments, port, changes)
+    pub fn spawn_with(&self, arguments: &[&str], changes: &[(&'static str, String)]) -> Process {
+        self.spawn_program(Path::new(BINARY), arguments, changes)
     }
 
     /// Like `spawn_with`, with another version of the binary.
-    pub fn spawn_program(
-        &self,
-        program: &Path,
-        arguments: &[&str],
-        port: u16,
-        changes: &[(&'static str, String)],
-    ) -> Process {
-        let bind = format!("127.0.0.1:{port}");
-        let mut env = self.env.clone();
-        env.push(("BIND", bind.clone()));
-        env.push(("PUBLIC_URL", format!("http://{bind}")));
-        env.extend(changes.iter().cloned());
-        Process::start_program(program, arguments, &env)
+    pub fn spawn_program(&self, program: &Path, arguments: &[&str], changes: &[(&'static str, String)]) -> Process {
+        Process::start_program(program, arguments, &[&self.env[..], changes].concat())
     }
 
     /// Starts a second server on the same database, simulators and rate limiter.
@@ -208,12 +211,12 @@ impl Server {
 
     /// Starts a second server with these arguments.
     pub fn sibling_with_args(&self, arguments: &[&str]) -> Sibling {
-        let port = free_port();
+        let process = self.spawn(arguments);
         let sibling = Sibling {
-            port,
-            _process: self.spawn(arguments, port),
+            port: process.port(),
+            _process: process,
         };
-        self.wait_ready_at(port);
+        self.wait_ready_at(sibling.port);
         sibling
     }
 
@@ -275,16 +278,21 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
-    /// The environment of the processes, without their addresses.
+    /// The port of the metrics of the latest process. `METRICS_BIND` MUST be set.
+    pub fn metrics_port(&self) -> u16 {
+        self.processes.borrow().last().unwrap().metrics_port()
+    }
+
+    /// The environment of the processes, which listen at a port that the system chooses.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         self.env.clone()
     }
 
     pub fn request(&self, method: &str, path: &str) -> Request {
-        Request::new(self.port, method, path)
+        Request::new(self.port(), method, path)
     }
 
     pub fn get(&self, path: &str) -> Request {

@@ -87,6 +87,25 @@ impl Process {
         kilobytes.parse::<u64>().unwrap() * 1024
     }
 
+    /// The port of the routes, once the process has logged it.
+    pub fn port(&self) -> u16 {
+        self.logged_port("listening")
+    }
+
+    /// The port of the metrics, once the process has logged it.
+    pub fn metrics_port(&self) -> u16 {
+        self.logged_port("serving metrics")
+    }
+
+    fn logged_port(&self, event: &str) -> u16 {
+        eventually("the process logs its address", || {
+            let log = self.log();
+            let line = log.lines().find(|line| line.contains(event) && line.contains("bind"))?;
+            let (_, port) = line.split_once("127.0.0.1:")?;
+            port.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        })
+    }
+
     /// The output of the process, stdout and stderr.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log.path()).unwrap_or_default()
@@ -138,12 +157,14 @@ fn program_command(program: &Path, arguments: &[&str], env: &[(&str, String)]) -
     command
 }
 
-/// The environment of a test server, without its address.
+/// The environment of a test server, which listens at a port that the system chooses.
 pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str, String)> {
     [
         ("DATABASE_URL", database_url),
         ("APP_SECRET", &STANDARD.encode([b'k'; 32])),
         ("SESSION_JWT_SECRET", SESSION_SECRET),
+        ("BIND", "127.0.0.1:0"),
+        ("PUBLIC_URL", "http://127.0.0.1"),
         ("COOKIE_SECURE", "false"),
         ("PLATFORM_ADMIN_EMAILS", "root@example.com"),
         ("WHATSAPP_API_URL", whatsapp_url),
@@ -158,11 +179,6 @@ pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str,
     ]
     .map(|(name, value)| (name, value.to_owned()))
     .to_vec()
-}
-
-/// A free port below the ephemeral range, so that no outgoing connection takes it before it is used.
-pub fn free_port() -> u16 {
-    recado_testkit::services::free_port().unwrap()
 }
 
 /// A Redis server for one test; killed when dropped. A restart uses the same port.
