@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, anyhow, bail};
 use recado_testkit::process;
 
+use super::nextest::Report;
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,
@@ -23,6 +25,14 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Adds the tests of a report. Rust's test harness knows no skip, so the report has skipped tests as passed.
+    pub(crate) fn add_report(&mut self, report: &Report, skipped: usize) {
+        self.passed += report.passed().saturating_sub(skipped);
+        self.failed += report.failed();
+        self.ignored += report.ignored;
+        self.skipped += skipped;
+    }
+
     /// Adds a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...` or `test a::b ... ok`. Ignores other
     /// lines.
     pub(crate) fn add(&mut self, line: &str) {

@@ -7,6 +7,7 @@ pub(crate) mod counts;
 mod data_model;
 mod diesel_schema;
 pub(crate) mod migrations;
+mod nextest;
 pub(crate) mod plans;
 mod schema;
 pub(crate) mod services;
@@ -30,6 +31,7 @@ use services::TestServices;
 struct Run {
     services: Option<TestServices>,
     counts: Option<Counts>,
+    report: Option<nextest::Report>,
     /// The checks that the current step skipped.
     skipped: Vec<Skipped>,
     build_failed: bool,
@@ -114,6 +116,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // Stop the services before the summary, so that it is the last output.
     run.services = None;
     print!("\n== summary\n{}", outcome::summary(&reports));
+    if let Some(report) = &run.report {
+        print!("{report}");
+    }
     if let Some(counts) = &run.counts {
         println!("{counts}");
     }
@@ -179,23 +184,21 @@ fn unit(run: &mut Run) -> Result<()> {
     if run.build_failed {
         bail!("skipped, because the build failed");
     }
-    let mut test = paths::cargo();
-    // A failing crate must not hide the failures of others.
-    test.args(["test", "--workspace", "--no-fail-fast"]);
     let services = services(run)?;
-    for (name, value) in services.environment() {
-        test.env(name, value);
-    }
     let list = services.dir().join("skipped-tests");
-    test.env(skip::LIST_VARIABLE, &list);
+    let mut environment = services.environment().to_vec();
+    environment.push((skip::LIST_VARIABLE, list.display().to_string()));
+    let (report, result) = nextest::run(&environment)?;
+    // nextest runs no doc tests.
+    let mut doc_tests = paths::cargo();
+    doc_tests.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
+    doc_tests.envs(environment);
     let mut counts = Counts::default();
-    let result = counted(&mut test, &mut counts);
+    let doc_result = counted(&mut doc_tests, &mut counts);
     run.skipped = skipped_tests(&fs::read_to_string(&list).unwrap_or_default());
-    // The harness of Rust's tests knows no skip and counts them as passed.
-    counts.skipped = run.skipped.len();
-    counts.passed = counts.passed.saturating_sub(counts.skipped);
-    run.counts = Some(counts);
-    result
+    counts.add_report(&report, run.skipped.len());
+    (run.report, run.counts) = (Some(report), Some(counts));
+    result.and(doc_result)
 }
 
 /// The tests that recorded that they could not run.
