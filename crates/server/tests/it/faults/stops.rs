@@ -12,8 +12,6 @@ use crate::harness::runs::{calls, usage, without_statuses};
 use crate::harness::users::User;
 use crate::harness::{DEADLINE, Server, Sibling, until};
 
-const EXIT_WITHIN: Duration = Duration::from_secs(60);
-
 /// The time after which another server could claim a run that was not released.
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -97,7 +95,6 @@ fn stopping_server_answers_admitted_requests_and_yields_run() {
             scope.spawn(|| send_until_refused(&load, &answered, &stopping));
         }
         until("the load has started", || answered.load(Ordering::SeqCst) > 40);
-        let began = Instant::now();
         stopping.store(true, Ordering::SeqCst);
         server.terminate();
         // The server reports that it is not ready before it stops listening.
@@ -108,7 +105,6 @@ fn stopping_server_answers_admitted_requests_and_yields_run() {
         probe.write_all(b"\r\n").ok();
         let before = server.whatsapp.sends().len();
         assert_eq!(server.wait(), Some(0));
-        assert!(began.elapsed() < EXIT_WITHIN, "{:?}", began.elapsed());
         before
     });
     let mut response = Vec::new();

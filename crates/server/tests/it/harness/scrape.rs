@@ -1,7 +1,6 @@
 //! Scrapes of a process's Prometheus metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use super::client::Request;
 use super::eventually;
@@ -11,26 +10,23 @@ use super::eventually;
 pub struct Scrape {
     values: BTreeMap<String, f64>,
     pub text: String,
-    pub took: Duration,
 }
 
 /// Scrapes the metrics listener at this port, once it accepts connections.
 pub fn scrape(port: u16) -> Scrape {
-    let (reply, took) = eventually("the metrics are served", || {
-        let began = Instant::now();
-        let reply = Request::new(port, "GET", "/metrics").try_send().ok()?;
-        Some((reply, began.elapsed()))
+    let reply = eventually("the metrics are served", || {
+        Request::new(port, "GET", "/metrics").try_send().ok()
     });
     assert_eq!(reply.status, 200, "{}", reply.text);
     assert_eq!(
         reply.header("content-type"),
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
-    Scrape::read(reply.text, took)
+    Scrape::read(reply.text)
 }
 
 impl Scrape {
-    fn read(text: String, took: Duration) -> Self {
+    fn read(text: String) -> Self {
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let values = lines.map(|line| {
             let (series, value) = line
@@ -42,7 +38,6 @@ impl Scrape {
         Self {
             values: values.collect(),
             text: text.clone(),
-            took,
         }
     }
 
