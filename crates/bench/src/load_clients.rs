@@ -159,12 +159,15 @@ struct Head {
 
 impl LoadClients {
     pub(super) fn new(port: u16, requests: &[Request]) -> Self {
-        let serialize = |Request { path, headers, .. }: &Request| {
+        let serialize = |Request { path, headers, body }: &Request| {
             let headers: String = headers
                 .iter()
                 .map(|(name, value)| format!("{name}: {value}\r\n"))
                 .collect();
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").into_bytes()
+            let (method, body) = body.as_ref().map_or(("GET", ""), |body| ("POST", body));
+            let length = body.len();
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}")
+                .into_bytes()
         };
         Self {
             port,

@@ -2,9 +2,10 @@
 //! delivered, read), so a server that sends 1,000 messages per second must apply 3,000 status updates per second.
 //!
 //! One campaign runs to its end without callbacks. Then a second one runs to the same contacts, while clients send the
-//! statuses of the first as fast as the server responds. Updates after the last message do not count.
+//! statuses of the first as fast as the server responds. Updates after the last message do not count. For the latency of
+//! a callback, a third campaign runs, while the statuses of the second are due at the rate at which messages cause them
+//! (open loop).
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -19,7 +20,9 @@ use sha2::Sha256;
 
 use super::Options;
 use super::data::accounts;
-use super::fixture::{Fixture, Server};
+use super::fixture::{Fixture, Server, port};
+use super::load::Request;
+use super::load_clients::LoadClients;
 use super::results::BenchResult;
 use super::sending::{APP_SECRET, Sender, WhatsappSimulator, create_contacts};
 use super::times::Latencies;
@@ -30,6 +33,11 @@ const NUMBER: &str = "106540352242922";
 /// Statuses per callback, and callbacks in flight at a time.
 const BATCH: u32 = 50;
 const CLIENTS: usize = 4;
+
+/// The most callbacks in flight at a time when their latency is measured.
+const MAX_IN_FLIGHT: usize = 16;
+
+const PATH: &str = "/api/whatsapp/webhook";
 
 /// Time limit of a campaign.
 const CAMPAIGN_TIMEOUT: Duration = Duration::from_secs(180);
@@ -66,8 +74,22 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
         anyhow::Ok(snapshot)
     })?;
     sender.wait_for_end(&second, CAMPAIGN_TIMEOUT)?;
+    // Half of the time of the second campaign: the third one must not end before.
+    let (rate, seconds) = (
+        f64::from(snapshot.sent) / snapshot.seconds,
+        (snapshot.seconds / 2.0).max(1.0),
+    );
+    println!("a third one, and statuses of the second at {:.0}/s", 3.0 * rate);
+    let requests = statuses(fixture, &account, &second)?.into_iter().map(callback);
+    let clients = LoadClients::new(port(&server.base)?, &requests.collect::<Result<Vec<_>>>()?);
+    let third = sender.campaign()?;
+    sender.begin(&third)?;
+    let seconds = Duration::from_secs_f64(seconds).as_secs().try_into()?;
+    let responses = clients.at_rate(MAX_IN_FLIGHT, 3.0 * rate / f64::from(BATCH), seconds)?;
+    println!("{} refused, {} failed", responses.refused.count(), responses.failed);
+    sender.wait_for_end(&third, CAMPAIGN_TIMEOUT)?;
     sender.disconnect_number(&number)?;
-    results(&progress, &snapshot)
+    Ok(results(&snapshot, &responses.since_due))
 }
 
 /// The progress until all messages were sent or all statuses were applied.
@@ -77,13 +99,11 @@ struct Snapshot {
     sent: u32,
 }
 
-fn results(progress: &Progress, snapshot: &Snapshot) -> Result<Vec<BenchResult>> {
+fn results(snapshot: &Snapshot, latencies: &Latencies) -> Vec<BenchResult> {
     let (applied, sent) = (f64::from(snapshot.applied), f64::from(snapshot.sent));
-    let times = progress.times.lock().map(|times| times.clone()).unwrap_or_default();
-    let latencies = Latencies::of(&times)?;
-    let count = |count: u64| u32::try_from(count).map(f64::from).context("too many callbacks");
-    let share = 100.0 * count(latencies.count_from(Duration::from_secs(1)))? / count(latencies.count())?;
-    Ok(vec![
+    let count = |count: u64| u32::try_from(count).map_or(f64::NAN, f64::from);
+    let share = 100.0 * count(latencies.count_from(Duration::from_secs(1))) / count(latencies.count());
+    vec![
         BenchResult::more("statuses: messages sent per second", sent / snapshot.seconds, "", 0),
         BenchResult::more(
             "statuses: updates applied per second while sending",
@@ -100,7 +120,7 @@ fn results(progress: &Progress, snapshot: &Snapshot) -> Result<Vec<BenchResult>>
         .target(1.5),
         BenchResult::less("statuses: p50 of a callback while sending", latencies.p50(), " ms", 0).target(50.0),
         BenchResult::less("statuses: callbacks slower than 1 s while sending", share, " %", 1).target(0.1),
-    ])
+    ]
 }
 
 /// The work of all clients together.
@@ -108,7 +128,6 @@ fn results(progress: &Progress, snapshot: &Snapshot) -> Result<Vec<BenchResult>>
 struct Progress {
     next: AtomicUsize,
     applied: AtomicU32,
-    times: Mutex<Vec<Duration>>,
 }
 
 impl Progress {
@@ -127,24 +146,35 @@ fn send_callbacks(server: &Server, callbacks: &[String], progress: &Progress) ->
         if signals::received() {
             bail!("interrupted");
         }
-        let mac = Hmac::<Sha256>::new_from_slice(APP_SECRET.as_bytes()).context("the HMAC key is not valid")?;
-        let signature = hex::encode(mac.chain_update(body).finalize().into_bytes());
-        let began = Instant::now();
         let response = agent
-            .post(format!("{}/api/whatsapp/webhook", server.base))
+            .post(format!("{}{PATH}", server.base))
             .header("content-type", "application/json")
-            .header("x-hub-signature-256", format!("sha256={signature}"))
+            .header("x-hub-signature-256", signature(body)?)
             .send(body)
             .context("a callback got no response")?;
         if response.status().as_u16() != 200 {
             bail!("a callback got {}", response.status());
         }
         progress.applied.fetch_add(BATCH, Ordering::Relaxed);
-        if let Ok(mut times) = progress.times.lock() {
-            times.push(began.elapsed());
-        }
     }
     Ok(())
+}
+
+fn signature(body: &str) -> Result<String> {
+    let mac = Hmac::<Sha256>::new_from_slice(APP_SECRET.as_bytes()).context("the HMAC key is not valid")?;
+    let digest = mac.chain_update(body).finalize().into_bytes();
+    Ok(format!("sha256={}", hex::encode(digest)))
+}
+
+fn callback(body: String) -> Result<Request> {
+    Ok(Request {
+        path: PATH.to_owned(),
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("x-hub-signature-256", signature(&body)?),
+        ],
+        body: Some(body),
+    })
 }
 
 /// The callbacks of a completed campaign: three statuses per message, first all `sent`, then `delivered`, then `read`.
