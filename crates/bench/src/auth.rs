@@ -31,7 +31,7 @@ struct Count {
 pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
     let (Some(valgrind), Some(annotate)) = (on_path("valgrind"), on_path("callgrind_annotate")) else {
         let share = BenchResult::less(SHARE, f64::NAN, " %", 1).target(TARGET);
-        return Ok(vec![share.no_verdict("valgrind is not installed")]);
+        return Ok(vec![share.inconclusive("valgrind is not installed")]);
     };
     let counted = |requests: u16| {
         let file = fixture.dir().join(format!("callgrind.{requests}"));

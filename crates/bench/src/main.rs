@@ -56,7 +56,7 @@ use recado_testkit::{paths, signals};
 
 use fixture::Fixture;
 use noise::Noise;
-use results::{BenchResult, Verdict};
+use results::{BenchResult, TargetResult};
 
 /// Measures the release server, and compares the results with their targets and with docs/performance.md.
 ///
@@ -167,7 +167,7 @@ fn run(command_line: &CommandLine) -> Result<u8> {
                 if command_line.debug {
                     found = found
                         .into_iter()
-                        .map(|result| result.no_verdict("debug build"))
+                        .map(|result| result.inconclusive("debug build"))
                         .collect();
                 }
                 print!("{}", results::results_table(&found));
@@ -206,7 +206,9 @@ fn with_noise(run: impl FnOnce() -> Result<Vec<BenchResult>>) -> Result<Vec<Benc
 }
 
 fn exit_status(results: &[BenchResult]) -> u8 {
-    let missed = results.iter().filter(|result| result.verdict() == Verdict::Missed);
+    let missed = results
+        .iter()
+        .filter(|result| result.target_result() == TargetResult::Missed);
     let missed: Vec<&str> = missed.map(|result| result.name.as_str()).collect();
     if missed.is_empty() {
         return 0;

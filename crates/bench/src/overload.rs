@@ -186,7 +186,7 @@ fn steady_results(rounds: &[SteadyRound]) -> Vec<BenchResult> {
     let mut judged = ratio("p99 / p50 at 70 % load", &|round| tail(&round.server.since_due)).target(TAIL);
     let by_machine = median(&|round| round.bare.since_due.p99() / (TAIL * round.server.since_due.p50()));
     if by_machine > MACHINE_SHARE {
-        judged = judged.no_verdict(format!(
+        judged = judged.inconclusive(format!(
             "the p99 of a bare handler is {by_machine:.1} times the p99 that the target allows"
         ));
     }

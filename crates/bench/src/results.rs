@@ -14,7 +14,7 @@ enum Better {
 
 /// Whether a result meets its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TargetResult {
     Met,
     /// The run fails.
     Missed,
@@ -36,7 +36,7 @@ pub(super) struct BenchResult {
     target: Option<f64>,
     /// Other work on the machine does not change it: a number of statements, of instructions, of bytes.
     is_count: bool,
-    no_verdict: Option<String>,
+    inconclusive: Option<String>,
 }
 
 impl BenchResult {
@@ -54,7 +54,7 @@ impl BenchResult {
             better: Better::More,
             target: None,
             is_count: false,
-            no_verdict: None,
+            inconclusive: None,
         }
     }
 
@@ -86,9 +86,9 @@ impl BenchResult {
         Self { is_count: true, ..self }
     }
 
-    pub(super) fn no_verdict(self, reason: impl Into<String>) -> Self {
+    pub(super) fn inconclusive(self, reason: impl Into<String>) -> Self {
         Self {
-            no_verdict: Some(reason.into()),
+            inconclusive: Some(reason.into()),
             ..self
         }
     }
@@ -96,29 +96,29 @@ impl BenchResult {
     /// Takes the verdict away if the machine was noisy and that can change the result.
     pub(super) fn with_noise(self, reason: Option<&str>) -> Self {
         match reason {
-            Some(reason) if !self.is_count && self.no_verdict.is_none() => self.no_verdict(reason),
+            Some(reason) if !self.is_count && self.inconclusive.is_none() => self.inconclusive(reason),
             _ => self,
         }
     }
 
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn target_result(&self) -> TargetResult {
         let Some(target) = self.target else {
-            return Verdict::Unrated;
+            return TargetResult::Unrated;
         };
         let spread = self.spread.unwrap_or_default() / self.value;
-        if let Some(reason) = &self.no_verdict {
-            Verdict::None(reason.clone())
+        if let Some(reason) = &self.inconclusive {
+            TargetResult::None(reason.clone())
         } else if !self.value.is_finite() {
-            Verdict::None("not measured".to_owned())
+            TargetResult::None("not measured".to_owned())
         } else if spread > MAX_SPREAD {
-            Verdict::None(format!("the rounds differ by {:.0} %", spread * 100.0))
+            TargetResult::None(format!("the rounds differ by {:.0} %", spread * 100.0))
         } else if match self.better {
             Better::More => self.value >= target,
             Better::Less => self.value <= target,
         } {
-            Verdict::Met
+            TargetResult::Met
         } else {
-            Verdict::Missed
+            TargetResult::Missed
         }
     }
 
@@ -140,11 +140,11 @@ impl BenchResult {
             value,
             self.target
                 .map_or_else(String::new, |target| format!("{sign} {}", amount(target))),
-            match self.verdict() {
-                Verdict::Met => "yes".to_owned(),
-                Verdict::Missed => "no".to_owned(),
-                Verdict::None(reason) => format!("no verdict: {reason}"),
-                Verdict::Unrated => String::new(),
+            match self.target_result() {
+                TargetResult::Met => "yes".to_owned(),
+                TargetResult::Missed => "no".to_owned(),
+                TargetResult::None(reason) => format!("no verdict: {reason}"),
+                TargetResult::Unrated => String::new(),
             },
         ]
     }
@@ -192,45 +192,59 @@ mod tests {
     }
 
     #[test]
-    fn verdict_follows_the_direction() {
-        let speed = |value| BenchResult::more("x", value, "", 2).target(0.75).verdict();
-        assert_eq!([0.74, 0.75].map(speed), [Verdict::Missed, Verdict::Met]);
-        let memory = |value| BenchResult::less("x", value, " MiB", 0).target(24.0).verdict();
-        assert_eq!([24.5, 24.0].map(memory), [Verdict::Missed, Verdict::Met]);
-        assert_eq!(BenchResult::more("x", 1.0, "", 0).verdict(), Verdict::Unrated);
-    }
-
-    #[test]
-    fn verdict_is_none_without_a_sound_measurement() {
-        let none = |reason: &str| Verdict::None(reason.to_owned());
-        let result = |value| BenchResult::more("x", value, "", 2).target(1.0);
-        // Both far from the target, in either direction.
-        for value in [0.1, 10.0] {
-            let verdict = result(value).spread(value * 0.16).verdict();
-            assert_eq!(verdict, none("the rounds differ by 16 %"));
-            assert_eq!(result(value).with_noise(Some("noise")).verdict(), none("noise"));
-            assert_eq!(
-                result(value).no_verdict("first").with_noise(Some("noise")).verdict(),
-                none("first")
-            );
-        }
-        assert_eq!(result(f64::NAN).verdict(), none("not measured"));
-        assert_eq!(result(0.1).spread(0.015).with_noise(None).verdict(), Verdict::Missed);
-        assert_eq!(result(0.1).count().with_noise(Some("noise")).verdict(), Verdict::Missed);
+    fn target_result_follows_the_direction() {
+        let speed = |value| BenchResult::more("x", value, "", 2).target(0.75).target_result();
+        assert_eq!([0.74, 0.75].map(speed), [TargetResult::Missed, TargetResult::Met]);
+        let memory = |value| BenchResult::less("x", value, " MiB", 0).target(24.0).target_result();
+        assert_eq!([24.5, 24.0].map(memory), [TargetResult::Missed, TargetResult::Met]);
         assert_eq!(
-            BenchResult::more("x", 1.0, "", 2).with_noise(Some("noise")).verdict(),
-            Verdict::Unrated
+            BenchResult::more("x", 1.0, "", 0).target_result(),
+            TargetResult::Unrated
         );
     }
 
     #[test]
-    fn results_table_has_one_column_for_the_verdict() {
+    fn target_result_needs_a_sound_measurement() {
+        let none = |reason: &str| TargetResult::None(reason.to_owned());
+        let result = |value| BenchResult::more("x", value, "", 2).target(1.0);
+        // Both far from the target, in either direction.
+        for value in [0.1, 10.0] {
+            let target_result = result(value).spread(value * 0.16).target_result();
+            assert_eq!(target_result, none("the rounds differ by 16 %"));
+            assert_eq!(result(value).with_noise(Some("noise")).target_result(), none("noise"));
+            assert_eq!(
+                result(value)
+                    .inconclusive("first")
+                    .with_noise(Some("noise"))
+                    .target_result(),
+                none("first")
+            );
+        }
+        assert_eq!(result(f64::NAN).target_result(), none("not measured"));
+        assert_eq!(
+            result(0.1).spread(0.015).with_noise(None).target_result(),
+            TargetResult::Missed
+        );
+        assert_eq!(
+            result(0.1).count().with_noise(Some("noise")).target_result(),
+            TargetResult::Missed
+        );
+        assert_eq!(
+            BenchResult::more("x", 1.0, "", 2)
+                .with_noise(Some("noise"))
+                .target_result(),
+            TargetResult::Unrated
+        );
+    }
+
+    #[test]
+    fn results_table_has_one_column_for_the_target() {
         let results = [
             BenchResult::more("read: speed", 0.6, "", 2).spread(0.01).target(0.5),
             BenchResult::less("idle: memory", 40.46, " MiB", 1).target(24.0),
             BenchResult::less("audit: p50", 1.5, " ms", 1)
                 .target(1.0)
-                .no_verdict("noisy machine"),
+                .inconclusive("noisy machine"),
             BenchResult::more("read: throughput", 21_703.4, "/s", 0),
         ];
         assert_eq!(
