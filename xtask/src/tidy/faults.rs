@@ -100,6 +100,7 @@ fn figure(value: &[&str]) -> Option<String> {
         ["Duration", "::", "from_secs", "(", number, ")"] => Some(format!("{} s", plain(number)?)),
         ["Duration", "::", "from_millis", "(", number, ")"] => Some(format!("{} ms", plain(number)?)),
         [number, "*", "1024", "*", "1024"] => Some(format!("{} MiB", plain(number)?)),
+        ["1024", "*", "1024"] => Some("1 MiB".to_owned()),
         _ => None,
     }
 }
