@@ -93,9 +93,9 @@ pub struct QueuedStart {
 /// A transition to `sending` whose preconditions a worker checks later.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnqueueStart {
-    /// The campaign after the transition.
+    /// The campaign after the transition. Guard of the write: its version is the current one.
     pub campaign: Campaign,
-    /// Guard of the write: the current status. For [`Trigger::Schedule`], `scheduled_at` must be unchanged too.
+    /// Guard of the write: the current status.
     pub expected: super::CampaignStatus,
     pub run: QueuedStart,
     pub events: Vec<Event>,

@@ -120,16 +120,14 @@ pub(super) async fn enqueue_start(
     let (account, id) = (campaign.account_id, campaign.id);
     let updated = sql(
         "UPDATE campaigns SET status = $4, updated_at = $5, version = version + 1
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3
-           AND ($6 <> 'schedule' OR scheduled_at IS NOT DISTINCT FROM $7)",
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3 AND version = $6",
     )
     .bind(account)
     .bind(id)
     .bind(start_request.expected.as_str())
     .bind(campaign.status.as_str())
     .bind(campaign.updated_at)
-    .bind(start_request.run.trigger.as_str())
-    .bind(campaign.scheduled_at)
+    .bind(campaign.version)
     .execute(&mut *conn)
     .await?;
     if updated == 0 {

@@ -106,6 +106,7 @@ async fn aborted_start_returns_to_draft_unless_cancelled() {
     assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
     assert_eq!(fixture.number("SELECT count(*) FROM outbox_events").await, 2);
 
+    let campaign = fixture.expected(&campaign, CampaignStatus::Draft).await;
     runs.enqueue_start(&start_request(&fixture, &campaign, Trigger::Send))
         .await
         .unwrap();
@@ -147,7 +148,7 @@ async fn due_campaigns_exclude_suspended_and_deleted() {
 }
 
 #[tokio::test]
-async fn scheduled_start_is_stale_after_rescheduling() {
+async fn start_is_stale_after_a_change_of_the_campaign() {
     let fixture = DbFixture::new().await;
     let campaign = fixture.stored_draft().await;
     let scheduled = Campaign {
@@ -164,7 +165,8 @@ async fn scheduled_start_is_stale_after_rescheduling() {
         )
         .await
         .unwrap();
-    let due_start = start_request(&fixture, &scheduled, Trigger::Schedule);
+    let scheduled = fixture.expected(&scheduled, CampaignStatus::Scheduled).await;
+    let starts = [Trigger::Schedule, Trigger::Send].map(|trigger| start_request(&fixture, &scheduled, trigger));
     let later = Campaign {
         scheduled_at: Some(NOW + Duration::DAY),
         ..scheduled.clone()
@@ -174,12 +176,14 @@ async fn scheduled_start_is_stale_after_rescheduling() {
         .await
         .unwrap();
     let runs = fixture.runs();
-    assert_eq!(
-        runs.enqueue_start(&due_start).await.unwrap(),
-        WriteOutcome::Stale(CampaignStatus::Scheduled)
-    );
-    // A member's `send` does not depend on the schedule.
-    let sent = start_request(&fixture, &scheduled, Trigger::Send);
+    for stale in &starts {
+        assert_eq!(
+            runs.enqueue_start(stale).await.unwrap(),
+            WriteOutcome::Stale(CampaignStatus::Scheduled)
+        );
+    }
+    let current = fixture.expected(&later, CampaignStatus::Scheduled).await;
+    let sent = start_request(&fixture, &current, Trigger::Send);
     assert_eq!(runs.enqueue_start(&sent).await.unwrap(), WriteOutcome::Done);
 }
 

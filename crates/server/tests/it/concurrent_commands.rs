@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::harness::client::Request;
+use crate::harness::client::{Reply, Request};
 use crate::harness::rng::{TestRng, runs, seed};
 use crate::harness::runs::{usage, without_statuses};
 use crate::harness::users::User;
@@ -23,6 +23,11 @@ const COMMANDS: [&str; 4] = ["send", "cancel", "unschedule", "DELETE"];
 /// Runs two requests that both read the campaign before either writes it, then write it in this order. The campaign row
 /// stays locked until both wait for it.
 fn run_overlapping(server: &Server, first: Request, second: Request) -> [u16; 2] {
+    reply_overlapping(server, first, second).map(|reply| reply.status)
+}
+
+/// `run_overlapping` with the whole responses.
+fn reply_overlapping(server: &Server, first: Request, second: Request) -> [Reply; 2] {
     let wait_for_writers = |count: i64| {
         until("the writers wait", || {
             // A transaction caches what it reads from `pg_stat_activity`.
@@ -34,9 +39,9 @@ fn run_overlapping(server: &Server, first: Request, second: Request) -> [u16; 2]
         });
     };
     server.db.run("BEGIN; SELECT 1 FROM campaigns FOR UPDATE");
-    let first = std::thread::spawn(move || first.send().status);
+    let first = std::thread::spawn(move || first.send());
     wait_for_writers(1);
-    let second = std::thread::spawn(move || second.send().status);
+    let second = std::thread::spawn(move || second.send());
     wait_for_writers(2);
     server.db.run("COMMIT");
     [first.join().unwrap(), second.join().unwrap()]
@@ -82,6 +87,19 @@ fn update_during_schedule_keeps_the_scheduled_time() {
         ("scheduled".to_owned(), FAR_FUTURE.to_owned())
     );
     assert_eq!(campaign["name"], "Outro");
+}
+
+/// Regression: the response showed the campaign as it was before the change.
+#[test]
+fn send_after_a_concurrent_update_shows_the_update() {
+    let server = server_without_workers();
+    let ana = server.owner();
+    let id = ana.campaign(json!({ "name": "C" }));
+    let renamed = ana.request("PUT", &format!("/api/campaigns/{id}"));
+    let renamed = renamed.json(&json!({ "name": "Outro" }));
+    let [renamed, sent] = reply_overlapping(&server, renamed, ana.command(&id, "send"));
+    assert_eq!((renamed.status, sent.status), (200, 200));
+    assert_eq!(sent.ok()["name"], "Outro");
 }
 
 /// Creates a scheduled campaign whose messages contain `word`, and returns its path.

@@ -109,8 +109,7 @@ impl RunTables {
         let Some(row) = self.campaigns.get_mut(&id) else {
             return WriteOutcome::Missing;
         };
-        let rescheduled = row.campaign.scheduled_at != request.campaign.scheduled_at;
-        if row.campaign.status != request.expected || request.run.trigger == Trigger::Schedule && rescheduled {
+        if (row.campaign.status, row.campaign.version) != (request.expected, request.campaign.version) {
             return WriteOutcome::Stale(row.campaign.status);
         }
         row.campaign.status = request.campaign.status;
