@@ -31,7 +31,9 @@ pub(super) struct SubscriptionWorkflow {
 }
 
 impl SubscriptionWorkflow {
-    /// Completes an attempt: it becomes a subscription. Returns `None` if another actor ended the attempt first.
+    /// Completes an attempt: it becomes a subscription. Another actor may complete it first: then this returns the stored
+    /// subscription, or its state after the completion if its status changed since. Returns `None` if another actor ended
+    /// the attempt.
     pub(super) async fn complete(
         &self,
         attempt: &Subscription,
@@ -59,7 +61,14 @@ impl SubscriptionWorkflow {
                 let current = self.store.find(attempt.account_id, attempt.id).await?;
                 let is_completed =
                     |current: &Subscription| current.gateway_subscription_id.as_ref() == Some(&created.id);
-                Ok(current.filter(is_completed))
+                let completed = change.subscription;
+                Ok(current.filter(is_completed).map(|current| {
+                    if current.status == completed.status {
+                        current
+                    } else {
+                        completed
+                    }
+                }))
             }
         }
     }

@@ -173,3 +173,30 @@ fn subscribe_interrupted_by_crash_is_completed_by_request() {
     });
     assert!(history["items"][0]["invoice_url"].is_string(), "{history}");
 }
+
+/// Regression: the status of the response was CANCELLED, which is not published.
+#[test]
+fn subscribe_cancelled_before_its_response_shows_pending() {
+    let server = Server::new();
+    let ana = server.owner();
+    // The first payment is read after the gateway has created the subscription.
+    server
+        .payment
+        .script(vec![Fault::new(FaultKind::Hang { ms: 3_000 }).on("GET", "/payments")]);
+    std::thread::scope(|scope| {
+        let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
+        let first = scope.spawn(move || request.send().created());
+        until("the gateway has created the subscription", || {
+            count_subscribe_calls(&server.payment) == 1
+        });
+        // Completes the first one.
+        assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
+        ana.post("/api/billing/cancel", json!({})).ok();
+        let made = first.join().unwrap();
+        assert_eq!(
+            (&made["status"], &made["subscription"]["status"]),
+            (&json!("PENDING"), &json!("pending"))
+        );
+    });
+    assert_eq!(overview(&ana)["subscription"], Value::Null);
+}
