@@ -15,6 +15,7 @@ mod dev;
 mod fuzz;
 mod guides;
 mod migrate;
+mod mutants;
 mod outcome;
 mod sbom;
 mod schemathesis;
@@ -82,6 +83,8 @@ enum Command {
     Sbom,
     /// Repeat the tests of reliability and security (docs/faults.md); without a name, list the suites.
     Stress(stress::Options),
+    /// Change the code that decides on states, limits and permissions, and require that tests find it (cargo-mutants).
+    Mutants(mutants::Options),
     /// Search for inputs that break a parser (crates/fuzz), guided by coverage.
     Fuzz(fuzz::Options),
     /// Check the API reference (/docs) in Chromium, which is installed if missing.
@@ -120,6 +123,7 @@ fn run(command: Command) -> Result<()> {
         Command::Deny(options) => deny::run(&options),
         Command::Sbom => sbom::run(),
         Command::Stress(options) => stress::run(&options),
+        Command::Mutants(options) => mutants::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Browser => browser::run(),
         Command::Schemathesis(options) => schemathesis::run(options),

@@ -266,11 +266,6 @@ pub(super) const SUITES: &[StressSuite] = &[
         "dependencies are at or above the versions that fix known vulnerabilities, and no advisory concerns them",
         tools::supply,
     ),
-    tool(
-        "mutants",
-        "the tests detect a changed guard, limit or permission",
-        tools::mutants,
-    ),
 ];
 
 #[cfg(test)]
