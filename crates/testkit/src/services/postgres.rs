@@ -168,7 +168,7 @@ impl Cluster {
             self.port
         );
         if purpose == Purpose::Tests {
-            options.push_str(" -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=300");
+            options.push_str(" -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=600");
         }
         if purpose != Purpose::Development && self.has_statement_statistics() {
             options.push_str(" -c shared_preload_libraries=pg_stat_statements");

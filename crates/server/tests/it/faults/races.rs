@@ -130,7 +130,9 @@ fn cancel_at_random_time(server: &Server, contacts: usize, rng: &mut TestRng) ->
     let statuses = send_concurrently(vec![cancel.clone(), cancel]);
     let at_cancel = server.whatsapp.sends().len();
     let cancelled = count(&statuses, 200) == 1;
-    assert_eq!(count(&statuses, 400), if cancelled { 1 } else { 2 }, "{statuses:?}");
+    // On a busy machine the second cancel may give up waiting for the first one's lock. It changes nothing, either.
+    let refused = count(&statuses, 400) + count(&statuses, 503);
+    assert_eq!(refused, if cancelled { 1 } else { 2 }, "{statuses:?}");
     until("sends in flight are resolved and the rest is released", || {
         usage(server, &ana.account) == format!("{} 0", server.whatsapp.counters().accepted)
     });
