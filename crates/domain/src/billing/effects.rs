@@ -57,11 +57,13 @@ pub fn effect(
         return None;
     }
     let command = command(stored_payment, data.kind);
-    // Events apply in the order of receipt: a subscription that ended after this event was received stays ended.
-    let ended_later = receipt.is_some_and(|receipt| ended_after(before, receipt.received_at));
+    // Events apply in the order of receipt: a subscription that ended after this event was received stays ended. The
+    // gateway's end of a subscription always counts.
+    let ended_later = command != Some(SubscriptionCommand::Inactivate)
+        && receipt.is_some_and(|receipt| ended_after(before, receipt.received_at));
     let next = command.and_then(|command| match ended_later {
-        true if command != SubscriptionCommand::Inactivate => (!facts.other_live).then_some(before.status),
-        _ => transition(before.status, command, facts.other_live),
+        true => (!facts.other_live).then_some(before.status),
+        false => transition(before.status, command, facts.other_live),
     });
     let mut payment = data
         .payment

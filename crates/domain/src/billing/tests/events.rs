@@ -210,6 +210,27 @@ async fn gateway_event_received_before_cancellation_keeps_it() {
     );
 }
 
+/// The gateway's end of the subscription always counts, also if the account cancels before the event is applied.
+#[tokio::test]
+async fn gateway_end_received_before_cancellation_ends_the_plan() {
+    let fixture = Fixture::new();
+    fixture
+        .billing()
+        .subscribe(&tenant(), input("CREDIT_CARD"))
+        .await
+        .unwrap();
+    fixture
+        .record_event(&gateway_event("SUBSCRIPTION_INACTIVATED", "evt_1", "", ""))
+        .await;
+    fixture.advance_clock(Duration::SECOND);
+    fixture.billing().cancel(&tenant()).await.unwrap();
+    while fixture.events().apply_next().await.unwrap() {}
+    let row = fixture.only_subscription();
+    assert_eq!(row.status, SubscriptionStatus::Inactive);
+    assert!(row.lapsed_at.is_some());
+    fixture.with(|account| assert_eq!(account.plan, "free"));
+}
+
 /// What an event may change.
 fn account_rows(fixture: &Fixture) -> impl PartialEq + std::fmt::Debug {
     fixture.with(|account| {
