@@ -121,7 +121,7 @@ impl SubscriptionWorkflow {
     /// intent.
     pub(super) async fn defer_intent(&self, subscription: &Subscription, lease: Duration) -> Result<(), StoreError> {
         self.write_with_retry(subscription, |current, now| {
-            let mut after = current.clone();
+            let mut after = has_lease_of(current, subscription).then(|| current.clone())?;
             let leased = |pending: PendingIntent| PendingIntent::leased(pending.intent, now, lease);
             after.pending = after.pending.map(leased);
             Some(Change::of(after))
@@ -151,7 +151,7 @@ impl SubscriptionWorkflow {
     /// Removes an intent that had no effect at the gateway.
     pub(super) async fn clear_intent(&self, subscription: &Subscription) -> Result<(), StoreError> {
         self.write_with_retry(subscription, |current, now| {
-            let mut after = current.clone();
+            let mut after = has_lease_of(current, subscription).then(|| current.clone())?;
             after.pending = None;
             after.updated_at = now;
             Some(Change::of(after))
@@ -353,6 +353,13 @@ fn plan_change(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
         events: vec![Event::Audit(audit), notice],
         ..Change::of(after)
     })
+}
+
+/// Whether the intent is the one that was read. Another request may have stored an equal one, whose gateway call is in
+/// flight.
+fn has_lease_of(current: &Subscription, read: &Subscription) -> bool {
+    let lease = |subscription: &Subscription| subscription.pending.as_ref().map(|pending| pending.until);
+    lease(current) == lease(read)
 }
 
 /// Accepts that an intent stays as it is after too many lost attempts: the reconciler looks it up.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::billing::in_memory::{
     BillingTables, FakePaymentGateway, GatewayState, InMemoryBilling, InMemoryBillingAccount, InjectedFault,
 };
+use crate::billing::workflow::SubscriptionWorkflow;
 use crate::billing::*;
 use crate::shared::*;
 
@@ -85,6 +86,15 @@ impl Fixture {
             store.clone(),
             store.clone(),
         )
+    }
+
+    pub(super) fn workflow(&self) -> SubscriptionWorkflow {
+        SubscriptionWorkflow {
+            store: self.store.clone(),
+            gateway: self.gateway.clone(),
+            clock: self.store.clone(),
+            ids: self.store.clone(),
+        }
     }
 
     pub(super) fn events(&self) -> GatewayEvents {

@@ -114,3 +114,38 @@ async fn reconciler_changes_nothing_if_the_gateway_is_down() {
     assert!(fixture.reconciler().check_next().await.unwrap());
     assert_eq!(fixture.only_subscription().status, SubscriptionStatus::Pending);
 }
+
+/// A worker reads an intent whose lease is over and stalls. Another one reverts the intent, and the account's next
+/// request stores an equal one. The first worker must not revert that one: its gateway call may be in flight.
+#[tokio::test]
+async fn stalled_worker_does_not_revert_an_equal_later_intent() {
+    let plan_change = PlanChangeInput {
+        plan: Some("growth".into()),
+        cycle: None,
+    };
+    for call in ["cancel", "change"] {
+        let fixture = subscribed("CREDIT_CARD").await;
+        let request_fails = async || match call {
+            "cancel" => drop(fixture.billing().cancel(&tenant()).await.unwrap_err()),
+            _ => drop(fixture.billing().change(&tenant(), &plan_change).await.unwrap_err()),
+        };
+        let failed = || InjectedFault::Before(PaymentGatewayError::Failed("x".into()));
+        let unanswered = InjectedFault::After(PaymentGatewayError::Unanswered("x".into()));
+        fixture.inject_fault(call, failed());
+        fixture.inject_fault("subscription", failed());
+        request_fails().await;
+        let read = fixture.only_subscription();
+        fixture.workflow().clear_intent(&read).await.unwrap();
+        fixture.advance_clock(Duration::SECOND);
+        fixture.inject_fault(call, unanswered);
+        fixture.inject_fault("subscription", failed());
+        request_fails().await;
+        fixture.workflow().clear_intent(&read).await.unwrap();
+        assert!(fixture.only_subscription().pending.is_some(), "{call}");
+        fixture.advance_clock(Duration::MINUTE);
+        fixture.reconcile().await;
+        let row = fixture.only_subscription();
+        let is_done = [row.status == SubscriptionStatus::Cancelled, row.plan == "growth"];
+        assert_eq!(is_done, [call == "cancel", call == "change"]);
+    }
+}
