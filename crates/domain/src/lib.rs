@@ -30,6 +30,8 @@ pub mod notifications;
 pub mod rollups;
 pub mod segments;
 pub mod shared;
+#[cfg(test)]
+mod simulation;
 pub mod team;
 pub mod templates;
 pub mod webhooks;

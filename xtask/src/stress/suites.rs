@@ -171,12 +171,12 @@ pub(super) const SUITES: &[StressSuite] = &[
     ),
     suite(
         "simulation",
-        "simulated runs with dying workers, faults and status updates end correctly, and planted bugs are found",
+        "simulated servers with faults, dying and stalled workers keep the invariants, and planted bugs are found",
         &inside("worlds", 2_000, 10_000),
         &[tests(
             "recado-domain",
             INSIDE,
-            &["campaigns::dispatch::tests::simulation::"],
+            &["simulation::", "campaigns::dispatch::tests::simulation::"],
         )],
     ),
     suite(

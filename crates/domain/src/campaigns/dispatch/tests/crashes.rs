@@ -9,23 +9,7 @@ use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, failed, phone, run_b
 use super::{all_phones, over};
 use crate::campaigns::CampaignStatus;
 use crate::messaging::{SendOutcome, SendStatus};
-
-/// Deterministic random numbers from a seed (SplitMix64).
-pub(super) struct TestRng(pub(super) u64);
-
-impl TestRng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(bound).unwrap()).unwrap()
-    }
-}
+use crate::simulation::rng::TestRng;
 
 /// The outcome of a call. It depends on seed, recipient and number of earlier calls, not on the order of calls.
 fn random_outcome(seed: u64, to: &str, call: usize) -> SendOutcome {

@@ -3,11 +3,12 @@
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::crashes::{TestRng, check, check_after_timeout, fixture, run_to_the_end};
+use super::crashes::{check, check_after_timeout, fixture, run_to_the_end};
 use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, SECOND, THIRD, accepted, phone, run_blocked, unknown};
 use crate::campaigns::RunEnd;
 use crate::messaging::SendStatus;
+use crate::simulation::rng::TestRng;
 
 /// During the first worker's call, its lease expires and `second_worker` executes the run until `fault`.
 fn take_over_during_call(fixture: &Fixture, second_worker: Uuid, call: usize, fault: Option<(usize, Fault)>) {

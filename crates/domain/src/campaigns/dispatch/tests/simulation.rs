@@ -1,4 +1,4 @@
-//! Deterministic simulation: workers die, take over from each other and meet faults, members cancel and resume, and
+//! Simulation of one run at the level of whole steps, with workers that share an id: workers die, take over from each other and meet faults, members cancel and resume, and
 //! status updates arrive, in an order that a seed decides. Every step checks the invariants against the calls that
 //! the fake WhatsApp recorded.
 //!
@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::crashes::{TestRng, fixture, may_have_arrived, run_to_the_end};
+use super::crashes::{fixture, may_have_arrived, run_to_the_end};
 use super::faults::Fault;
 use super::fixture::{FIRST, Fixture, RUN, phone};
 use crate::campaigns::CampaignStatus;
 use crate::campaigns::in_memory::PlantedBug;
 use crate::messaging::SendStatus;
+use crate::simulation::rng::TestRng;
 
 /// The number of simulations, unless `RECADO_RUNS` is set.
 const SEEDS: u64 = 1500;
