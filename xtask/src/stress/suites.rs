@@ -170,6 +170,12 @@ pub(super) const SUITES: &[StressSuite] = &[
         ],
     ),
     suite(
+        "histories",
+        "concurrent calls to killed servers are linearizable, sends agree with WhatsApp, and planted bugs are found",
+        &inside("histories", 20, 500),
+        &[server(&["histories::"])],
+    ),
+    suite(
         "simulation",
         "simulated servers with faults, dying and stalled workers keep the invariants, and planted bugs are found",
         &inside("worlds", 2_000, 10_000),

@@ -56,6 +56,7 @@ mod files;
 mod folders;
 mod frozen_content;
 mod harness;
+mod histories;
 mod http;
 mod idempotency;
 mod identity;
