@@ -14,9 +14,9 @@ pub(super) enum SimulationBug {
     /// A batch of results is recorded without its last one.
     ResultDropped,
     /// A cancel does not release the reservations of unsent messages.
-    QuotaKeptAtCancel,
+    QuotaNotReleasedAtCancel,
     /// A cancel leaves the run in the queue.
-    QueueEntryKeptAtCancel,
+    QueueEntryNotDeletedAtCancel,
     /// A contact that opts out after the claim gets the message.
     OptOutIgnored,
     /// Two campaigns of a number may send to one contact at the same time.
@@ -42,7 +42,7 @@ pub(super) enum SimulationBug {
     /// A failed attempt does not count.
     AttemptNotCounted,
     /// The deliveries of an endpoint that becomes inactive wait forever.
-    DeliveriesKeptAtDisable,
+    DeliveriesNotDroppedAtDisable,
     /// An account can have two live subscriptions.
     SecondSubscriptionReserved,
     /// Optimistic locking does not work for subscriptions.
@@ -69,8 +69,8 @@ impl SimulationBug {
         Self::StartIgnoresStatus,
         Self::PauseIgnored,
         Self::ResultDropped,
-        Self::QuotaKeptAtCancel,
-        Self::QueueEntryKeptAtCancel,
+        Self::QuotaNotReleasedAtCancel,
+        Self::QueueEntryNotDeletedAtCancel,
         Self::OptOutIgnored,
         Self::PairIntervalIgnored,
         Self::SendSlotsNotShared,
@@ -83,7 +83,7 @@ impl SimulationBug {
         Self::SuccessNotRecorded,
         Self::FailureRemovesDelivery,
         Self::AttemptNotCounted,
-        Self::DeliveriesKeptAtDisable,
+        Self::DeliveriesNotDroppedAtDisable,
         Self::SecondSubscriptionReserved,
         Self::WriteIgnoresVersion,
         Self::IntentNotStored,

@@ -38,7 +38,7 @@ pub(super) struct Ledger {
     campaigns: BTreeMap<CampaignId, (CampaignStatus, bool)>,
     sends: BTreeMap<SendKey, SendStatus>,
     /// The messages of each send that may have arrived since it was last reset by a retry.
-    arrivals: BTreeMap<SendId, u32>,
+    possible_sends: BTreeMap<SendId, u32>,
     /// The started sends whose contact had opted out.
     unreachable: BTreeSet<SendId>,
     /// The sends of each task whose response it got.
@@ -151,7 +151,7 @@ impl Ledger {
                 continue;
             }
             if (before, send.status) == (SendStatus::Failed, SendStatus::Pending) && started.contains(&key.0) {
-                self.arrivals.remove(&send.id);
+                self.possible_sends.remove(&send.id);
             } else {
                 self.violation(format!("a send went from {before} to {}", send.status));
             }
@@ -197,9 +197,9 @@ impl Ledger {
 
     pub(super) fn departs(&mut self, departure: &Departure<'_>) {
         let Departure { send, at, run, .. } = *departure;
-        let arrivals = self.arrivals.entry(send).or_default();
-        *arrivals += 1;
-        if *arrivals > 1 {
+        let possible_sends = self.possible_sends.entry(send).or_default();
+        *possible_sends += 1;
+        if *possible_sends > 1 {
             self.violation(format!("{send} leaves again and may have arrived before"));
         }
         if self.unreachable.contains(&send) {
@@ -248,7 +248,7 @@ impl Ledger {
             departure.to.to_owned(),
         );
         self.pairs.remove(&pair);
-        *self.arrivals.entry(departure.send).or_default() -= 1;
+        *self.possible_sends.entry(departure.send).or_default() -= 1;
     }
 
     pub(super) fn check_billing(&mut self, billing: &BillingTables, webhooks: &WebhookTables) {

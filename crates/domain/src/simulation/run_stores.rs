@@ -46,10 +46,10 @@ impl CampaignStore for Stores {
             let ends_run = campaign.status == CampaignStatus::Cancelled && expected.status == CampaignStatus::Sending;
             if ends_run && outcome == WriteOutcome::Done {
                 let mut tables = self.runs.tables();
-                if self.has(SimulationBug::QuotaKeptAtCancel) {
+                if self.has(SimulationBug::QuotaNotReleasedAtCancel) {
                     tables.accounts.get_mut(&campaign.account_id).unwrap().reserved += unsent;
                 }
-                if self.has(SimulationBug::QueueEntryKeptAtCancel) {
+                if self.has(SimulationBug::QueueEntryNotDeletedAtCancel) {
                     tables.campaigns.get_mut(&campaign.id).unwrap().queue_entry = entry;
                 }
             }

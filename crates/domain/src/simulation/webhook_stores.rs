@@ -49,7 +49,7 @@ impl WebhookStore for Stores {
         self.write_webhooks("update endpoint", async {
             let before = self.webhooks.tables().deliveries.clone();
             let outcome = self.webhooks.update(account, webhook, events).await?;
-            self.keep_dropped(before);
+            self.restore_dropped(before);
             Ok(outcome)
         })
         .await
@@ -63,8 +63,8 @@ impl WebhookStore for Stores {
 
 impl Stores {
     /// The bug: deliveries that are dropped wait instead.
-    fn keep_dropped(&self, before: BTreeMap<DeliveryKey, InMemoryDelivery>) {
-        if self.has(SimulationBug::DeliveriesKeptAtDisable) {
+    fn restore_dropped(&self, before: BTreeMap<DeliveryKey, InMemoryDelivery>) {
+        if self.has(SimulationBug::DeliveriesNotDroppedAtDisable) {
             let mut tables = self.webhooks.tables();
             for (key, row) in before {
                 let after = tables.deliveries.get_mut(&key);
@@ -120,7 +120,7 @@ impl DeliveryQueue for Stores {
             self.webhooks
                 .finish(&self.changed_attempts(attempts), health_updates)
                 .await?;
-            self.keep_dropped(before.clone());
+            self.restore_dropped(before.clone());
             for attempt in attempts {
                 let (key, mut tables) = (attempt.key, self.webhooks.tables());
                 if self.has(SimulationBug::SuccessNotRecorded)
