@@ -129,7 +129,7 @@ impl Form {
         }
         let spaces = self.buffer.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
         let rest = self.buffer.get(spaces..).unwrap_or_default();
-        if rest.starts_with(b"\r\n") {
+        if rest.starts_with(b"\r\n") && spaces <= PADDING_BYTES {
             // Leaves the line end in the buffer: an empty head then ends like every other.
             self.buffer.advance(spaces);
             return Ok(Some(State::Head));
@@ -285,6 +285,17 @@ mod tests {
             assert_eq!(names, ["note", "file", ""]);
             assert_eq!(parts[1].0.file_name.as_deref(), Some("a\"; name=b.png"));
             assert_eq!((&parts[0].1[..], &parts[1].1, parts[2].1.len()), (&b"oi"[..], &file, 0));
+        }
+    }
+
+    /// Whether the line end arrives with the spaces or later changes nothing.
+    #[test]
+    fn spaces_after_a_boundary_are_limited_at_every_chunk_size() {
+        let body = |spaces: usize| format!("--x y{}\r\n\r\noi\r\n--x y--", " ".repeat(spaces)).into_bytes();
+        let (fits, too_long) = (body(PADDING_BYTES), body(PADDING_BYTES + 1));
+        for size in 1..=too_long.len() {
+            assert_eq!(parts(&fits, size).unwrap().0.len(), 1, "{size}");
+            assert!(parts(&too_long, size).is_err(), "{size}");
         }
     }
 
