@@ -339,6 +339,7 @@ impl Simulation {
         let Some(subject) = self.scheduler.pick(&live) else {
             return "no payment".into();
         };
+        let count = state.payments.len();
         let payments = state.payments.iter_mut();
         let mut payments: Vec<&mut GatewayPayment> = payments
             .filter(|row| row.subscription.as_ref() == Some(&subject))
@@ -348,7 +349,7 @@ impl Simulation {
         match (self.scheduler.below(8), &payment.status) {
             (0, _) => {
                 let next = GatewayPayment {
-                    id: format!("{}_{}", payment.id, self.posted.len()),
+                    id: format!("{}_{count}", payment.id),
                     status: Pending,
                     ..payment.clone()
                 };
