@@ -57,10 +57,11 @@ pub fn effect(
         return None;
     }
     let command = command(stored_payment, data.kind);
-    // Events apply in the order of receipt: a subscription that ended after this event was received stays ended. The
-    // gateway's end of a subscription always counts.
-    let ended_later = command != Some(SubscriptionCommand::Inactivate)
-        && receipt.is_some_and(|receipt| ended_after(before, receipt.received_at));
+    // A subscription that ended after receipt or during its check stays ended. The gateway's end always counts.
+    let has_ended = receipt.map_or(!before.status.is_live(), |receipt| {
+        ended_after(before, receipt.received_at)
+    });
+    let ended_later = command != Some(SubscriptionCommand::Inactivate) && has_ended;
     let next = command.and_then(|command| match ended_later {
         true => (!facts.other_live).then_some(before.status),
         false => transition(before.status, command, facts.other_live),

@@ -176,7 +176,7 @@ impl SubscriptionWorkflow {
         Ok(self.schedule_next_check(account, id).await?)
     }
 
-    async fn apply_payment(
+    pub(super) async fn apply_payment(
         &self,
         account: AccountId,
         id: SubscriptionId,

@@ -3,7 +3,7 @@
 use time::Duration;
 
 use super::events::gateway_event;
-use super::fixture::{Fixture, input, tenant};
+use super::fixture::{Fixture, account, input, tenant};
 use crate::billing::in_memory::InjectedFault;
 use crate::billing::*;
 
@@ -147,5 +147,26 @@ async fn stalled_worker_does_not_revert_an_equal_later_intent() {
         let row = fixture.only_subscription();
         let is_done = [row.status == SubscriptionStatus::Cancelled, row.plan == "growth"];
         assert_eq!(is_done, [call == "cancel", call == "change"]);
+    }
+}
+
+/// A worker reads a payment from the gateway, and the account cancels before the worker applies it.
+#[tokio::test]
+async fn check_does_not_revive_a_subscription_cancelled_meanwhile() {
+    for (status, is_paid) in [(PaymentStatus::Overdue, false), (PaymentStatus::Confirmed, true)] {
+        let fixture = subscribed("BOLETO").await;
+        fixture.gateway().payments[0].status = status;
+        let read = fixture.gateway().payments[0].clone();
+        fixture.advance_clock(Duration::SECOND);
+        fixture.billing().cancel(&tenant()).await.unwrap();
+        let id = fixture.only_subscription().id;
+        fixture.workflow().apply_payment(account(), id, &read).await.unwrap();
+        let row = fixture.only_subscription();
+        assert_eq!(
+            (row.status, row.current_period_end.is_some(), fixture.charged_count()),
+            (SubscriptionStatus::Cancelled, is_paid, 0)
+        );
+        let plan = fixture.with(|account| account.plan.clone());
+        assert_eq!(plan, if is_paid { "starter" } else { "free" });
     }
 }
