@@ -179,11 +179,10 @@ fn messages_of_an_unverified_time_arrive_later_once() {
 #[test]
 fn messages_that_nobody_claims_are_dropped_after_seven_days_and_counted() {
     let server = Server::start(without_statuses().with_metrics());
-    let port = server.metrics_port();
     let ana = server.owner();
     connect(&ana, "failed");
     messages(&server, &[("wamid.1", now()), ("wamid.2", now()), ("wamid.3", now())]);
-    let unclaimed = || scrape(port).sum("recado_whatsapp_unclaimed_total", &[]);
+    let unclaimed = || scrape(server.metrics_port()).sum("recado_whatsapp_unclaimed_total", &[]);
     until("the counter is exposed", || unclaimed() == Some(0.0));
     server.stop();
     server.db.run(
