@@ -50,7 +50,11 @@ fn send_returns_at_once_and_the_run_completes() {
     let audit = "FROM audit_logs WHERE action = 'create' AND entity_type = 'campaign_send'";
     until("the audit row", || server.db.count(audit) == 1);
     assert_eq!(server.db.text(&format!("SELECT entity_id {audit}")), id);
-    until("the notification", || notified(&server, "success").len() == 1);
+    // A number that is verified late on a busy machine is a success, too.
+    let about_campaign = |message: &&String| message.contains("messages were sent");
+    until("the notification", || {
+        notified(&server, "success").iter().filter(about_campaign).count() == 1
+    });
     act(&ana, &id, "send").refused(400, "VALIDATION_ERROR");
 }
 
