@@ -69,7 +69,7 @@ pub fn effect(
     let mut payment = data
         .payment
         .as_ref()
-        .map(|snapshot| payment_row(before, stored_payment, snapshot, data, event.is_none(), new_id, now));
+        .map(|snapshot| payment_row(before, stored_payment, snapshot, data, new_id, now));
     if payment.is_none() && next.is_none_or(|next| next == before.status) {
         return None;
     }
@@ -241,14 +241,12 @@ fn status_of(kind: GatewayEventKind) -> PaymentStatus {
     }
 }
 
-/// Builds the new or updated row of the payment history. Absent fields keep their stored value. `polled` means that the
-/// reconciler read the data from the gateway.
+/// Builds the new or updated row of the payment history. Absent fields keep their stored value.
 fn payment_row(
     subscription: &Subscription,
     stored: Option<&Payment>,
     snapshot: &PaymentSnapshot,
     data: &GatewayEventData,
-    polled: bool,
     new_id: PaymentId,
     now: OffsetDateTime,
 ) -> Payment {
@@ -280,9 +278,7 @@ fn payment_row(
     let paid = matches!(data.kind, GatewayEventKind::Confirmed | GatewayEventKind::Received);
     payment.paid_at = payment.paid_at.or(paid.then_some(now));
     payment.confirmed |= data.kind == GatewayEventKind::Confirmed;
-    // Polled data describes the state as of now.
-    let observed_at = if polled { Some(now) } else { data.created_at };
-    payment.last_event_at = observed_at.max(payment.last_event_at);
+    payment.last_event_at = data.created_at.max(payment.last_event_at);
     payment
 }
 

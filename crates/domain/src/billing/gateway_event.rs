@@ -39,7 +39,7 @@ pub struct PaymentSnapshot {
 pub struct GatewayEventData {
     pub kind: GatewayEventKind,
     pub payment: Option<PaymentSnapshot>,
-    /// The gateway's time of the event.
+    /// The gateway's time of the event. Of a payment that the reconciler read: when it asked.
     pub created_at: Option<OffsetDateTime>,
 }
 

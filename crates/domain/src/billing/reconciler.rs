@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use super::effects::{RECONCILE_AFTER, effect, lapse};
 use super::workflow::SubscriptionWorkflow;
@@ -163,6 +163,8 @@ impl SubscriptionWorkflow {
         let Some(gateway_id) = subscription.gateway_subscription_id.as_deref() else {
             return Ok(());
         };
+        // What the gateway returns is at least as new as this. An event during the call may be newer.
+        let asked_at = self.clock.now();
         let mut payments = match self.gateway.payments(gateway_id).await {
             Ok(payments) => payments,
             // The gateway no longer has the subscription, so there are no payments.
@@ -171,7 +173,7 @@ impl SubscriptionWorkflow {
         };
         payments.sort_by(|a, b| (a.due_date, &a.id).cmp(&(b.due_date, &b.id)));
         for payment in &payments {
-            self.apply_payment(account, id, payment).await?;
+            self.apply_payment(account, id, payment, asked_at).await?;
         }
         Ok(self.schedule_next_check(account, id).await?)
     }
@@ -181,8 +183,9 @@ impl SubscriptionWorkflow {
         account: AccountId,
         id: SubscriptionId,
         payment: &GatewayPayment,
+        asked_at: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let data = event_data(payment);
+        let data = event_data(payment, asked_at);
         retry_on_conflict(async || {
             let facts = self.store.facts(account, id, Some(payment.id.clone())).await?;
             let change = facts.and_then(|facts| effect(&facts, &data, None, self.ids.next().into(), self.clock.now()));
@@ -215,7 +218,7 @@ impl SubscriptionWorkflow {
 }
 
 /// Converts a payment that was read from the gateway into event data.
-fn event_data(payment: &GatewayPayment) -> GatewayEventData {
+fn event_data(payment: &GatewayPayment, asked_at: OffsetDateTime) -> GatewayEventData {
     let kind = match &payment.status {
         PaymentStatus::Confirmed => GatewayEventKind::Confirmed,
         PaymentStatus::Received | PaymentStatus::ReceivedInCash => GatewayEventKind::Received,
@@ -233,6 +236,6 @@ fn event_data(payment: &GatewayPayment) -> GatewayEventData {
             bank_slip_url: payment.bank_slip_url.clone(),
             due_date: payment.due_date,
         }),
-        created_at: None,
+        created_at: Some(asked_at),
     }
 }

@@ -117,6 +117,18 @@ impl Fixture {
         while self.reconciler().lapse_next().await.unwrap() {}
     }
 
+    /// Reads the gateway's first payment, as a worker does, and the time before the call.
+    pub(super) fn read_payment(&self) -> (GatewayPayment, OffsetDateTime) {
+        (self.gateway().payments[0].clone(), self.store.now())
+    }
+
+    /// Applies a payment that a worker read.
+    pub(super) async fn apply_payment(&self, (payment, asked_at): &(GatewayPayment, OffsetDateTime)) {
+        let id = self.only_subscription().id;
+        let workflow = self.workflow();
+        workflow.apply_payment(account(), id, payment, *asked_at).await.unwrap();
+    }
+
     /// Receives and applies an event of the gateway subscription `sub_1`.
     pub(super) async fn deliver(&self, event: &GatewayEvent) {
         self.deliver_for(event, "sub_1").await;

@@ -3,7 +3,7 @@
 use time::Duration;
 
 use super::events::gateway_event;
-use super::fixture::{Fixture, account, input, tenant};
+use super::fixture::{Fixture, input, tenant};
 use crate::billing::in_memory::InjectedFault;
 use crate::billing::*;
 
@@ -156,11 +156,10 @@ async fn check_does_not_revive_a_subscription_cancelled_meanwhile() {
     for (status, is_paid) in [(PaymentStatus::Overdue, false), (PaymentStatus::Confirmed, true)] {
         let fixture = subscribed("BOLETO").await;
         fixture.gateway().payments[0].status = status;
-        let read = fixture.gateway().payments[0].clone();
+        let read = fixture.read_payment();
         fixture.advance_clock(Duration::SECOND);
         fixture.billing().cancel(&tenant()).await.unwrap();
-        let id = fixture.only_subscription().id;
-        fixture.workflow().apply_payment(account(), id, &read).await.unwrap();
+        fixture.apply_payment(&read).await;
         let row = fixture.only_subscription();
         assert_eq!(
             (row.status, row.current_period_end.is_some(), fixture.charged_count()),
@@ -168,5 +167,31 @@ async fn check_does_not_revive_a_subscription_cancelled_meanwhile() {
         );
         let plan = fixture.with(|account| account.plan.clone());
         assert_eq!(plan, if is_paid { "starter" } else { "free" });
+    }
+}
+
+/// A worker reads an overdue payment, which is paid before the worker applies it. Both orders leave it paid.
+#[tokio::test]
+async fn payment_during_a_check_counts_in_any_order() {
+    for event_first in [true, false] {
+        let fixture = subscribed("PIX").await;
+        fixture.advance_clock(Duration::days(2));
+        fixture.gateway().payments[0].status = PaymentStatus::Overdue;
+        let read = fixture.read_payment();
+        fixture.advance_clock(Duration::seconds(10));
+        let paid = gateway_event("PAYMENT_RECEIVED", "evt_1", "pay_1", "2026-03-12 09:00:05");
+        if event_first {
+            fixture.deliver(&paid).await;
+        }
+        fixture.apply_payment(&read).await;
+        if !event_first {
+            fixture.deliver(&paid).await;
+        }
+        let payment = fixture.with(|account| account.payments[0].status.clone());
+        assert_eq!(
+            (fixture.only_subscription().status, payment),
+            (SubscriptionStatus::Active, PaymentStatus::Received),
+            "event first: {event_first}"
+        );
     }
 }
