@@ -1,4 +1,5 @@
-//! `cargo xtask stress --minutes N`: runs the suites that have seeds in turns, each time from another random seed.
+//! `cargo xtask stress --minutes N`: runs batches of every suite that has seeds, one suite
+//! after the other, each batch from another random seed.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -8,21 +9,21 @@ use recado_testkit::signals;
 
 use super::regressions;
 use super::runner::{iterate, random_seed, repeat};
-use super::suites::{How, Iterations, SUITES, StressSuite, Tests};
+use super::suites::{Iterations, SUITES, StressSuite, SuiteKind, Tests};
 use crate::test::services::TestServices;
 
 /// What was explored of a suite.
 struct Exploration {
     suite: &'static StressSuite,
-    times: &'static Iterations,
+    iterations: &'static Iterations,
     tests: &'static [Tests],
-    turns: u64,
-    took: Duration,
+    batches: u64,
+    duration: Duration,
     /// The commands that repeat the failures.
     failures: Vec<String>,
 }
 
-/// Explores one suite, or all, until the time is over. A turn that has begun is finished.
+/// Explores one suite, or all, until the time is over. A batch that has begun is finished.
 pub(super) fn run(name: Option<&str>, minutes: u64) -> Result<()> {
     let mut explorations = explorations(name)?;
     let services = TestServices::start()?;
@@ -32,7 +33,7 @@ pub(super) fn run(name: Option<&str>, minutes: u64) -> Result<()> {
             if Instant::now() >= end || signals::received() {
                 break 'time;
             }
-            exploration.take_turn(&services)?;
+            exploration.run_batch(&services)?;
         }
     }
     println!("\n== explored in {minutes} minutes");
@@ -68,13 +69,13 @@ fn explorations(name: Option<&str>) -> Result<Vec<Exploration>> {
 }
 
 fn exploration(suite: &'static StressSuite) -> Option<Exploration> {
-    match suite.how {
-        How::Tests { times, tests } if times.turn > 0 => Some(Exploration {
+    match suite.kind {
+        SuiteKind::Tests { iterations, tests } if iterations.per_batch > 0 => Some(Exploration {
             suite,
-            times,
+            iterations,
             tests,
-            turns: 0,
-            took: Duration::ZERO,
+            batches: 0,
+            duration: Duration::ZERO,
             failures: Vec::new(),
         }),
         _ => None,
@@ -82,13 +83,13 @@ fn exploration(suite: &'static StressSuite) -> Option<Exploration> {
 }
 
 impl Exploration {
-    fn take_turn(&mut self, services: &TestServices) -> Result<()> {
-        let (name, runs, seed) = (self.suite.name, self.times.turn, random_seed());
-        println!("\n== {name}: {runs} {}, seed {seed}", self.times.of);
+    fn run_batch(&mut self, services: &TestServices) -> Result<()> {
+        let (name, runs, seed) = (self.suite.name, self.iterations.per_batch, random_seed());
+        println!("\n== {name}: {runs} {}, seed {seed}", self.iterations.unit);
         let began = Instant::now();
-        let outcome = iterate(services, self.times, self.tests, runs, seed);
-        self.took += began.elapsed();
-        self.turns += 1;
+        let outcome = iterate(services, self.iterations, self.tests, runs, seed);
+        self.duration += began.elapsed();
+        self.batches += 1;
         match outcome {
             Err(failure) if !signals::received() => {
                 println!("{failure:#}");
@@ -102,11 +103,15 @@ impl Exploration {
 
 impl fmt::Display for Exploration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (turns, runs, of) = (self.turns, self.turns * self.times.turn, self.times.of);
-        let (name, failures, seconds) = (self.suite.name, self.failures.len(), self.took.as_secs());
+        let (batches, runs, unit) = (
+            self.batches,
+            self.batches * self.iterations.per_batch,
+            self.iterations.unit,
+        );
+        let (name, failures, seconds) = (self.suite.name, self.failures.len(), self.duration.as_secs());
         write!(
             f,
-            "{name:<14}{turns} seeds, {runs} {of}, {failures} failures, {seconds} s"
+            "{name:<14}{batches} seeds, {runs} {unit}, {failures} failures, {seconds} s"
         )
     }
 }

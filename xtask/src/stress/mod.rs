@@ -17,20 +17,21 @@ use recado_testkit::signals;
 
 use crate::test::services::TestServices;
 use runner::{iterate, random_seed, repeat};
-use suites::{How, Iterations, SUITES, StressSuite, Tests};
+use suites::{Iterations, SUITES, StressSuite, SuiteKind, Tests};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The suite to run.
     #[arg(value_parser = PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name)))]
     name: Option<String>,
-    /// How often the suite iterates.
+    /// SuiteKind often the suite iterates.
     #[arg(long, requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
     /// The first seed (random).
     #[arg(long, requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
     seed: Option<u64>,
-    /// Explore for this long with random seeds: the named suite, else all suites that have seeds, in turns.
+    /// Explore for this long with random seeds: the named suite, else all suites that have seeds,
+    /// a batch of one after a batch of the other.
     #[arg(long, conflicts_with_all = ["runs", "seed"], value_parser = clap::value_parser!(u64).range(1..))]
     minutes: Option<u64>,
     /// Repeat the runs that failed once (xtask/src/stress/regressions.txt).
@@ -52,41 +53,44 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         print!("{}", list());
         return Ok(());
     };
-    match suite.how {
-        How::Tests { times, tests } => run_suite(suite, times, tests, options),
-        How::Tool(tool) => tool(),
+    match suite.kind {
+        SuiteKind::Tests { iterations, tests } => run_suite(suite, iterations, tests, options),
+        SuiteKind::Tool(tool) => tool(),
     }
 }
 
 fn list() -> String {
     let mut list = String::new();
-    for StressSuite { name, about, how } in SUITES {
-        let runs = match how {
-            How::Tests { times, .. } => {
-                format!("{} {}, {} for a release", times.few, times.of, times.release)
+    for StressSuite { name, property, kind } in SUITES {
+        let runs = match kind {
+            SuiteKind::Tests { iterations, .. } => {
+                format!(
+                    "{} {}, {} for a release",
+                    iterations.by_default, iterations.unit, iterations.for_release
+                )
             }
-            How::Tool(_) => "once".to_owned(),
+            SuiteKind::Tool(_) => "once".to_owned(),
         };
-        list.push_str(&format!("  {name:<14}{about} ({runs})\n"));
+        list.push_str(&format!("  {name:<14}{property} ({runs})\n"));
     }
     list
 }
 
-fn run_suite(suite: &StressSuite, times: &Iterations, tests: &[Tests], options: &Options) -> Result<()> {
+fn run_suite(suite: &StressSuite, iterations: &Iterations, tests: &[Tests], options: &Options) -> Result<()> {
     let (runs, seed) = (
-        options.runs.unwrap_or(times.few),
+        options.runs.unwrap_or(iterations.by_default),
         options.seed.unwrap_or_else(random_seed),
     );
-    println!("{}: {runs} {}, seed {seed}", suite.name, times.of);
+    println!("{}: {runs} {}, seed {seed}", suite.name, iterations.unit);
     let services = TestServices::start()?;
     let began = Instant::now();
     let repeat = repeat(suite.name, runs, seed);
-    match iterate(&services, times, tests, runs, seed) {
+    match iterate(&services, iterations, tests, runs, seed) {
         Ok(passed) => {
             let seconds = began.elapsed().as_secs_f64();
             println!(
                 "passed: {}, {runs} {}, {passed} tests, seed {seed}, {seconds:.1} s\nrepeat with: {repeat}",
-                suite.name, times.of
+                suite.name, iterations.unit
             );
             Ok(())
         }
@@ -106,7 +110,7 @@ mod tests {
         for (at, suite) in SUITES.iter().enumerate() {
             assert!(suite.name.chars().all(|c| c.is_ascii_lowercase()), "{}", suite.name);
             assert!(SUITES.iter().skip(at + 1).all(|next| next.name != suite.name));
-            assert!(list().contains(suite.about));
+            assert!(list().contains(suite.property));
         }
     }
 }

@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 use recado_testkit::paths;
 
 use super::runner::{iterate, repeat};
-use super::suites::{How, Iterations, SUITES, Tests};
+use super::suites::{Iterations, SUITES, SuiteKind, Tests};
 use crate::test::services::TestServices;
 
 /// A line of the list.
 struct Regression {
     name: &'static str,
-    times: &'static Iterations,
+    iterations: &'static Iterations,
     tests: &'static [Tests],
     runs: u64,
     seed: u64,
@@ -45,13 +45,13 @@ pub(super) fn check() -> Result<()> {
     let services = TestServices::start()?;
     for Regression {
         name,
-        times,
+        iterations,
         tests,
         runs,
         seed,
     } in regressions
     {
-        iterate(&services, times, tests, runs, seed).with_context(|| repeat(name, runs, seed))?;
+        iterate(&services, iterations, tests, runs, seed).with_context(|| repeat(name, runs, seed))?;
     }
     Ok(())
 }
@@ -76,15 +76,15 @@ fn regression(line: &str) -> Result<Regression> {
         .iter()
         .find(|suite| suite.name == name)
         .context("no suite has this name")?;
-    match suite.how {
-        How::Tests { times, tests } => Ok(Regression {
+    match suite.kind {
+        SuiteKind::Tests { iterations, tests } => Ok(Regression {
             name: suite.name,
-            times,
+            iterations,
             tests,
             runs: runs.parse()?,
             seed: seed.parse()?,
         }),
-        How::Tool(_) => bail!("the suite has no seeds"),
+        SuiteKind::Tool(_) => bail!("the suite has no seeds"),
     }
 }
 

@@ -24,18 +24,22 @@ pub(super) fn repeat(name: &str, runs: u64, seed: u64) -> String {
 /// Iterates a suite from a seed and returns the number of passed tests.
 pub(super) fn iterate(
     services: &TestServices,
-    times: &Iterations,
+    iterations: &Iterations,
     tests: &[Tests],
     runs: u64,
     seed: u64,
 ) -> Result<usize> {
     let mut counts = Counts::default();
-    let rounds = if times.inside { 1 } else { runs };
+    let rounds = if iterations.tests_iterate { 1 } else { runs };
     for round in 0..rounds {
         // Tests that do not iterate themselves get a new seed in every round.
-        let (inner, seed) = if times.inside { (runs, seed) } else { (1, seed + round) };
+        let (test_runs, seed) = if iterations.tests_iterate {
+            (runs, seed)
+        } else {
+            (1, seed + round)
+        };
         for selection in tests {
-            run_tests(services, selection, inner, seed, &mut counts)?;
+            run_tests(services, selection, test_runs, seed, &mut counts)?;
         }
     }
     Ok(counts.passed)
@@ -47,7 +51,7 @@ fn run_tests(services: &TestServices, tests: &Tests, runs: u64, seed: u64, count
     command.args(["test", "--package", tests.package]);
     command.args(tests.target);
     command.arg("--").args(tests.names).arg("--nocapture");
-    if tests.measured {
+    if tests.includes_ignored {
         command.arg("--include-ignored");
     }
     for (name, value) in services.environment() {

@@ -8,13 +8,13 @@ use crate::test::plans;
 /// A property of the product, and how to check it.
 pub(super) struct StressSuite {
     pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    pub(super) how: How,
+    pub(super) property: &'static str,
+    pub(super) kind: SuiteKind,
 }
 
-pub(super) enum How {
+pub(super) enum SuiteKind {
     Tests {
-        times: &'static Iterations,
+        iterations: &'static Iterations,
         tests: &'static [Tests],
     },
     Tool(fn() -> Result<()>),
@@ -23,13 +23,13 @@ pub(super) enum How {
 /// The number of iterations, by default and for a release.
 pub(super) struct Iterations {
     /// The unit that is counted.
-    pub(super) of: &'static str,
-    pub(super) few: u64,
-    pub(super) release: u64,
-    /// Iterations of one turn of an exploration, about half a minute. 0: the suite has no seeds.
-    pub(super) turn: u64,
+    pub(super) unit: &'static str,
+    pub(super) by_default: u64,
+    pub(super) for_release: u64,
+    /// Iterations of a batch of `--minutes`, about half a minute. 0: the suite has no seeds.
+    pub(super) per_batch: u64,
     /// The tests iterate themselves. Otherwise the suite repeats them.
-    pub(super) inside: bool,
+    pub(super) tests_iterate: bool,
 }
 
 /// Tests of a package: modules (`a::b::`) and single tests (`a::b::test`). Each module MUST have a test that passes, and
@@ -39,38 +39,37 @@ pub(super) struct Tests {
     pub(super) target: &'static [&'static str],
     pub(super) names: &'static [&'static str],
     /// Includes ignored tests: those that take too long or need an idle machine.
-    pub(super) measured: bool,
+    pub(super) includes_ignored: bool,
 }
 
-const OUTSIDE: &[&str] = &["--test", "it"];
-const INSIDE: &[&str] = &["--lib"];
+const INTEGRATION_TESTS: &[&str] = &["--test", "it"];
+const LIBRARY_TESTS: &[&str] = &["--lib"];
 
-const fn inside(of: &'static str, few: u64, release: u64) -> Iterations {
+const fn iterations(unit: &'static str, by_default: u64, for_release: u64) -> Iterations {
     Iterations {
-        of,
-        few,
-        release,
-        turn: few / 10,
-        inside: true,
+        unit,
+        by_default,
+        for_release,
+        per_batch: by_default / 10,
+        tests_iterate: true,
     }
 }
 
 /// Iterations of a test that measures time, which finds nothing beside other work.
-const fn idle(of: &'static str, few: u64, release: u64) -> Iterations {
-    let turn = 0;
+const fn idle_iterations(unit: &'static str, by_default: u64, for_release: u64) -> Iterations {
     Iterations {
-        turn,
-        ..inside(of, few, release)
+        per_batch: 0,
+        ..iterations(unit, by_default, for_release)
     }
 }
 
-const fn rounds(few: u64, release: u64) -> Iterations {
+const fn repetitions(by_default: u64, for_release: u64) -> Iterations {
     Iterations {
-        of: "rounds",
-        few,
-        release,
-        turn: 0,
-        inside: false,
+        unit: "rounds",
+        by_default,
+        for_release,
+        per_batch: 0,
+        tests_iterate: false,
     }
 }
 
@@ -79,39 +78,39 @@ const fn tests(package: &'static str, target: &'static [&'static str], names: &'
         package,
         target,
         names,
-        measured: false,
+        includes_ignored: false,
     }
 }
 
-const fn server(names: &'static [&'static str]) -> Tests {
-    tests("recado-server", OUTSIDE, names)
+const fn server_tests(names: &'static [&'static str]) -> Tests {
+    tests("recado-server", INTEGRATION_TESTS, names)
 }
 
-const fn measured(names: &'static [&'static str]) -> Tests {
+const fn server_tests_with_ignored(names: &'static [&'static str]) -> Tests {
     Tests {
-        measured: true,
-        ..server(names)
+        includes_ignored: true,
+        ..server_tests(names)
     }
 }
 
 const fn suite(
     name: &'static str,
-    about: &'static str,
-    times: &'static Iterations,
+    property: &'static str,
+    iterations: &'static Iterations,
     tests: &'static [Tests],
 ) -> StressSuite {
     StressSuite {
         name,
-        about,
-        how: How::Tests { times, tests },
+        property,
+        kind: SuiteKind::Tests { iterations, tests },
     }
 }
 
-const fn tool(name: &'static str, about: &'static str, tool: fn() -> Result<()>) -> StressSuite {
+const fn tool(name: &'static str, property: &'static str, tool: fn() -> Result<()>) -> StressSuite {
     StressSuite {
         name,
-        about,
-        how: How::Tool(tool),
+        property,
+        kind: SuiteKind::Tool(tool),
     }
 }
 
@@ -120,76 +119,76 @@ pub(super) const SUITES: &[StressSuite] = &[
     suite(
         "kills",
         "servers killed during a campaign: no recipient gets a message twice, none is lost",
-        &inside("campaigns", 20, 500),
-        &[server(&["faults::kills::"])],
+        &iterations("campaigns", 20, 500),
+        &[server_tests(&["faults::kills::"])],
     ),
     suite(
         "acknowledged",
         "acknowledged changes survive the death of server and database",
-        &inside("deaths", 20, 200),
-        &[server(&["faults::acknowledged::"])],
+        &iterations("deaths", 20, 200),
+        &[server_tests(&["faults::acknowledged::"])],
     ),
     suite(
         "quota",
         "no history of concurrent runs exceeds the month's quota or leaks a reservation",
-        &inside("histories", 200, 10_000),
-        &[tests("recado-postgres", OUTSIDE, &["quota_races::"])],
+        &iterations("histories", 200, 10_000),
+        &[tests("recado-postgres", INTEGRATION_TESTS, &["quota_races::"])],
     ),
     suite(
         "isolation",
         "no route and no table returns or changes another account's rows",
-        &rounds(1, 1),
+        &repetitions(1, 1),
         &[
-            server(&[
+            server_tests(&[
                 "matrix::",
                 "tenants::",
                 "references::",
                 "assignment::",
                 "membership_revocation::",
             ]),
-            tests("recado-postgres", OUTSIDE, &["isolation::", "pool::"]),
+            tests("recado-postgres", INTEGRATION_TESTS, &["isolation::", "pool::"]),
         ],
     ),
     suite(
         "bytes",
         "requests with random bytes and hostile bodies: no 5xx, no panic, no memory growth",
-        &inside("requests", 20_000, 1_000_000),
-        &[server(&["faults::fuzz::", "faults::bodies::"])],
+        &iterations("requests", 20_000, 1_000_000),
+        &[server_tests(&["faults::fuzz::", "faults::bodies::"])],
     ),
     suite(
         "model",
         "stores and server behave as their models, and planted bugs are found",
-        &inside("histories", 200, 10_000),
+        &iterations("histories", 200, 10_000),
         &[
             tests(
                 "recado-postgres",
-                OUTSIDE,
+                INTEGRATION_TESTS,
                 &["model::", "billing_model::", "webhook_model::"],
             ),
-            server(&["model::"]),
+            server_tests(&["model::"]),
         ],
     ),
     suite(
         "histories",
         "concurrent calls to killed servers are linearizable, sends agree with WhatsApp, and planted bugs are found",
-        &inside("histories", 20, 500),
-        &[server(&["histories::"])],
+        &iterations("histories", 20, 500),
+        &[server_tests(&["histories::"])],
     ),
     suite(
         "simulation",
         "simulated servers with faults, dying and stalled workers keep the invariants, and planted bugs are found",
-        &inside("worlds", 2_000, 10_000),
+        &iterations("worlds", 2_000, 10_000),
         &[tests(
             "recado-domain",
-            INSIDE,
+            LIBRARY_TESTS,
             &["simulation::", "campaigns::dispatch::tests::simulation::"],
         )],
     ),
     suite(
         "recovery",
         "after the database or Redis returns, requests succeed within 2 s and campaigns continue within 5 s",
-        &rounds(1, 10),
-        &[server(&[
+        &repetitions(1, 10),
+        &[server_tests(&[
             "faults::outages::",
             "faults::disks::",
             "limiter::redis_outage_opens_the_limits_until_redis_recovers",
@@ -198,33 +197,45 @@ pub(super) const SUITES: &[StressSuite] = &[
     suite(
         "limiter",
         "a Redis that is dead, silent, slow, corrupt or full costs little and blocks no request",
-        &rounds(1, 10),
+        &repetitions(1, 10),
         &[
-            tests("recado-redis", OUTSIDE, &["faults::", "hit_on_dead_redis_fails_fast"]),
-            server(&["limiter::", "limits::"]),
+            tests(
+                "recado-redis",
+                INTEGRATION_TESTS,
+                &["faults::", "hit_on_dead_redis_fails_fast"],
+            ),
+            server_tests(&["limiter::", "limits::"]),
         ],
     ),
     suite(
         "rollout",
         "servers are replaced and the schema grows under load, and no request fails",
-        &inside("replacements", 10, 50),
-        &[server(&["faults::rollouts::", "faults::stops::", "faults::versions::"])],
+        &iterations("replacements", 10, 50),
+        &[server_tests(&[
+            "faults::rollouts::",
+            "faults::stops::",
+            "faults::versions::",
+        ])],
     ),
     suite(
         "egress",
         "no URL of a tenant reaches the internal network",
-        &rounds(1, 1),
+        &repetitions(1, 1),
         &[
-            tests("recado-domain", INSIDE, &["egress::"]),
-            tests("recado-gateways", OUTSIDE, &["egress::", "pages::", "webhooks::"]),
-            server(&["brand::"]),
+            tests("recado-domain", LIBRARY_TESTS, &["egress::"]),
+            tests(
+                "recado-gateways",
+                INTEGRATION_TESTS,
+                &["egress::", "pages::", "webhooks::"],
+            ),
+            server_tests(&["brand::"]),
         ],
     ),
     suite(
         "secrets",
         "no secret appears in logs, tables, Redis or responses",
-        &rounds(1, 1),
-        &[server(&[
+        &repetitions(1, 1),
+        &[server_tests(&[
             "faults::secrets::",
             "billing_cards::card_data_appears_in_no_response_table_or_log",
             "api_keys::full_api_key_appears_only_in_creation_response",
@@ -234,18 +245,18 @@ pub(super) const SUITES: &[StressSuite] = &[
     suite(
         "clocks",
         "servers with clocks an hour off decide alike",
-        &rounds(1, 5),
-        &[server(&["faults::clocks::"])],
+        &repetitions(1, 5),
+        &[server_tests(&["faults::clocks::"])],
     ),
     suite(
         "disconnects",
         "clients that disconnect at any point leave no partial change and receive no foreign data",
-        &inside("clients", 2_000, 20_000),
+        &iterations("clients", 2_000, 20_000),
         &[
-            server(&["disconnects::"]),
+            server_tests(&["disconnects::"]),
             tests(
                 "recado-postgres",
-                OUTSIDE,
+                INTEGRATION_TESTS,
                 &["pool::requests_cancelled_anywhere_leave_nothing_behind"],
             ),
         ],
@@ -253,14 +264,14 @@ pub(super) const SUITES: &[StressSuite] = &[
     suite(
         "connections",
         "slow, unresponsive and malformed clients do not delay other clients",
-        &rounds(1, 5),
-        &[server(&["faults::connections::"])],
+        &repetitions(1, 5),
+        &[server_tests(&["faults::connections::"])],
     ),
     suite(
         "timing",
         "the time of a refusal reveals nothing about the gateway's token",
-        &idle("requests of each kind", 20_000, 100_000),
-        &[measured(&["faults::timing::"])],
+        &idle_iterations("requests of each kind", 20_000, 100_000),
+        &[server_tests_with_ignored(&["faults::timing::"])],
     ),
     tool(
         "versions",
@@ -289,7 +300,7 @@ mod tests {
             .join("crates")
             .join(tests.package.strip_prefix("recado-")?);
         let (root, main) = match tests.target {
-            INSIDE => (package.join("src"), "lib.rs"),
+            LIBRARY_TESTS => (package.join("src"), "lib.rs"),
             _ => (package.join("tests/it"), "main.rs"),
         };
         let path = root.join(module.replace("::", "/"));
@@ -311,7 +322,7 @@ mod tests {
     #[test]
     fn every_listed_module_and_test_exists() {
         for suite in SUITES {
-            let How::Tests { tests, .. } = suite.how else {
+            let SuiteKind::Tests { tests, .. } = suite.kind else {
                 continue;
             };
             for selection in tests {
