@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: searches for inputs that break the properties of `crates/fuzz`, with libFuzzer, guided by coverage.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -27,27 +27,41 @@ const MAX_INPUT_BYTES: u32 = 4096;
 const SLOW_INPUT_SECONDS: u32 = 10;
 const MEMORY_MEBIBYTES: u32 = 2048;
 
+pub(crate) const DEFAULT_SECONDS: u64 = 60;
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The targets (all).
     targets: Vec<String>,
     /// How long each target is searched.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = DEFAULT_SECONDS, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Add inputs that reach new code to the committed corpora.
     #[arg(long)]
     keep: bool,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            seconds: DEFAULT_SECONDS,
+            keep: false,
+        }
+    }
+}
+
 /// `cargo xtask fuzz`.
 pub(crate) fn run(options: &Options) -> Result<()> {
     signals::install()?;
     let targets = select(&targets()?, &options.targets)?;
-    let program = build()?;
+    let program = FuzzProgram::build()?;
     let mut broken = Vec::new();
     for target in &targets {
         println!("\n== {target}");
-        if let Err(failure) = search(&program, target, options) {
+        let searched = program.search(target, options.seconds, &mut 0);
+        let merged = searched.and_then(|()| if options.keep { program.merge(target) } else { Ok(()) });
+        if let Err(failure) = merged {
             println!("{failure:#}");
             broken.push(target.as_str());
         }
@@ -61,14 +75,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn committed() -> PathBuf {
+fn committed_corpora() -> PathBuf {
     paths::root().join("crates/fuzz/corpus")
 }
 
+/// The inputs that earlier searches found on this machine.
+fn found_corpora() -> PathBuf {
+    paths::target().join("fuzz/corpus")
+}
+
 /// The targets in alphabetical order: each has a corpus.
-fn targets() -> Result<Vec<String>> {
+pub(crate) fn targets() -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(committed())? {
+    for entry in fs::read_dir(committed_corpora())? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
@@ -82,25 +101,61 @@ fn select(all: &[String], named: &[String]) -> Result<Vec<String>> {
     Ok(if named.is_empty() { all } else { named }.to_vec())
 }
 
-/// Builds the targets with instrumentation and optimization, and returns the program.
-fn build() -> Result<PathBuf> {
-    let host = host()?;
-    let dir = paths::target().join("fuzz");
-    let mut build = paths::cargo();
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "recado-fuzz",
-        "--features",
-        "libfuzzer",
-    ]);
-    // With a target, cargo does not instrument build scripts and macros.
-    build.args(["--target", &host, "--target-dir"]).arg(&dir);
-    build.env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\u{1f}"));
-    build.env("CARGO_PROFILE_RELEASE_LTO", "off");
-    process::run(&mut build, "cargo build of recado-fuzz")?;
-    Ok(dir.join(host).join("release/recado-fuzz"))
+/// The program that runs a target in libFuzzer.
+pub(crate) struct FuzzProgram(PathBuf);
+
+impl FuzzProgram {
+    /// Builds the targets with instrumentation and optimization.
+    pub(crate) fn build() -> Result<Self> {
+        let host = host()?;
+        let dir = paths::target().join("fuzz");
+        let mut build = paths::cargo();
+        build.args(["build", "--release", "--package", "recado-fuzz"]);
+        build.args(["--features", "libfuzzer"]);
+        // With a target, cargo does not instrument build scripts and macros.
+        build.args(["--target", &host, "--target-dir"]).arg(&dir);
+        build.env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\u{1f}"));
+        build.env("CARGO_PROFILE_RELEASE_LTO", "off");
+        process::run(&mut build, "cargo build of recado-fuzz")?;
+        Ok(Self(dir.join(host).join("release/recado-fuzz")))
+    }
+
+    /// Searches a target, prints libFuzzer's output, and adds the number of inputs that were tried. An input that breaks
+    /// a property is written to the committed corpus, and is an error.
+    pub(crate) fn search(&self, target: &str, seconds: u64, inputs: &mut u64) -> Result<()> {
+        let (committed, found) = (committed_corpora().join(target), found_corpora().join(target));
+        fs::create_dir_all(&found).with_context(|| format!("cannot create {}", found.display()))?;
+        let log = paths::target().join("fuzz").join(format!("{target}.log"));
+        let mut search = self.command(target);
+        search.stderr(File::create(&log).with_context(|| format!("cannot write {}", log.display()))?);
+        search.arg(format!("-max_total_time={seconds}"));
+        search.arg(format!("-artifact_prefix={}/", committed.display()));
+        search.arg(format!("-timeout={SLOW_INPUT_SECONDS}"));
+        search.args(["-verbosity=0", "-print_final_stats=1"]);
+        let searched = process::run(search.arg(&found).arg(&committed), "the search");
+        let output = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+        let output = String::from_utf8_lossy(&output);
+        print!("{output}");
+        *inputs += tried_inputs(&output);
+        searched
+    }
+
+    /// Adds found inputs that reach new code to the committed corpus. Others, which differ in counts, would be thousands.
+    fn merge(&self, target: &str) -> Result<()> {
+        let mut merge = self.command(target);
+        merge.args(["-set_cover_merge=1", "-use_counters=0"]);
+        merge.arg(committed_corpora().join(target));
+        merge.arg(found_corpora().join(target));
+        process::run(&mut merge, "the merge")
+    }
+
+    fn command(&self, target: &str) -> Command {
+        let mut command = Command::new(&self.0);
+        command.env("RECADO_FUZZ_TARGET", target);
+        command.arg(format!("-max_len={MAX_INPUT_BYTES}"));
+        command.arg(format!("-rss_limit_mb={MEMORY_MEBIBYTES}"));
+        command
+    }
 }
 
 /// The platform that the compiler builds for.
@@ -111,31 +166,11 @@ fn host() -> Result<String> {
     host.map(str::to_owned).context("rustc -vV printed no host")
 }
 
-fn search(program: &Path, target: &str, options: &Options) -> Result<()> {
-    let committed = committed().join(target);
-    let found = paths::target().join("fuzz/corpus").join(target);
-    fs::create_dir_all(&found).with_context(|| format!("cannot create {}", found.display()))?;
-    let mut search = libfuzzer(program, target);
-    search.arg(format!("-max_total_time={}", options.seconds));
-    search.arg(format!("-artifact_prefix={}/", committed.display()));
-    search.arg(format!("-timeout={SLOW_INPUT_SECONDS}"));
-    search.args(["-verbosity=0", "-print_final_stats=1"]);
-    process::run(search.arg(&found).arg(&committed), "the search")?;
-    if options.keep {
-        let mut merge = libfuzzer(program, target);
-        // Only inputs that reach new code: others that differ in counts would be thousands.
-        merge.args(["-set_cover_merge=1", "-use_counters=0"]);
-        process::run(merge.arg(&committed).arg(&found), "the merge")?;
-    }
-    Ok(())
-}
-
-fn libfuzzer(program: &Path, target: &str) -> Command {
-    let mut command = Command::new(program);
-    command.env("RECADO_FUZZ_TARGET", target);
-    command.arg(format!("-max_len={MAX_INPUT_BYTES}"));
-    command.arg(format!("-rss_limit_mb={MEMORY_MEBIBYTES}"));
-    command
+/// The number of inputs that libFuzzer reports. 0: it ended before its report.
+fn tried_inputs(output: &str) -> u64 {
+    let mut lines = output.lines();
+    let number = lines.find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    number.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -154,6 +189,13 @@ mod tests {
             failure.starts_with("no fuzz target is named imports; there are "),
             "{failure}"
         );
+    }
+
+    #[test]
+    fn tried_inputs_are_read_from_libfuzzers_report() {
+        let output = "Done 4711 runs in 11 second(s)\nstat::number_of_executed_units: 4711\nstat::peak_rss_mb: 57\n";
+        assert_eq!(tried_inputs(output), 4711);
+        assert_eq!(tried_inputs("panicked at crates/fuzz/src/cursor.rs\n"), 0);
     }
 
     #[test]
