@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: changes the code that decides on states, limits, permissions and tenants, one place at a time,
+//! `cargo xtask mutants`: makes one change at a time to the code that decides on states, limits, permissions and tenants,
 //! and requires that the tests find at least 90 % of the changes. A change that they miss is listed with its reason in
 //! `survivors.txt`.
 
