@@ -1,5 +1,5 @@
-//! `cargo xtask stress --minutes N`: runs batches of every suite that has seeds, one suite
-//! after the other, each batch from another random seed.
+//! `cargo xtask stress --minutes N`: runs batches of every suite that has seeds, one suite after the other, each batch
+//! from another random seed.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -8,57 +8,69 @@ use anyhow::{Result, bail};
 use recado_testkit::signals;
 
 use super::regressions;
-use super::runner::{iterate, random_seed, repeat};
-use super::suites::{Iterations, SUITES, StressSuite, SuiteKind, Tests};
-use crate::test::services::TestServices;
+use super::runner::{Environment, SuiteRun, random_seed};
+use super::suites::{SUITES, StressSuite, SuiteKind};
+use crate::fuzz::{self, FuzzProgram};
+use crate::outcome::{self, Skipped};
+
+/// How long a batch searches each fuzz target.
+const SECONDS_PER_TARGET: u64 = 10;
 
 /// What was explored of a suite.
 struct Exploration {
     suite: &'static StressSuite,
-    iterations: &'static Iterations,
-    tests: &'static [Tests],
     batches: u64,
+    /// Iterations of the tests, or inputs of the fuzz targets.
+    tried: u64,
     duration: Duration,
     /// The commands that repeat the failures.
     failures: Vec<String>,
+    skipped: Vec<Skipped>,
 }
 
 /// Explores one suite, or all, until the time is over. A batch that has begun is finished.
 pub(super) fn run(name: Option<&str>, minutes: u64) -> Result<()> {
     let mut explorations = explorations(name)?;
-    let services = TestServices::start()?;
+    let suites: Vec<&StressSuite> = explorations.iter().map(|exploration| exploration.suite).collect();
+    let fuzzes = suites.iter().any(|suite| matches!(suite.kind, SuiteKind::FuzzTargets));
+    let program = fuzzes.then(FuzzProgram::build).transpose()?;
+    let environment = Environment::prepare(&suites)?;
     let end = Instant::now() + Duration::from_secs(60 * minutes);
-    'time: loop {
-        for exploration in &mut explorations {
-            if Instant::now() >= end || signals::received() {
-                break 'time;
-            }
-            exploration.run_batch(&services)?;
-        }
+    let mut next = (0..explorations.len()).cycle();
+    let mut ended = Ok(());
+    while ended.is_ok() && Instant::now() < end && !signals::received() {
+        let exploration = next.next().and_then(|at| explorations.get_mut(at));
+        ended = exploration.map_or(Ok(()), |exploration| {
+            exploration.run_batch(&environment, program.as_ref())
+        });
     }
     println!("\n== explored in {minutes} minutes");
     for exploration in &explorations {
         println!("{exploration}");
     }
-    let failures: Vec<&str> = explorations
-        .iter()
-        .flat_map(|e| &e.failures)
-        .map(String::as_str)
-        .collect();
-    match failures.is_empty() {
-        true => Ok(()),
-        false => bail!(
+    let (mut failures, mut skipped) = (Vec::new(), Vec::new());
+    for exploration in explorations {
+        failures.extend(exploration.failures);
+        skipped.extend(exploration.skipped);
+    }
+    if !failures.is_empty() {
+        println!(
             "{} failures; repeat them with:\n{}",
             failures.len(),
             failures.join("\n")
-        ),
+        );
+    }
+    outcome::finish(ended.map(|()| skipped))?;
+    match failures.len() {
+        0 => Ok(()),
+        count => bail!("{count} failures"),
     }
 }
 
-/// The suites that have seeds.
+/// The suites that can be explored.
 fn explorations(name: Option<&str>) -> Result<Vec<Exploration>> {
     let named = SUITES.iter().filter(|suite| name.is_none_or(|name| name == suite.name));
-    let explorations: Vec<Exploration> = named.filter_map(exploration).collect();
+    let explorations: Vec<Exploration> = named.filter(|suite| can_explore(suite)).map(Exploration::new).collect();
     match explorations.is_empty() {
         true => bail!(
             "{} has no seeds to explore; run it without --minutes",
@@ -68,50 +80,101 @@ fn explorations(name: Option<&str>) -> Result<Vec<Exploration>> {
     }
 }
 
-fn exploration(suite: &'static StressSuite) -> Option<Exploration> {
+fn can_explore(suite: &StressSuite) -> bool {
     match suite.kind {
-        SuiteKind::Tests { iterations, tests } if iterations.per_batch > 0 => Some(Exploration {
-            suite,
-            iterations,
-            tests,
-            batches: 0,
-            duration: Duration::ZERO,
-            failures: Vec::new(),
-        }),
-        _ => None,
+        SuiteKind::Tests { iterations, .. } => iterations.per_batch > 0,
+        SuiteKind::FuzzTargets => true,
+        SuiteKind::Tool(_) => false,
     }
 }
 
 impl Exploration {
-    fn run_batch(&mut self, services: &TestServices) -> Result<()> {
-        let (name, runs, seed) = (self.suite.name, self.iterations.per_batch, random_seed());
-        println!("\n== {name}: {runs} {}, seed {seed}", self.iterations.unit);
-        let began = Instant::now();
-        let outcome = iterate(services, self.iterations, self.tests, runs, seed);
-        self.duration += began.elapsed();
-        self.batches += 1;
-        match outcome {
-            Err(failure) if !signals::received() => {
-                println!("{failure:#}");
-                self.failures.push(repeat(name, runs, seed));
-                regressions::keep(name, runs, seed)
-            }
-            _ => Ok(()),
+    fn new(suite: &'static StressSuite) -> Self {
+        Self {
+            suite,
+            batches: 0,
+            tried: 0,
+            duration: Duration::ZERO,
+            failures: Vec::new(),
+            skipped: Vec::new(),
         }
+    }
+
+    /// Fails if the suite cannot run; a failed test is one of the failures.
+    fn run_batch(&mut self, environment: &Environment, program: Option<&FuzzProgram>) -> Result<()> {
+        let began = Instant::now();
+        self.batches += 1;
+        let ended = match (&self.suite.kind, program) {
+            (SuiteKind::Tests { iterations, .. }, _) => self.run_tests(iterations.per_batch, environment),
+            (SuiteKind::FuzzTargets, Some(program)) => self.search_inputs(program),
+            _ => Ok(()),
+        };
+        self.duration += began.elapsed();
+        ended
+    }
+
+    fn run_tests(&mut self, runs: u64, environment: &Environment) -> Result<()> {
+        let Some(run) = SuiteRun::new(self.suite, Some(runs), random_seed()) else {
+            return Ok(());
+        };
+        // Another run of a test with fixed seeds finds nothing.
+        let run = SuiteRun {
+            seeded_only: true,
+            ..run
+        };
+        println!(
+            "\n== {}: {runs} {}, seed {}",
+            self.suite.name, run.iterations.unit, run.seed
+        );
+        let result = run.execute(environment)?;
+        self.tried += runs;
+        let new = result
+            .skipped
+            .into_iter()
+            .filter(|skipped| !self.skipped.contains(skipped));
+        let new: Vec<Skipped> = new.collect();
+        self.skipped.extend(new);
+        let Some(failure) = result.failure else {
+            return Ok(());
+        };
+        println!("{failure}");
+        self.failures.push(run.command());
+        regressions::append(&run)
+    }
+
+    /// libFuzzer draws its seeds itself. An input that breaks a property becomes a file of the committed corpus, so that
+    /// it needs no line among the regressions.
+    fn search_inputs(&mut self, program: &FuzzProgram) -> Result<()> {
+        for target in fuzz::targets()? {
+            let command = format!("cargo xtask fuzz {target}");
+            // The committed input would end each further search at once.
+            if self.failures.contains(&command) || signals::received() {
+                continue;
+            }
+            println!("\n== {}: {target}, {SECONDS_PER_TARGET} s", self.suite.name);
+            let searched = program.search(&target, SECONDS_PER_TARGET, &mut self.tried);
+            if let Err(failure) = searched
+                && !signals::received()
+            {
+                println!("{failure:#}");
+                self.failures.push(command);
+            }
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for Exploration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (batches, runs, unit) = (
-            self.batches,
-            self.batches * self.iterations.per_batch,
-            self.iterations.unit,
-        );
-        let (name, failures, seconds) = (self.suite.name, self.failures.len(), self.duration.as_secs());
+        let unit = match self.suite.kind {
+            SuiteKind::Tests { iterations, .. } => iterations.unit,
+            _ => "inputs",
+        };
+        let (name, batches, tried, failures) = (self.suite.name, self.batches, self.tried, self.failures.len());
+        let seconds = self.duration.as_secs();
         write!(
             f,
-            "{name:<14}{batches} seeds, {runs} {unit}, {failures} failures, {seconds} s"
+            "{name:<14}{batches} batches, {tried} {unit}, {failures} failures, {seconds} s"
         )
     }
 }
@@ -126,7 +189,16 @@ mod tests {
             let explorations = explorations(name).unwrap();
             explorations.iter().map(|e| e.suite.name).collect::<Vec<_>>()
         };
-        for name in ["kills", "acknowledged", "quota", "bytes", "model", "simulation"] {
+        for name in [
+            "kills",
+            "acknowledged",
+            "quota",
+            "bytes",
+            "inputs",
+            "model",
+            "simulation",
+            "rollout",
+        ] {
             assert!(names(None).contains(&name), "{name}");
             assert_eq!(names(Some(name)), [name]);
         }

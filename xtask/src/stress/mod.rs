@@ -11,13 +11,13 @@ mod tools;
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use recado_testkit::signals;
 
-use crate::test::services::TestServices;
-use runner::{iterate, random_seed, repeat};
-use suites::{Iterations, SUITES, StressSuite, SuiteKind, Tests};
+use crate::{fuzz, outcome};
+use runner::{Environment, SuiteRun, random_seed};
+use suites::{SUITES, StressSuite, SuiteKind};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -53,9 +53,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         print!("{}", list());
         return Ok(());
     };
+    if let Some(run) = SuiteRun::new(suite, options.runs, options.seed.unwrap_or_else(random_seed)) {
+        return run_suite(&run);
+    }
+    if options.runs.is_some() || options.seed.is_some() {
+        bail!("{} has no seeds; run it without --runs and --seed", suite.name);
+    }
     match suite.kind {
-        SuiteKind::Tests { iterations, tests } => run_suite(suite, iterations, tests, options),
+        SuiteKind::FuzzTargets => fuzz::run(&fuzz::Options::default()),
         SuiteKind::Tool(tool) => tool(),
+        SuiteKind::Tests { .. } => Ok(()),
     }
 }
 
@@ -69,6 +76,7 @@ fn list() -> String {
                     iterations.by_default, iterations.unit, iterations.for_release
                 )
             }
+            SuiteKind::FuzzTargets => format!("{} s for each target", fuzz::DEFAULT_SECONDS),
             SuiteKind::Tool(_) => "once".to_owned(),
         };
         list.push_str(&format!("  {name:<14}{property} ({runs})\n"));
@@ -76,29 +84,19 @@ fn list() -> String {
     list
 }
 
-fn run_suite(suite: &StressSuite, iterations: &Iterations, tests: &[Tests], options: &Options) -> Result<()> {
-    let (runs, seed) = (
-        options.runs.unwrap_or(iterations.by_default),
-        options.seed.unwrap_or_else(random_seed),
-    );
-    println!("{}: {runs} {}, seed {seed}", suite.name, iterations.unit);
-    let services = TestServices::start()?;
+fn run_suite(run: &SuiteRun) -> Result<()> {
+    let SuiteRun { suite, runs, seed, .. } = run;
+    let (name, unit, command) = (suite.name, run.iterations.unit, run.command());
+    println!("{name}: {runs} {unit}, seed {seed}");
+    let environment = Environment::prepare(&[suite])?;
     let began = Instant::now();
-    let repeat = repeat(suite.name, runs, seed);
-    match iterate(&services, iterations, tests, runs, seed) {
-        Ok(passed) => {
-            let seconds = began.elapsed().as_secs_f64();
-            println!(
-                "passed: {}, {runs} {}, {passed} tests, seed {seed}, {seconds:.1} s\nrepeat with: {repeat}",
-                suite.name, iterations.unit
-            );
-            Ok(())
-        }
-        Err(failure) => {
-            println!("failed; repeat with: {repeat}");
-            Err(failure)
-        }
+    let result = run.execute(&environment)?;
+    if let Some(failure) = result.failure {
+        bail!("{failure}; repeat with: {command}");
     }
+    let (passed, seconds) = (result.passed, began.elapsed().as_secs_f64());
+    println!("passed: {name}, {runs} {unit}, {passed} tests, seed {seed}, {seconds:.1} s\nrepeat with: {command}");
+    outcome::finish(Ok(result.skipped))
 }
 
 #[cfg(test)]

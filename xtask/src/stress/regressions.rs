@@ -6,86 +6,82 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use recado_testkit::paths;
 
-use super::runner::{iterate, repeat};
-use super::suites::{Iterations, SUITES, SuiteKind, Tests};
-use crate::test::services::TestServices;
-
-/// A line of the list.
-struct Regression {
-    name: &'static str,
-    iterations: &'static Iterations,
-    tests: &'static [Tests],
-    runs: u64,
-    seed: u64,
-}
+use super::runner::{Environment, SuiteRun};
+use super::suites::SUITES;
+use crate::outcome;
 
 fn file() -> PathBuf {
     paths::root().join("xtask/src/stress/regressions.txt")
 }
 
 /// Adds a run to the list, unless it is there.
-pub(super) fn keep(name: &str, runs: u64, seed: u64) -> Result<()> {
-    let line = format!("{name} {runs} {seed}");
-    let mut list = read()?;
-    if !list.lines().any(|kept| kept == line) {
-        list.push_str(&line);
-        list.push('\n');
-        fs::write(file(), list).context("cannot write regressions.txt")?;
+pub(super) fn append(run: &SuiteRun) -> Result<()> {
+    match with_line(read()?, &line(run)) {
+        Some(list) => fs::write(file(), list).context("cannot write regressions.txt"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Repeats every run of the list.
 pub(super) fn check() -> Result<()> {
-    let regressions = parse(&read()?)?;
-    println!("{} runs that failed once", regressions.len());
-    if regressions.is_empty() {
+    let runs = parse(&read()?)?;
+    println!("{} runs that failed once", runs.len());
+    if runs.is_empty() {
         return Ok(());
     }
-    let services = TestServices::start()?;
-    for Regression {
-        name,
-        iterations,
-        tests,
-        runs,
-        seed,
-    } in regressions
-    {
-        iterate(&services, iterations, tests, runs, seed).with_context(|| repeat(name, runs, seed))?;
+    let suites: Vec<_> = runs.iter().map(|run| run.suite).collect();
+    let environment = Environment::prepare(&suites)?;
+    let mut skipped = Vec::new();
+    for run in runs {
+        let result = run.execute(&environment).with_context(|| run.command())?;
+        if let Some(failure) = result.failure {
+            bail!("{failure}; repeat with: {}", run.command());
+        }
+        skipped.extend(result.skipped);
     }
-    Ok(())
+    outcome::finish(Ok(skipped))
 }
 
 fn read() -> Result<String> {
     fs::read_to_string(file()).context("cannot read regressions.txt")
 }
 
-fn parse(list: &str) -> Result<Vec<Regression>> {
+fn line(run: &SuiteRun) -> String {
+    format!("{} {} {}", run.suite.name, run.runs, run.seed)
+}
+
+/// The list with another line. None: it has this line.
+fn with_line(mut list: String, line: &str) -> Option<String> {
+    if list.lines().any(|present| present == line) {
+        return None;
+    }
+    list.push_str(line);
+    list.push('\n');
+    Some(list)
+}
+
+fn parse(list: &str) -> Result<Vec<SuiteRun>> {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     lines
-        .map(|line| regression(line).with_context(|| line.to_owned()))
+        .map(|line| parse_line(line).with_context(|| line.to_owned()))
         .collect()
 }
 
-fn regression(line: &str) -> Result<Regression> {
+fn parse_line(line: &str) -> Result<SuiteRun> {
     let words: Vec<&str> = line.split(' ').collect();
     let [name, runs, seed] = words[..] else {
         bail!("a line has a suite, a number of runs and a seed");
     };
-    let suite = SUITES
-        .iter()
+    let mut suites = SUITES.iter();
+    let suite = suites
         .find(|suite| suite.name == name)
         .context("no suite has this name")?;
-    match suite.kind {
-        SuiteKind::Tests { iterations, tests } => Ok(Regression {
-            name: suite.name,
-            iterations,
-            tests,
-            runs: runs.parse()?,
-            seed: seed.parse()?,
-        }),
-        SuiteKind::Tool(_) => bail!("the suite has no seeds"),
-    }
+    let run = SuiteRun::new(suite, Some(runs.parse()?), seed.parse()?).context("the suite has no seeds")?;
+    // `unit` runs the tests with fixed seeds.
+    Ok(SuiteRun {
+        seeded_only: true,
+        ..run
+    })
 }
 
 #[cfg(test)]
@@ -99,11 +95,21 @@ mod tests {
 
     #[test]
     fn regression_names_a_suite_with_seeds() {
-        let list = parse("# comment\nkills 2 4711\nmodel 20 1\n").unwrap();
-        let found: Vec<_> = list.iter().map(|r| (r.name, r.runs, r.seed)).collect();
-        assert_eq!(found, [("kills", 2, 4711), ("model", 20, 1)]);
-        for line in ["kills 2", "kills two 1", "nothing 1 1", "supply 1 1", ""] {
+        let list = "# comment\nkills 2 4711\nmodel 20 1\n";
+        let runs = parse(list).unwrap();
+        assert_eq!(
+            runs.iter().map(line).collect::<Vec<_>>(),
+            ["kills 2 4711", "model 20 1"]
+        );
+        for line in ["kills 2", "kills two 1", "nothing 1 1", "supply 1 1", "inputs 1 1", ""] {
             assert!(parse(&format!("{line}\n")).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn failed_run_is_added_once() {
+        let list = with_line("# comment\n".to_owned(), "kills 2 4711").unwrap();
+        assert_eq!(list, "# comment\nkills 2 4711\n");
+        assert_eq!(with_line(list, "kills 2 4711"), None);
     }
 }

@@ -17,6 +17,8 @@ pub(super) enum SuiteKind {
         iterations: &'static Iterations,
         tests: &'static [Tests],
     },
+    /// `cargo xtask fuzz`.
+    FuzzTargets,
     Tool(fn() -> Result<()>),
 }
 
@@ -40,6 +42,17 @@ pub(super) struct Tests {
     pub(super) names: &'static [&'static str],
     /// Includes ignored tests: those that take too long or need an idle machine.
     pub(super) includes_ignored: bool,
+    /// The modules and tests among them that do not read the seed, such as those that must find planted bugs.
+    pub(super) fixed_seeds: &'static [&'static str],
+}
+
+impl Tests {
+    const fn with_fixed_seeds(self, names: &'static [&'static str]) -> Self {
+        Self {
+            fixed_seeds: names,
+            ..self
+        }
+    }
 }
 
 const INTEGRATION_TESTS: &[&str] = &["--test", "it"];
@@ -79,6 +92,7 @@ const fn tests(package: &'static str, target: &'static [&'static str], names: &'
         target,
         names,
         includes_ignored: false,
+        fixed_seeds: &[],
     }
 }
 
@@ -155,6 +169,11 @@ pub(super) const SUITES: &[StressSuite] = &[
         &iterations("requests", 20_000, 1_000_000),
         &[server_tests(&["faults::fuzz::", "faults::bodies::"])],
     ),
+    StressSuite {
+        name: "inputs",
+        property: "no input that libFuzzer finds, guided by coverage, breaks a property of a parser",
+        kind: SuiteKind::FuzzTargets,
+    },
     suite(
         "model",
         "stores and server behave as their models, and planted bugs are found",
@@ -164,15 +183,27 @@ pub(super) const SUITES: &[StressSuite] = &[
                 "recado-postgres",
                 INTEGRATION_TESTS,
                 &["model::", "billing_model::", "webhook_model::"],
-            ),
-            server_tests(&["model::"]),
+            )
+            .with_fixed_seeds(&[
+                "model::unmodified_record_and_start_passes_the_model",
+                "model::record_and_start_without_a_guard_is_found",
+                "model::double_release_of_reservations_is_found",
+                "model::falsified_writes_are_found",
+                "billing_model::falsified_billing_writes_are_found",
+                "billing_model::lost_mark_of_an_applied_event_is_found",
+                "webhook_model::falsified_deliveries_are_found",
+                "webhook_model::falsified_endpoints_are_found",
+                "webhook_model::falsified_inserts_are_found",
+                "webhook_model::ignored_conditions_are_found",
+            ]),
+            server_tests(&["model::"]).with_fixed_seeds(&["model::model_with_a_planted_bug_is_contradicted"]),
         ],
     ),
     suite(
         "histories",
         "concurrent calls to killed servers are linearizable, sends agree with WhatsApp, and planted bugs are found",
         &iterations("histories", 20, 500),
-        &[server_tests(&["histories::"])],
+        &[server_tests(&["histories::"]).with_fixed_seeds(&["histories::planted::"])],
     ),
     suite(
         "simulation",
@@ -182,7 +213,12 @@ pub(super) const SUITES: &[StressSuite] = &[
             "recado-domain",
             LIBRARY_TESTS,
             &["simulation::", "campaigns::dispatch::tests::simulation::"],
-        )],
+        )
+        .with_fixed_seeds(&[
+            "simulation::simulation_finds_every_planted_bug",
+            "simulation::simulation_of_a_seed_repeats_itself",
+            "simulation::simulation_of_regression_seeds_keeps_the_invariants",
+        ])],
     ),
     suite(
         "recovery",
@@ -326,7 +362,7 @@ mod tests {
                 continue;
             };
             for selection in tests {
-                for name in selection.names {
+                for name in selection.names.iter().chain(selection.fixed_seeds) {
                     assert!(
                         exists(selection, name),
                         "{}: {} has no {name}",

@@ -20,6 +20,8 @@ pub(crate) struct Counts {
     ignored: usize,
     /// The paths of the tests that passed.
     pub(crate) passed_tests: BTreeSet<String>,
+    /// Whether a test program has started. Otherwise the build failed.
+    pub(crate) has_run: bool,
     /// A test that has started and whose result is on a later line, because its output is in between.
     started: Option<String>,
 }
@@ -50,6 +52,8 @@ impl Counts {
                 result if result.starts_with("FAILED") || result.starts_with("ignored") => {}
                 _ => self.started = Some(path),
             }
+        } else if line.starts_with("running ") && line.ends_with(" tests") || line == "running 1 test" {
+            self.has_run = true;
         } else if line == "ok" {
             self.passed_tests.extend(self.started.take());
         }
@@ -117,6 +121,7 @@ mod tests {
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         ]);
         assert_eq!((counts.passed, counts.failed, counts.ignored), (15, 2, 1));
+        assert!(counts.has_run);
         let text = counts.to_string();
         assert!(text.ends_with("\n15 passed, 2 failed, 0 skipped"), "{text}");
     }
