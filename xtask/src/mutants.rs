@@ -2,6 +2,7 @@
 //! and requires that the tests find at least 90 % of the changes. A change that they miss is listed with its reason in
 //! `survivors.txt`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,30 +24,64 @@ struct Group {
     name: &'static str,
     package: &'static str,
     files: &'static [&'static str],
-    /// The packages whose tests run, and which of their tests (a filter of nextest).
-    tested_by: &'static [&'static str],
+    /// Tests that run in turn, the fast ones first: each pass tries the mutants that the passes before missed.
+    passes: &'static [Pass],
+}
+
+/// The packages whose tests run, and which of their tests (a filter of nextest).
+struct Pass {
+    packages: &'static [&'static str],
     filter: &'static str,
 }
 
-const GROUPS: &[Group] = &[
+const fn pass(packages: &'static [&'static str], filter: &'static str) -> Pass {
+    Pass { packages, filter }
+}
+
+const DOMAIN_PASSES: &[Pass] = &[
+    // The simulation takes longer than all other tests together.
+    pass(&["recado-domain"], "not test(/simulation::/)"),
+    pass(&["recado-domain"], "test(/simulation::/)"),
+];
+
+const fn domain(name: &'static str, files: &'static [&'static str]) -> Group {
     Group {
-        name: "domain",
+        name,
         package: "recado-domain",
-        files: &[
+        files,
+        passes: DOMAIN_PASSES,
+    }
+}
+
+const GROUPS: &[Group] = &[
+    domain(
+        "campaigns",
+        &[
             "crates/domain/src/campaigns/{outcome,preconditions,send,start,status}.rs",
             "crates/domain/src/messaging/{outcome,status}.rs",
-            "crates/domain/src/billing/status.rs",
             "crates/domain/src/templates/{sendable,status}.rs",
             "crates/domain/src/conversations/status.rs",
-            "crates/domain/src/webhooks/{attempt,retry_policy}.rs",
-            "crates/domain/src/limits/in_process.rs",
-            "crates/domain/src/shared/{scope,tenant}.rs",
+        ],
+    ),
+    domain(
+        "billing",
+        &["crates/domain/src/billing/{effects,entitlement,status,usage}.rs"],
+    ),
+    domain(
+        "team",
+        &[
             "crates/domain/src/team/*.rs",
+            "crates/domain/src/shared/{scope,tenant}.rs",
+            "crates/domain/src/limits/in_process.rs",
+        ],
+    ),
+    domain(
+        "webhooks",
+        &[
+            "crates/domain/src/webhooks/{attempt,retry_policy}.rs",
             "crates/domain/src/egress/*.rs",
         ],
-        tested_by: &["recado-domain"],
-        filter: "all()",
-    },
+    ),
     Group {
         name: "api",
         package: "recado-api",
@@ -54,22 +89,26 @@ const GROUPS: &[Group] = &[
             "crates/api/src/web/{access,auth,auth_cache,callback_secrets,caller,ceiling,client_ip}.rs",
             "crates/api/src/web/{key_cache,key_lookups,limit,secret,session_cache,shares,support}.rs",
         ],
-        tested_by: &["recado-api", "recado-server"],
-        filter: "package(recado-api) or test(/^(matrix|matrix_scopes|tenants|csrf|sessions|sign_out|secrets|limits|limiter|\
-                 api_keys|api_key_limits|administration_support|faults::shares|http|request_log)::/)",
+        passes: &[
+            pass(&["recado-api"], "all()"),
+            pass(
+                &["recado-server"],
+                "test(/^(matrix|matrix_scopes|tenants|csrf|sessions|sign_out|secrets|limits|limiter|api_keys|\
+                 api_key_limits|administration_support|faults::shares|http|request_log)::/)",
+            ),
+        ],
     },
     Group {
         name: "tenants",
         package: "recado-postgres",
         files: &["crates/postgres/src/{pool,pool_registry}.rs"],
-        tested_by: &["recado-postgres"],
-        filter: "test(/^(pool|isolation|conflicts)::/)",
+        passes: &[pass(&["recado-postgres"], "test(/^(pool|isolation|conflicts)::/)")],
     },
 ];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The groups of files: domain, api, tenants (all).
+    /// The groups of files (all).
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(GROUPS.iter().map(|group| group.name)))]
     groups: Vec<String>,
     /// Mutate only what changed since this commit.
@@ -77,12 +116,11 @@ pub(crate) struct Options {
     base: Option<String>,
 }
 
-/// The mutants of a group by their outcome.
+/// The mutants of a group by their outcome, named as cargo-mutants names them.
 #[derive(Debug, Default, PartialEq)]
 struct Score {
-    caught: usize,
-    /// The mutants that the tests missed, as in `survivors.txt`.
-    missed: Vec<String>,
+    caught: BTreeSet<String>,
+    missed: BTreeSet<String>,
 }
 
 /// `cargo xtask mutants`.
@@ -97,7 +135,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let chosen = |group: &&Group| options.groups.is_empty() || options.groups.iter().any(|name| name == group.name);
     for group in GROUPS.iter().filter(chosen) {
         let score = mutate(group, &services, diff.as_deref(), &dir)?;
-        let (caught, missed) = (score.caught, score.missed.len());
+        let (caught, missed) = (score.caught.len(), score.missed.len());
         println!("{}: {caught} of {} mutants were found", group.name, caught + missed);
         failures.extend(complaints(group.name, &score, &known, diff.is_some()));
         if signals::received() {
@@ -118,58 +156,71 @@ fn diff_since(base: &str, dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Tries the mutants of a group in all its passes.
 fn mutate(group: &Group, services: &TestServices, diff: Option<&Path>, dir: &Path) -> Result<Score> {
     let output = dir.join(group.name);
+    let mut score = Score::default();
+    for (number, pass) in group.passes.iter().enumerate() {
+        let mut mutants = command(group, pass, &output);
+        if number > 0 {
+            mutants.arg("--iterate");
+        }
+        if let Some(diff) = diff {
+            mutants.arg("--in-diff").arg(diff);
+        }
+        mutants.args(["--", "--no-tests", "pass", "-E", pass.filter]);
+        for (name, value) in services.environment() {
+            mutants.env(name, value);
+        }
+        let status = mutants.status().context("cannot start cargo")?;
+        if !status.success() && status.code().is_none_or(|code| !FOUND_SURVIVORS.contains(&code)) {
+            bail!("cargo mutants failed ({status}); cargo install --locked cargo-mutants installs it");
+        }
+        let outcomes = output.join("mutants.out/outcomes.json");
+        match fs::read_to_string(&outcomes) {
+            Ok(text) => score.add(&serde_json::from_str(&text).context("outcomes.json is not JSON")?),
+            // The diff touches none of the files.
+            Err(_) if diff.is_some() => return Ok(score),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", outcomes.display())),
+        }
+        if score.missed.is_empty() || signals::received() {
+            break;
+        }
+    }
+    Ok(score)
+}
+
+fn command(group: &Group, pass: &Pass, output: &Path) -> Command {
     let mut mutants = paths::cargo();
-    mutants.args([
-        "mutants",
-        "--no-shuffle",
-        "--test-tool",
-        "nextest",
-        "--package",
-        group.package,
-    ]);
-    mutants.arg("--output").arg(&output);
+    mutants.args(["mutants", "--no-shuffle", "--test-tool", "nextest"]);
+    mutants.args(["--package", group.package]);
+    mutants.arg("--output").arg(output);
     for file in group.files {
         mutants.args(["--file", file]);
     }
-    for package in group.tested_by {
+    for package in pass.packages {
         mutants.args(["--test-package", package]);
     }
-    if let Some(diff) = diff {
-        mutants.arg("--in-diff").arg(diff);
-    }
-    mutants.args(["--", "--no-tests", "pass", "-E", group.filter]);
-    for (name, value) in services.environment() {
-        mutants.env(name, value);
-    }
-    let status = mutants.status().context("cannot start cargo")?;
-    if !status.success() && status.code().is_none_or(|code| !FOUND_SURVIVORS.contains(&code)) {
-        bail!("cargo mutants failed ({status}); cargo install --locked cargo-mutants installs it");
-    }
-    let outcomes = output.join("mutants.out/outcomes.json");
-    match fs::read_to_string(&outcomes) {
-        Ok(text) => Ok(score(
-            &serde_json::from_str(&text).context("outcomes.json is not JSON")?,
-        )),
-        // The diff touches none of the files.
-        Err(_) if diff.is_some() => Ok(Score::default()),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", outcomes.display())),
-    }
+    mutants
 }
 
-/// The outcomes that cargo-mutants wrote. A mutant that does not compile counts for nothing.
-fn score(outcomes: &Value) -> Score {
-    let mut score = Score::default();
-    for outcome in outcomes.get("outcomes").and_then(Value::as_array).into_iter().flatten() {
-        let name = outcome.pointer("/scenario/Mutant/name").and_then(Value::as_str);
-        match (name, outcome.get("summary").and_then(Value::as_str)) {
-            (Some(_), Some("CaughtMutant" | "Timeout")) => score.caught += 1,
-            (Some(name), Some("MissedMutant")) => score.missed.push(without_position(name)),
-            _ => {}
+impl Score {
+    /// Adds the outcomes of a pass, as cargo-mutants wrote them. A mutant that does not compile counts for nothing.
+    fn add(&mut self, outcomes: &Value) {
+        for outcome in outcomes.get("outcomes").and_then(Value::as_array).into_iter().flatten() {
+            let name = outcome.pointer("/scenario/Mutant/name").and_then(Value::as_str);
+            match (name, outcome.get("summary").and_then(Value::as_str)) {
+                (Some(name), Some("CaughtMutant" | "Timeout")) => {
+                    self.missed.remove(name);
+                    self.caught.insert(name.to_owned());
+                }
+                (Some(name), Some("MissedMutant")) => {
+                    self.missed.insert(name.to_owned());
+                }
+                _ => {}
+            }
         }
     }
-    score
 }
 
 /// `FILE:LINE:COLUMN: CHANGE` without line and column, which other changes move.
@@ -189,10 +240,11 @@ fn survivors(list: &str) -> Vec<&str> {
 }
 
 fn complaints(group: &str, score: &Score, known: &[&str], is_partial: bool) -> Vec<String> {
-    let unknown = score.missed.iter().filter(|missed| !known.contains(&missed.as_str()));
+    let missed = score.missed.iter().map(|name| without_position(name));
+    let unknown = missed.filter(|missed| !known.contains(&missed.as_str()));
     let mut complaints: Vec<String> = unknown.map(|missed| format!("no test finds {missed}")).collect();
-    let all = score.caught + score.missed.len();
-    if !is_partial && score.caught * 100 < all * TARGET_PERCENT {
+    let all = score.caught.len() + score.missed.len();
+    if !is_partial && score.caught.len() * 100 < all * TARGET_PERCENT {
         complaints.push(format!(
             "{group}: the tests find less than {TARGET_PERCENT} % of {all} mutants"
         ));
@@ -210,36 +262,48 @@ mod tests {
         json!({ "scenario": { "Mutant": { "name": name } }, "summary": summary })
     }
 
+    fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+        names.map(ToOwned::to_owned).into()
+    }
+
     #[test]
     fn mutants_are_counted_by_their_outcome() {
-        let outcomes = json!({ "outcomes": [
+        let (f, g, h) = (
+            "a.rs:1:2: replace f -> bool with true",
+            "a.rs:1:2: replace g with ()",
+            "a.rs:9:5: replace == with != in <impl A for B>::h",
+        );
+        let mut score = Score::default();
+        score.add(&json!({ "outcomes": [
             { "scenario": "Baseline", "summary": "Success" },
-            outcome("a.rs:1:2: replace f -> bool with true", "CaughtMutant"),
-            outcome("a.rs:1:2: replace g with ()", "Timeout"),
-            outcome("a.rs:9:5: replace == with != in <impl A for B>::h", "MissedMutant"),
+            outcome(f, "CaughtMutant"),
+            outcome(g, "MissedMutant"),
+            outcome(h, "MissedMutant"),
             outcome("a.rs:9:5: replace i", "Unviable"),
-        ] });
-        let missed = vec!["a.rs: replace == with != in <impl A for B>::h".to_owned()];
-        assert_eq!(score(&outcomes), Score { caught: 2, missed });
+        ] }));
+        let (caught, missed) = (names([f]), names([g, h]));
+        assert_eq!(score, Score { caught, missed });
+        // The next pass tries those that the first missed.
+        score.add(&json!({ "outcomes": [outcome(g, "Timeout"), outcome(h, "MissedMutant")] }));
+        let (caught, missed) = (names([f, g]), names([h]));
+        assert_eq!(score, Score { caught, missed });
     }
 
     #[test]
     fn survivors_need_a_reason_and_the_target_counts() {
         let known = survivors("# comment\n\na.rs: replace f\n  It only formats.\n");
         assert_eq!(known, ["a.rs: replace f"]);
-        let score = |caught, missed: &[&str]| Score {
-            caught,
-            missed: missed.iter().map(|name| (*name).to_owned()).collect(),
+        let score = |caught: u32, missed| Score {
+            caught: (0..caught).map(|number| number.to_string()).collect(),
+            missed: names([missed]),
         };
-        assert!(complaints("x", &score(9, &["a.rs: replace f"]), &known, false).is_empty());
+        let (known_one, unknown_one) = ("a.rs:1:2: replace f", "a.rs:1:2: replace g");
+        assert!(complaints("x", &score(9, known_one), &known, false).is_empty());
         let below = "x: the tests find less than 90 % of 9 mutants";
-        assert_eq!(complaints("x", &score(8, &["a.rs: replace f"]), &known, false), [below]);
-        assert!(complaints("x", &score(1, &["a.rs: replace f"]), &known, true).is_empty());
+        assert_eq!(complaints("x", &score(8, known_one), &known, false), [below]);
+        assert!(complaints("x", &score(1, known_one), &known, true).is_empty());
         let unknown = "no test finds a.rs: replace g";
-        assert_eq!(
-            complaints("x", &score(99, &["a.rs: replace g"]), &known, false),
-            [unknown]
-        );
+        assert_eq!(complaints("x", &score(99, unknown_one), &known, false), [unknown]);
     }
 
     #[test]
