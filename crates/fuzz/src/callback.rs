@@ -1,4 +1,5 @@
-//! `CloudCallbackReader`: any body of a callback is read or refused, and what is read holds what the stores rely on.
+//! `CloudCallbackReader`: the body of a callback is read or refused, and a status that is read has the ids that the stores
+//! need.
 
 use recado_domain::callbacks::{CallbackChange, CallbackPayload, CallbackReader as _};
 use recado_domain::messaging::SendStatus;
@@ -9,7 +10,7 @@ pub(super) fn run(body: &[u8]) {
         return;
     };
     let CallbackPayload { changes, unread } = &payload;
-    // Each change and each unread part has text of its own in the body.
+    // Each change and each unread part is a part of the body of its own, so there are at most as many as bytes.
     assert!(changes.len() + unread.len() <= body.len());
     for change in changes {
         if let CallbackChange::Status(status) = change {

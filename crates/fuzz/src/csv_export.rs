@@ -1,11 +1,11 @@
-//! `exports::write_record`: an independent reader finds every cell, and no spreadsheet finds a formula.
+//! `analytics::write_record`: the `csv` crate reads back every cell, and no cell starts a formula in a spreadsheet.
 
 use csv::ReaderBuilder;
 use recado_domain::analytics::write_record;
 
 const FORMULA_STARTS: [char; 7] = ['=', '+', '-', '@', '\t', '\n', '\r'];
 
-/// The input is the cells of a record, each after the other, separated by NUL.
+/// The input is the cells of a record, separated by NUL.
 pub(super) fn run(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else {
         return;
@@ -15,7 +15,7 @@ pub(super) fn run(input: &[u8]) {
     write_record(&mut record, cells.iter().copied());
     let mut reader = ReaderBuilder::new().has_headers(false).from_reader(record.as_bytes());
     let mut records = reader.records();
-    // A reader takes a line without any text for no record.
+    // An empty line is no record, so a record of one empty cell is not read back.
     let read = match records.next() {
         Some(Ok(read)) => read,
         found => return assert!(found.is_none() && cells == [""], "{found:?} in {record:?}"),

@@ -1,4 +1,4 @@
-//! `TimeCursor`: a text is a cursor or is refused, and a cursor that is written is read back.
+//! `TimeCursor`: a text is parsed or refused, and the text of a cursor is parsed into the same cursor.
 
 use recado_domain::shared::TimeCursor;
 use time::OffsetDateTime;

@@ -1,4 +1,4 @@
-//! `Import`: a file gives the same contacts and the same report, however the network cuts it, and every row is counted.
+//! `Import`: a file gives the same contacts and the same report in chunks of any size, and every row is counted once.
 
 use std::iter;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,7 +67,7 @@ fn import<'a>(
     (report.unwrap_or_else(|| unreachable!("the import waits")), batches)
 }
 
-/// A store that keeps the batches. Every row is a new contact.
+/// A store that collects the batches. Every row is a new contact.
 fn store(batches: Arc<Mutex<Batches>>) -> MockContactStore {
     let mut store = MockContactStore::new();
     store.expect_upsert().returning(move |_, _, rows, _| {

@@ -1,4 +1,4 @@
-//! Fuzz targets: every parser that reads bytes of strangers, with the properties that hold for any input.
+//! Fuzz targets: every parser of untrusted bytes, with the properties that hold for any input.
 //!
 //! A target panics if a property does not hold. `cargo xtask fuzz` searches for such inputs with libFuzzer, guided by
 //! coverage. The tests of this crate repeat the inputs of `corpus/`, so that a mended defect stays mended.

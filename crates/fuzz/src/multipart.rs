@@ -1,4 +1,4 @@
-//! `web::multipart`: a form means the same, however the network cuts it, and a form that a client writes is read back.
+//! `web::multipart`: a form has the same parts in chunks of any size, and a well-formed form is read back.
 
 use std::iter;
 
@@ -23,7 +23,7 @@ pub(super) fn run(input: &[u8]) {
         assert!(content <= body.len(), "{content} bytes of content");
     }
     if !body.windows(BOUNDARY.len()).any(|bytes| bytes == BOUNDARY.as_bytes()) {
-        let form = written(body);
+        let form = form_with_file(body);
         let head = Head {
             name: "file".to_owned(),
             file_name: Some("a\"b".to_owned()),
@@ -34,7 +34,7 @@ pub(super) fn run(input: &[u8]) {
 }
 
 /// A form with one file.
-fn written(content: &[u8]) -> Vec<u8> {
+fn form_with_file(content: &[u8]) -> Vec<u8> {
     let head = format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\\\"b\"\r\n\r\n");
     [head.as_bytes(), content, format!("\r\n--{BOUNDARY}--").as_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! `PageBody`: a page of a website has the same text, however the network cuts it, and never more than the limit.
+//! `PageBody`: a page of a website has the same text in chunks of any size, and never more than the limit.
 
 use std::iter;
 
