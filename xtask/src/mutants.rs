@@ -130,14 +130,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let diff = options.base.as_deref().map(|base| diff_since(base, &dir)).transpose()?;
     let services = TestServices::start()?;
-    let known = survivors(include_str!("survivors.txt"));
+    let listed = survivors(include_str!("survivors.txt"));
     let mut failures = Vec::new();
     let chosen = |group: &&Group| options.groups.is_empty() || options.groups.iter().any(|name| name == group.name);
     for group in GROUPS.iter().filter(chosen) {
         let score = mutate(group, &services, diff.as_deref(), &dir)?;
         let (caught, missed) = (score.caught.len(), score.missed.len());
         println!("{}: {caught} of {} mutants were found", group.name, caught + missed);
-        failures.extend(complaints(group.name, &score, &known, diff.is_some()));
+        failures.extend(problems(group.name, &score, &listed, diff.is_some()));
         if signals::received() {
             bail!("interrupted");
         }
@@ -179,7 +179,7 @@ fn mutate(group: &Group, services: &TestServices, diff: Option<&Path>, dir: &Pat
         let outcomes = output.join("mutants.out/outcomes.json");
         match fs::read_to_string(&outcomes) {
             Ok(text) => score.add(&serde_json::from_str(&text).context("outcomes.json is not JSON")?),
-            // The diff touches none of the files.
+            // The diff changes none of the files.
             Err(_) if diff.is_some() => return Ok(score),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", outcomes.display())),
         }
@@ -239,17 +239,17 @@ fn survivors(list: &str) -> Vec<&str> {
         .collect()
 }
 
-fn complaints(group: &str, score: &Score, known: &[&str], is_partial: bool) -> Vec<String> {
+fn problems(group: &str, score: &Score, listed: &[&str], is_partial: bool) -> Vec<String> {
     let missed = score.missed.iter().map(|name| without_position(name));
-    let unknown = missed.filter(|missed| !known.contains(&missed.as_str()));
-    let mut complaints: Vec<String> = unknown.map(|missed| format!("no test finds {missed}")).collect();
+    let unlisted = missed.filter(|missed| !listed.contains(&missed.as_str()));
+    let mut problems: Vec<String> = unlisted.map(|missed| format!("no test finds {missed}")).collect();
     let all = score.caught.len() + score.missed.len();
     if !is_partial && score.caught.len() * 100 < all * TARGET_PERCENT {
-        complaints.push(format!(
+        problems.push(format!(
             "{group}: the tests find less than {TARGET_PERCENT} % of {all} mutants"
         ));
     }
-    complaints
+    problems
 }
 
 #[cfg(test)]
@@ -291,19 +291,19 @@ mod tests {
 
     #[test]
     fn survivors_need_a_reason_and_the_target_counts() {
-        let known = survivors("# comment\n\na.rs: replace f\n  It only formats.\n");
-        assert_eq!(known, ["a.rs: replace f"]);
+        let listed = survivors("# comment\n\na.rs: replace f\n  It only formats.\n");
+        assert_eq!(listed, ["a.rs: replace f"]);
         let score = |caught: u32, missed| Score {
             caught: (0..caught).map(|number| number.to_string()).collect(),
             missed: names([missed]),
         };
-        let (known_one, unknown_one) = ("a.rs:1:2: replace f", "a.rs:1:2: replace g");
-        assert!(complaints("x", &score(9, known_one), &known, false).is_empty());
+        let (listed_one, unlisted_one) = ("a.rs:1:2: replace f", "a.rs:1:2: replace g");
+        assert!(problems("x", &score(9, listed_one), &listed, false).is_empty());
         let below = "x: the tests find less than 90 % of 9 mutants";
-        assert_eq!(complaints("x", &score(8, known_one), &known, false), [below]);
-        assert!(complaints("x", &score(1, known_one), &known, true).is_empty());
-        let unknown = "no test finds a.rs: replace g";
-        assert_eq!(complaints("x", &score(99, unknown_one), &known, false), [unknown]);
+        assert_eq!(problems("x", &score(8, listed_one), &listed, false), [below]);
+        assert!(problems("x", &score(1, listed_one), &listed, true).is_empty());
+        let unlisted = "no test finds a.rs: replace g";
+        assert_eq!(problems("x", &score(99, unlisted_one), &listed, false), [unlisted]);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) fn summary(reports: &[StepReport]) -> String {
 }
 
 /// Fails if a step failed.
-pub(crate) fn verdict(reports: &[StepReport]) -> Result<()> {
+pub(crate) fn check(reports: &[StepReport]) -> Result<()> {
     let is_failure = |report: &&StepReport| matches!(report.outcome, Outcome::Failed(_));
     let failed: Vec<&str> = reports.iter().filter(is_failure).map(|report| report.name).collect();
     match failed.is_empty() {
@@ -121,14 +121,14 @@ mod tests {
             text.contains("skipped in guides: operating: node is not installed\n"),
             "{text}"
         );
-        assert!(verdict(&reports).is_ok());
+        assert!(check(&reports).is_ok());
     }
 
     #[test]
     fn skip_fails_the_run_of_a_build_machine() {
         let outcome = Outcome::new(Ok(skipped()), true);
         assert!(matches!(&outcome, Outcome::Failed(reason) if reason.contains("node is not installed")));
-        assert!(verdict(&[report(Outcome::Passed), report(outcome)]).is_err());
+        assert!(check(&[report(Outcome::Passed), report(outcome)]).is_err());
         assert_eq!(Outcome::new(Ok(Vec::new()), true), Outcome::Passed);
     }
 }

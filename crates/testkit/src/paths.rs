@@ -127,6 +127,6 @@ mod tests {
 
     #[test]
     fn missing_directory_has_no_free_space() {
-        assert!(!has_free_space("/no/such/place"));
+        assert!(!has_free_space("/no/such/directory"));
     }
 }

@@ -125,7 +125,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if signals::received() {
         bail!("interrupted");
     }
-    outcome::verdict(&reports)
+    outcome::check(&reports)
 }
 
 /// The steps with these names in the order of the table. Without names: all steps.

@@ -87,8 +87,8 @@ fn without_qualifiers(line: &str) -> String {
     let mut rest = line;
     while let Some((before, after)) = rest.split_once('.') {
         let name = before.len() - before.chars().rev().take_while(|c| is_name(*c)).count();
-        let (kept, qualifier) = before.split_at(name);
-        shortened.push_str(kept);
+        let (unqualified, qualifier) = before.split_at(name);
+        shortened.push_str(unqualified);
         if qualifier == "public" || !after.starts_with(is_name) {
             shortened.push_str(qualifier);
             shortened.push('.');

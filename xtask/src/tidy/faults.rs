@@ -78,7 +78,7 @@ fn check_references(
                 continue;
             };
             match tokens::constants(tokens, name).as_slice() {
-                [found] if figure(found).as_deref() == Some(value) => {
+                [found] if quoted_value(found).as_deref() == Some(value) => {
                     quoted.extend(value.split(' ').next().map(str::to_owned));
                 }
                 [found] => finding(format!("{file}.rs has {name} = {}, not {value}", found.concat())),
@@ -90,7 +90,7 @@ fn check_references(
 }
 
 /// A constant's value as the page quotes it: a number, a time (`2 s`, `50 ms`) or a size (`8 MiB`).
-fn figure(value: &[&str]) -> Option<String> {
+fn quoted_value(value: &[&str]) -> Option<String> {
     let plain = |number: &str| {
         let digits = number.replace('_', "");
         digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)

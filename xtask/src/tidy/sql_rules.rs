@@ -86,8 +86,8 @@ fn statement_problem(text: &str) -> Option<String> {
     })
 }
 
-/// Whether a subquery after `IN` locks some rows that nobody else holds. The planner may execute it again for every row of
-/// the outer statement, and each time it finds other rows.
+/// Whether a subquery after `IN` locks some rows that no other transaction has locked. The planner may execute it again
+/// for every row of the outer statement, and each time it finds other rows.
 fn chooses_in_subquery(text: &str) -> bool {
     let words = text
         .split_whitespace()

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn test_functions_are_told_from_others_by_their_attributes() {
+    fn test_functions_are_recognized_by_their_attributes() {
         let source = "#[test]\nfn a() {}\n/// x\n#[tokio::test(start_paused = true)]\nasync fn b() {}\nfn c() {}\n\
                       #[test]\n#[ignore = \"slow\"]\nfn d() {}\n#[cfg(test)]\nmod tests {\n#[test]\nfn e() {}\n}\n\
                       proptest! {\n#![config(x)]\n#[test]\nfn f(n in 0..4) {}\n}\n// #[test] fn g() {}\n";
