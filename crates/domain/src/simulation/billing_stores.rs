@@ -17,7 +17,7 @@ impl SubscriptionStore for Stores {
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
         self.write_billing("reserve subscription", async {
             let outcome = self.billing.reserve(attempt).await?;
-            if self.has(SimulationBug::SecondSubscriptionReserved) && outcome != ReserveOutcome::Done {
+            if self.has_bug(SimulationBug::SecondSubscriptionReserved) && outcome != ReserveOutcome::Done {
                 let mut tables = self.billing.tables();
                 let account = tables.accounts.get_mut(&attempt.account_id).unwrap();
                 account.subscriptions.insert(attempt.id, attempt.clone());
@@ -31,7 +31,7 @@ impl SubscriptionStore for Stores {
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
         self.read("find subscription", async {
             let mut found = self.billing.find(account, id).await?;
-            if self.has(SimulationBug::IntentLeaseIgnored)
+            if self.has_bug(SimulationBug::IntentLeaseIgnored)
                 && let Some(pending) = found.as_mut().and_then(|found| found.pending.as_mut())
             {
                 pending.until = OffsetDateTime::UNIX_EPOCH;
@@ -47,7 +47,7 @@ impl SubscriptionStore for Stores {
         id: SubscriptionId,
         gateway_payment_id: Option<String>,
     ) -> Result<Option<SubscriptionFacts>, StoreError> {
-        let hidden = self.has(SimulationBug::PaymentNotFound);
+        let hidden = self.has_bug(SimulationBug::PaymentNotFound);
         let facts = self.billing.facts(account, id, gateway_payment_id.filter(|_| !hidden));
         self.read("subscription facts", facts).await
     }
@@ -129,7 +129,7 @@ impl GatewayEventStore for Stores {
         lease: Duration,
     ) -> Result<RecordOutcome, StoreError> {
         let mut event = event.clone();
-        if self.has(SimulationBug::GatewayEventNotDeduplicated) {
+        if self.has_bug(SimulationBug::GatewayEventNotDeduplicated) {
             event.key = id.to_string();
         }
         let record = self.billing.record(id, &event, received_at, lease);

@@ -134,8 +134,8 @@ impl Scheduler {
         self.lock().spawned.push(Spawned { name, server, future });
     }
 
-    fn suspend_until(&self, label: &'static str, due: OffsetDateTime, wait: Wait) -> Suspend {
-        Suspend {
+    fn suspend_until(&self, label: &'static str, due: OffsetDateTime, wait: Wait) -> SuspensionFuture {
+        SuspensionFuture {
             scheduler: self.clone(),
             label,
             due,
@@ -215,7 +215,7 @@ impl Shutdown for Scheduler {
 }
 
 /// The future of one suspension.
-struct Suspend {
+struct SuspensionFuture {
     scheduler: Scheduler,
     label: &'static str,
     due: OffsetDateTime,
@@ -223,7 +223,7 @@ struct Suspend {
     id: Option<u64>,
 }
 
-impl Future for Suspend {
+impl Future for SuspensionFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -253,7 +253,7 @@ impl Future for Suspend {
     }
 }
 
-impl Drop for Suspend {
+impl Drop for SuspensionFuture {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.scheduler.lock().suspensions.remove(&id);
@@ -268,9 +268,9 @@ struct Task {
 }
 
 #[derive(Default)]
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -322,7 +322,7 @@ impl Executor {
     fn poll(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         self.scheduler.lock().running = id;
-        let woken = Arc::new(Woken::default());
+        let woken = Arc::new(WakeFlag::default());
         let waker = Waker::from(woken.clone());
         loop {
             woken.0.store(false, Ordering::Relaxed);

@@ -16,10 +16,10 @@ use crate::webhooks::in_memory::{InMemoryDelivery, InMemoryDeliveryState, InMemo
 use crate::webhooks::{Attempt, DeliveryKey, DeliveryState, Direction};
 
 /// Sends leave this long after their start at most, if no task is stalled: the lead of the start and the latency.
-const DEPARTURE_DELAY: Duration = Duration::milliseconds(150);
+const MAX_START_DELAY: Duration = Duration::milliseconds(150);
 
 /// A request to WhatsApp.
-pub(super) struct Departure<'a> {
+pub(super) struct SendRequest<'a> {
     pub(super) run: QueuedRun,
     pub(super) send: SendId,
     pub(super) to: &'a str,
@@ -42,9 +42,9 @@ pub(super) struct Ledger {
     /// The started sends whose contact had opted out.
     unreachable: BTreeSet<SendId>,
     /// The sends of each task whose response it got.
-    pub(super) unrecorded: BTreeMap<TaskId, BTreeSet<SendId>>,
+    pub(super) responses: BTreeMap<TaskId, BTreeSet<SendId>>,
     /// The times of each number's messages that were not late.
-    departures: BTreeMap<String, Vec<OffsetDateTime>>,
+    request_times: BTreeMap<String, Vec<OffsetDateTime>>,
     /// The last message of each number to each contact.
     pairs: BTreeMap<(AccountId, String, String), (OffsetDateTime, QueuedRun)>,
     subscriptions: BTreeMap<SubscriptionId, PublishedSubscription>,
@@ -186,7 +186,7 @@ impl Ledger {
 
     /// A worker has recorded the result of each response before it ends the run.
     pub(super) fn run_finishes(&mut self, runs: &RunTables, id: CampaignId, task: TaskId) {
-        let responses = self.unrecorded.get(&task).cloned().unwrap_or_default();
+        let responses = self.responses.get(&task).cloned().unwrap_or_default();
         let open = runs
             .sends_of(id)
             .find(|(_, send)| send.is_open() && responses.contains(&send.id));
@@ -195,8 +195,8 @@ impl Ledger {
         }
     }
 
-    pub(super) fn departs(&mut self, departure: &Departure<'_>) {
-        let Departure { send, at, run, .. } = *departure;
+    pub(super) fn send_requested(&mut self, request: &SendRequest<'_>) {
+        let SendRequest { send, at, run, .. } = *request;
         let possible_sends = self.possible_sends.entry(send).or_default();
         *possible_sends += 1;
         if *possible_sends > 1 {
@@ -205,23 +205,23 @@ impl Ledger {
         if self.unreachable.contains(&send) {
             self.violation(format!("{send} leaves to a contact who opted out"));
         }
-        self.unrecorded.entry(departure.task).or_default().remove(&send);
-        let pair = (run.account_id, departure.number.to_owned(), departure.to.to_owned());
-        if departure.is_late {
+        self.responses.entry(request.task).or_default().remove(&send);
+        let pair = (run.account_id, request.number.to_owned(), request.to.to_owned());
+        if request.is_late {
             self.pairs.remove(&pair);
             return;
         }
-        let times = self.departures.entry(departure.number.to_owned()).or_default();
+        let times = self.request_times.entry(request.number.to_owned()).or_default();
         times.push(at);
         let within_second = times
             .iter()
             .rev()
             .take_while(|time| **time + Duration::SECOND > at)
             .count();
-        if within_second > departure.rate {
+        if within_second > request.rate {
             self.violation(format!(
                 "number {} sends {within_second} messages in a second, at most {} are allowed",
-                departure.number, departure.rate
+                request.number, request.rate
             ));
         }
         let is_in_queue = self
@@ -234,21 +234,17 @@ impl Ledger {
         };
         if let Some((before, other)) = last
             && other != run
-            && at - before + DEPARTURE_DELAY < PAIR_INTERVAL
+            && at - before + MAX_START_DELAY < PAIR_INTERVAL
         {
-            self.violation(format!("two campaigns send to {} within {}", departure.to, at - before));
+            self.violation(format!("two campaigns send to {} within {}", request.to, at - before));
         }
     }
 
-    /// The message of a departure certainly did not arrive.
-    pub(super) fn not_arrived(&mut self, departure: &Departure<'_>) {
-        let pair = (
-            departure.run.account_id,
-            departure.number.to_owned(),
-            departure.to.to_owned(),
-        );
+    /// The message of a request certainly did not arrive.
+    pub(super) fn send_rejected(&mut self, request: &SendRequest<'_>) {
+        let pair = (request.run.account_id, request.number.to_owned(), request.to.to_owned());
         self.pairs.remove(&pair);
-        *self.possible_sends.entry(departure.send).or_default() -= 1;
+        *self.possible_sends.entry(request.send).or_default() -= 1;
     }
 
     pub(super) fn check_billing(&mut self, billing: &BillingTables, webhooks: &WebhookTables) {
@@ -277,7 +273,7 @@ impl Ledger {
     }
 
     /// Checks that each new event has a delivery to each endpoint that subscribes to it.
-    pub(super) fn relayed(&mut self, webhooks: &mut WebhookTables, ignores_subscription: bool) {
+    pub(super) fn events_relayed(&mut self, webhooks: &mut WebhookTables, ignores_subscription: bool) {
         let new: Vec<_> = webhooks
             .events
             .values()
@@ -350,7 +346,7 @@ impl Ledger {
 
     /// Checks the effect of a recorded attempt. `before` and `after`: its delivery. `is_only`: no other attempt of it was
     /// recorded in the same transaction.
-    pub(super) fn recorded(
+    pub(super) fn attempt_recorded(
         &mut self,
         attempt: &Attempt,
         before: Option<&InMemoryDelivery>,

@@ -9,11 +9,11 @@
 
 mod billing_stores;
 mod bugs;
+mod disturbances;
 mod executor;
-mod faults;
 mod ledger;
 mod payments;
-mod rest;
+mod quiescence;
 pub(crate) mod rng;
 mod run_stores;
 mod steps;

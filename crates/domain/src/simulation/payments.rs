@@ -23,7 +23,7 @@ const LATE_EFFECT: usize = 25;
 
 /// How a call fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum FailureMode {
     NotDone,
     FailedBefore,
     FailedAfter,
@@ -33,7 +33,7 @@ enum Fault {
     Late,
 }
 
-impl Fault {
+impl FailureMode {
     fn error(self) -> PaymentGatewayError {
         let text = "injected".to_owned();
         match self {
@@ -55,24 +55,24 @@ impl SimulatedPayments {
     async fn call<T: Send>(
         &self,
         label: &'static str,
-        act: impl Future<Output = Result<T, PaymentGatewayError>> + Send,
+        effect: impl Future<Output = Result<T, PaymentGatewayError>> + Send,
         late: Option<impl Future<Output = ()> + Send + 'static>,
     ) -> Result<T, PaymentGatewayError> {
         let scheduler = &self.stores.scheduler;
         scheduler.latency(label, LATENCY).await;
-        let faults = [
-            Fault::NotDone,
-            Fault::FailedBefore,
-            Fault::FailedAfter,
-            Fault::UnansweredBefore,
-            Fault::UnansweredAfter,
-            Fault::Late,
+        let modes = [
+            FailureMode::NotDone,
+            FailureMode::FailedBefore,
+            FailureMode::FailedAfter,
+            FailureMode::UnansweredBefore,
+            FailureMode::UnansweredAfter,
+            FailureMode::Late,
         ];
-        let fails = scheduler.percent(self.stores.faults().payments);
-        let fault = scheduler.pick(&faults).filter(|_| fails);
-        let output = match fault {
-            None | Some(Fault::FailedAfter | Fault::UnansweredAfter) => act.await,
-            Some(Fault::Late) => {
+        let fails = scheduler.percent(self.stores.failure_rates().payments);
+        let failure = scheduler.pick(&modes).filter(|_| fails);
+        let output = match failure {
+            None | Some(FailureMode::FailedAfter | FailureMode::UnansweredAfter) => effect.await,
+            Some(FailureMode::Late) => {
                 if let Some(late) = late {
                     let (clock, seconds) = (scheduler.clone(), scheduler.below(LATE_EFFECT));
                     scheduler.spawn("late gateway call", 0, async move {
@@ -81,13 +81,13 @@ impl SimulatedPayments {
                         late.await;
                     });
                 }
-                Err(Fault::Late.error())
+                Err(FailureMode::Late.error())
             }
-            Some(fault) => Err(fault.error()),
+            Some(mode) => Err(mode.error()),
         };
         scheduler.latency(label, LATENCY).await;
-        match fault {
-            Some(fault) => output.and(Err(fault.error())),
+        match failure {
+            Some(mode) => output.and(Err(mode.error())),
             None => output,
         }
     }
@@ -95,9 +95,9 @@ impl SimulatedPayments {
     async fn read<T: Send>(
         &self,
         label: &'static str,
-        act: impl Future<Output = Result<T, PaymentGatewayError>> + Send,
+        effect: impl Future<Output = Result<T, PaymentGatewayError>> + Send,
     ) -> Result<T, PaymentGatewayError> {
-        self.call(label, act, None::<std::future::Ready<()>>).await
+        self.call(label, effect, None::<std::future::Ready<()>>).await
     }
 }
 

@@ -46,10 +46,10 @@ impl CampaignStore for Stores {
             let ends_run = campaign.status == CampaignStatus::Cancelled && expected.status == CampaignStatus::Sending;
             if ends_run && outcome == WriteOutcome::Done {
                 let mut tables = self.runs.tables();
-                if self.has(SimulationBug::QuotaNotReleasedAtCancel) {
+                if self.has_bug(SimulationBug::QuotaNotReleasedAtCancel) {
                     tables.accounts.get_mut(&campaign.account_id).unwrap().reserved += unsent;
                 }
-                if self.has(SimulationBug::QueueEntryNotDeletedAtCancel) {
+                if self.has_bug(SimulationBug::QueueEntryNotDeletedAtCancel) {
                     tables.campaigns.get_mut(&campaign.id).unwrap().queue_entry = entry;
                 }
             }
@@ -120,7 +120,7 @@ impl RunStartStore for Stores {
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {
         let id = start.campaign.id;
         self.write_runs("start run", start.campaign.account_id, async {
-            if self.has(SimulationBug::StartIgnoresStatus) {
+            if self.has_bug(SimulationBug::StartIgnoresStatus) {
                 let mut tables = self.runs.tables();
                 let row = tables.campaigns.get_mut(&id).unwrap();
                 let is_running = row.campaign.status == CampaignStatus::Sending && row.queue_entry.is_some();
@@ -192,7 +192,7 @@ impl RunRetryStore for Stores {
 #[async_trait]
 impl RunQueue for Stores {
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        self.ledger().unrecorded.remove(&self.scheduler.running());
+        self.ledger().responses.remove(&self.scheduler.running());
         self.read("take run", async {
             let taken = self.runs.take(worker, lease).await;
             if let Ok(Some(run)) = taken {
@@ -299,7 +299,7 @@ impl SendStore for Stores {
             }
             let mut started = started?;
             self.ledger().sends_started(&self.runs.tables(), &facts, &started);
-            if self.has(SimulationBug::OptOutIgnored) {
+            if self.has_bug(SimulationBug::OptOutIgnored) {
                 started.unreachable.clear();
             }
             Ok(started)
@@ -316,7 +316,7 @@ impl SendStore for Stores {
 impl Stores {
     /// The results that the store receives.
     fn results<'a>(&self, results: &'a [(SendId, SendResult)]) -> &'a [(SendId, SendResult)] {
-        let dropped = usize::from(self.has(SimulationBug::ResultDropped));
+        let dropped = usize::from(self.has_bug(SimulationBug::ResultDropped));
         &results[..results.len().saturating_sub(dropped)]
     }
 
@@ -325,7 +325,7 @@ impl Stores {
         let row = tables.campaigns.get_mut(&run.campaign_id).unwrap();
         row.campaign
             .paused_at
-            .take_if(|_| self.has(SimulationBug::PauseIgnored))
+            .take_if(|_| self.has_bug(SimulationBug::PauseIgnored))
     }
 
     fn restore_pause(&self, run: QueuedRun, paused_at: Option<time::OffsetDateTime>) {
@@ -337,7 +337,8 @@ impl Stores {
     fn ignore_number(&self, run: QueuedRun) -> Option<crate::shared::ProfileId> {
         let mut tables = self.runs.tables();
         let row = tables.campaigns.get_mut(&run.campaign_id).unwrap();
-        row.profile_id.take_if(|_| self.has(SimulationBug::PairIntervalIgnored))
+        row.profile_id
+            .take_if(|_| self.has_bug(SimulationBug::PairIntervalIgnored))
     }
 
     /// Fails the sends whose outcome has been unknown for `ttl`.

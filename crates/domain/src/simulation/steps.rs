@@ -158,7 +158,7 @@ impl Simulation {
 
     /// Does 20 to 60 steps, then ends all faults, waits until no work is left, and checks the result.
     pub(super) fn run(&mut self) -> Result<(), String> {
-        let outcome = self.run_steps().and_then(|()| self.come_to_rest());
+        let outcome = self.run_steps().and_then(|()| self.quiesce());
         outcome.map_err(|violation| {
             let (steps, trace) = (self.steps.join("\n  "), self.scheduler.trace().join("\n  "));
             format!("{violation}\nSteps:\n  {steps}\nLast resumptions:\n  {trace}")
@@ -202,7 +202,7 @@ impl Simulation {
             self.executor.advance(end, || self.next_work());
         }
         if self.executor.resumptions > MAX_RESUMPTIONS {
-            return Err("the tasks do not come to rest".into());
+            return Err("the tasks do not become idle".into());
         }
         match self.stores.ledger().first_violation() {
             Some(violation) => Err(violation.clone()),
@@ -211,7 +211,7 @@ impl Simulation {
     }
 
     /// Lets the time pass.
-    pub(super) fn pass(&mut self, time: Duration) -> Result<(), String> {
+    pub(super) fn let_time_pass(&mut self, time: Duration) -> Result<(), String> {
         let end = self.scheduler.now() + time;
         while self.scheduler.now() < end {
             self.resume_or_advance(end)?;
@@ -242,9 +242,9 @@ impl Simulation {
             50..62 => self.payment_step(),
             62..70 => self.endpoint_command(),
             70..74 => self.contact_step(),
-            74..88 => self.task_fault(),
-            88..94 => self.set_faults(),
-            _ => self.let_time_pass()?,
+            74..88 => self.task_step(),
+            88..94 => self.failure_rate_step(),
+            _ => self.time_step()?,
         })
     }
 

@@ -27,7 +27,7 @@ const CODES: ErrorCodes = ErrorCodes {
 
 /// How often other systems fail, in percent of their calls.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FaultRates {
+pub(super) struct FailureRates {
     pub(super) store: usize,
     pub(super) whatsapp: usize,
     pub(super) payments: usize,
@@ -40,7 +40,7 @@ pub(super) struct Stores {
     pub(super) billing: InMemoryBilling,
     pub(super) webhooks: Arc<InMemoryWebhooks>,
     pub(super) bug: Option<SimulationBug>,
-    pub(super) faults: Mutex<FaultRates>,
+    pub(super) failure_rates: Mutex<FailureRates>,
     pub(super) ledger: Mutex<Ledger>,
 }
 
@@ -57,17 +57,17 @@ impl Stores {
             billing: InMemoryBilling::new(BillingTables::new(now)),
             webhooks: Arc::new(InMemoryWebhooks::new(WebhookTables::new(now))),
             bug,
-            faults: Mutex::default(),
+            failure_rates: Mutex::default(),
             ledger: Mutex::default(),
         }
     }
 
-    pub(super) fn has(&self, bug: SimulationBug) -> bool {
+    pub(super) fn has_bug(&self, bug: SimulationBug) -> bool {
         self.bug == Some(bug)
     }
 
-    pub(super) fn faults(&self) -> FaultRates {
-        *self.faults.lock().unwrap()
+    pub(super) fn failure_rates(&self) -> FailureRates {
+        *self.failure_rates.lock().unwrap()
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -132,7 +132,7 @@ impl Stores {
         action: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         self.scheduler.latency(label, STORE_LATENCY).await;
-        let fails = self.scheduler.percent(self.faults().store);
+        let fails = self.scheduler.percent(self.failure_rates().store);
         let fails_before = fails && self.scheduler.percent(50);
         let unavailable = || Err(StoreError::Unavailable("injected".into()));
         if fails_before {
@@ -189,7 +189,7 @@ impl Stores {
     pub(super) async fn relay(&self) -> Result<bool, StoreError> {
         let is_webhook = |row: &InMemoryOutboxEvent| matches!(row.event, Event::Webhook(_));
         let waits = self.webhooks.tables().outbox.iter().any(is_webhook);
-        if self.has(SimulationBug::RelayDeletesFirst) && waits {
+        if self.has_bug(SimulationBug::RelayDeletesFirst) && waits {
             let delete = async {
                 Ok(self
                     .webhooks
@@ -207,7 +207,7 @@ impl Stores {
             .await?;
             return Ok(true);
         }
-        if self.has(SimulationBug::RelayWritesFirst) && waits {
+        if self.has_bug(SimulationBug::RelayWritesFirst) && waits {
             let write = async {
                 let rows = self.webhooks.tables().outbox.clone();
                 self.relay_now();
@@ -251,7 +251,7 @@ impl Stores {
         webhooks.relay();
         let others: Vec<InMemoryOutboxEvent> = webhooks.outbox.drain(..).collect();
         let mut ledger = self.ledger();
-        ledger.relayed(&mut webhooks, self.has(SimulationBug::RelayIgnoresSubscription));
+        ledger.events_relayed(&mut webhooks, self.has_bug(SimulationBug::RelayIgnoresSubscription));
         for row in others {
             if let Event::Notification(notification) = &row.event
                 && let Some(Value::String(payment)) = notification.data.get("payment_id")

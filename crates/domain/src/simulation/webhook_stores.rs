@@ -64,7 +64,7 @@ impl WebhookStore for Stores {
 impl Stores {
     /// The bug: deliveries that are dropped wait instead.
     fn restore_dropped(&self, before: BTreeMap<DeliveryKey, InMemoryDelivery>) {
-        if self.has(SimulationBug::DeliveriesNotDroppedAtDisable) {
+        if self.has_bug(SimulationBug::DeliveriesNotDroppedAtDisable) {
             let mut tables = self.webhooks.tables();
             for (key, row) in before {
                 let after = tables.deliveries.get_mut(&key);
@@ -95,7 +95,7 @@ impl Stores {
 impl DeliveryQueue for Stores {
     async fn claim(&self, request: &ClaimRequest, lease: Duration) -> Result<Vec<ClaimedDelivery>, StoreError> {
         let claim = async {
-            if self.has(SimulationBug::ClaimIgnoresLease) {
+            if self.has_bug(SimulationBug::ClaimIgnoresLease) {
                 let mut tables = self.webhooks.tables();
                 let now = tables.now;
                 let leased = tables.deliveries.values_mut().filter(|row| row.leased);
@@ -123,7 +123,7 @@ impl DeliveryQueue for Stores {
             self.restore_dropped(before.clone());
             for attempt in attempts {
                 let (key, mut tables) = (attempt.key, self.webhooks.tables());
-                if self.has(SimulationBug::SuccessNotRecorded)
+                if self.has_bug(SimulationBug::SuccessNotRecorded)
                     && let Some(row) = before.get(&key).filter(|row| row.claim == attempt.claim)
                 {
                     tables.deliveries.entry(key).or_insert(row.clone());
@@ -133,7 +133,7 @@ impl DeliveryQueue for Stores {
                 // A batch may hold an attempt of an old claim whose first record operation failed, and the next one.
                 let is_only = attempts.iter().filter(|other| other.key == key).count() == 1;
                 self.ledger()
-                    .recorded(attempt, before.get(&key), after.as_ref(), is_only);
+                    .attempt_recorded(attempt, before.get(&key), after.as_ref(), is_only);
             }
             Ok(())
         })
@@ -158,7 +158,7 @@ impl DeliveryGateway for Receivers {
     async fn deliver(&self, _: &DeliveryRequest) -> AttemptOutcome {
         let stores = &self.0;
         stores.scheduler.latency("deliver", 50).await;
-        if !stores.scheduler.percent(stores.faults().receivers) {
+        if !stores.scheduler.percent(stores.failure_rates().receivers) {
             stores.scheduler.latency("delivered", 50).await;
             return answered(200);
         }

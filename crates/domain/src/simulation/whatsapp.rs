@@ -8,7 +8,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::bugs::SimulationBug;
 use super::executor::{START, TaskId, Wait};
-use super::ledger::Departure;
+use super::ledger::SendRequest;
 use super::stores::{OPTED_OUT, Stores};
 use crate::callbacks::{StatusUpdate, StatusUpdateStore};
 use crate::campaigns::{Burst, LOWEST_RATE, QueuedRun, SendRateLimiter, SlotTime, ThrottledRate, TimeSlices};
@@ -42,7 +42,7 @@ impl SimulatedWhatsapp {
                 wa_id: None,
             }
         };
-        if !scheduler.percent(self.0.faults().whatsapp) {
+        if !scheduler.percent(self.0.failure_rates().whatsapp) {
             return accepted();
         }
         let text = || "injected".to_owned();
@@ -128,12 +128,12 @@ impl WhatsappGateway for SimulatedWhatsapp {
     async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome {
         let stores = &self.0;
         let (task, account): (TaskId, AccountId);
-        let departure = {
+        let request = {
             let tables = stores.runs.tables();
             let (campaign_id, _) = tables.key_of(message.send_id).unwrap();
             account = tables.campaigns[&campaign_id].campaign.account_id;
             task = stores.scheduler.running();
-            let departure = Departure {
+            let request = SendRequest {
                 run: QueuedRun {
                     account_id: account,
                     campaign_id,
@@ -146,8 +146,8 @@ impl WhatsappGateway for SimulatedWhatsapp {
                 is_late: stores.scheduler.is_late(LATE_AFTER_STALL),
                 task,
             };
-            stores.ledger().departs(&departure);
-            departure
+            stores.ledger().send_requested(&request);
+            request
         };
         stores.scheduler.latency("WhatsApp gets the message", LATENCY).await;
         let outcome = self.outcome(account, message);
@@ -156,7 +156,7 @@ impl WhatsappGateway for SimulatedWhatsapp {
             SendOutcome::Failed { .. } | SendOutcome::Throttled { .. } | SendOutcome::RunBlocked { .. } => false,
         };
         if !has_arrived {
-            stores.ledger().not_arrived(&departure);
+            stores.ledger().send_rejected(&request);
         }
         stores.scheduler.latency("WhatsApp responds", LATENCY).await;
         if !matches!(
@@ -164,7 +164,7 @@ impl WhatsappGateway for SimulatedWhatsapp {
             SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. }
         ) {
             let mut ledger = stores.ledger();
-            ledger.unrecorded.entry(task).or_default().insert(message.send_id);
+            ledger.responses.entry(task).or_default().insert(message.send_id);
         }
         outcome
     }
@@ -218,7 +218,7 @@ impl SimulatedLimiter {
     }
 
     fn key(&self, number: &str) -> String {
-        match self.stores.has(SimulationBug::SendSlotsNotShared) {
+        match self.stores.has_bug(SimulationBug::SendSlotsNotShared) {
             true => format!("{number} of task {}", self.stores.scheduler.running()),
             false => number.to_owned(),
         }

@@ -3,7 +3,7 @@
 use time::Duration;
 
 use super::steps::Simulation;
-use super::stores::FaultRates;
+use super::stores::FailureRates;
 
 impl Simulation {
     /// A contact opts out or in again, or an account is suspended or not any more.
@@ -28,7 +28,7 @@ impl Simulation {
     }
 
     /// Kills a task or a server, stalls a worker, perhaps beyond its lease, or stops it.
-    pub(super) fn task_fault(&mut self) -> String {
+    pub(super) fn task_step(&mut self) -> String {
         let tasks = self.executor.tasks();
         let servers = tasks.iter().filter(|(_, _, server)| *server > 0);
         let servers: Vec<_> = servers.copied().collect();
@@ -60,26 +60,26 @@ impl Simulation {
         }
     }
 
-    pub(super) fn set_faults(&self) -> String {
+    pub(super) fn failure_rate_step(&self) -> String {
         let percent = |percents: &[usize]| self.scheduler.pick(percents).unwrap();
-        let faults = FaultRates {
+        let rates = FailureRates {
             store: percent(&[0, 0, 0, 2, 10]),
             whatsapp: percent(&[0, 20, 50]),
             payments: percent(&[0, 20, 60]),
             receivers: percent(&[0, 20, 80]),
         };
-        *self.stores.faults.lock().unwrap() = faults;
-        format!("{faults:?}")
+        *self.stores.failure_rates.lock().unwrap() = rates;
+        format!("{rates:?}")
     }
 
-    pub(super) fn let_time_pass(&mut self) -> Result<String, String> {
+    pub(super) fn time_step(&mut self) -> Result<String, String> {
         let time = match self.scheduler.below(6) {
             0..3 => Duration::seconds(30),
             3 => Duration::minutes(10),
             4 => Duration::hours(5),
             _ => Duration::days(20),
         };
-        self.pass(time)?;
+        self.let_time_pass(time)?;
         Ok(format!("{time} passed"))
     }
 }

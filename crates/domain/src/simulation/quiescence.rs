@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::ledger::event_key;
 use super::steps::Simulation;
-use super::stores::{FaultRates, entitlement_of};
+use super::stores::{FailureRates, entitlement_of};
 use super::workers::UNKNOWN_TTL;
 use crate::billing::{FREE_PLAN, PaymentStatus, Subscription, SubscriptionStatus, remaining_plan};
 use crate::campaigns::CampaignStatus;
@@ -25,8 +25,8 @@ const MAX_ATTEMPTS: u32 = 8;
 
 impl Simulation {
     /// Ends all faults, waits until no work is left, and checks the result.
-    pub(super) fn come_to_rest(&mut self) -> Result<(), String> {
-        *self.stores.faults.lock().unwrap() = FaultRates::default();
+    pub(super) fn quiesce(&mut self) -> Result<(), String> {
+        *self.stores.failure_rates.lock().unwrap() = FailureRates::default();
         self.executor.end_stalls();
         self.stores.webhooks.tables().suspended_accounts.clear();
         self.stores
@@ -42,7 +42,7 @@ impl Simulation {
                 self.resume_or_cancel_if_paused(account, id);
             }
             self.executor.start_spawned();
-            self.pass(Duration::hours(6))?;
+            self.let_time_pass(Duration::hours(6))?;
             if period >= MIN_PERIODS && self.open_work().is_none() {
                 return self.check_result();
             }
