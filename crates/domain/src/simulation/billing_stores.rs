@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
 
 use super::bugs::SimulationBug;
-use super::stores::Stores;
+use super::stores::{Stores, Written};
 use crate::billing::{
     BillingAccountStore, Change, ChangeOutcome, GatewayEvent, GatewayEventStore, GatewayPayment, Intent, Overview,
     Payment, RecordOutcome, ReserveOutcome, StoredEvent, Subscription, SubscriptionFacts, SubscriptionStore,
@@ -15,7 +15,7 @@ use crate::shared::{AccountId, GatewayEventId, GuardOutcome, Page, PageQuery, St
 #[async_trait]
 impl SubscriptionStore for Stores {
     async fn reserve(&self, attempt: &Subscription) -> Result<ReserveOutcome, StoreError> {
-        self.write_billing("reserve subscription", async {
+        self.write("reserve subscription", Written::Billing, async {
             let outcome = self.billing.reserve(attempt).await?;
             if self.has_bug(SimulationBug::SecondSubscriptionReserved) && outcome != ReserveOutcome::Done {
                 let mut tables = self.billing.tables();
@@ -29,7 +29,7 @@ impl SubscriptionStore for Stores {
     }
 
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
-        self.read("find subscription", async {
+        self.call("find subscription", async {
             let mut found = self.billing.find(account, id).await?;
             if self.has_bug(SimulationBug::IntentLeaseIgnored)
                 && let Some(pending) = found.as_mut().and_then(|found| found.pending.as_mut())
@@ -49,12 +49,12 @@ impl SubscriptionStore for Stores {
     ) -> Result<Option<SubscriptionFacts>, StoreError> {
         let hidden = self.has_bug(SimulationBug::PaymentNotFound);
         let facts = self.billing.facts(account, id, gateway_payment_id.filter(|_| !hidden));
-        self.read("subscription facts", facts).await
+        self.call("subscription facts", facts).await
     }
 
     async fn write(&self, change: &Change) -> Result<ChangeOutcome, StoreError> {
         let (account, id) = (change.subscription.account_id, change.subscription.id);
-        self.write_billing("write subscription", async {
+        self.write("write subscription", Written::Billing, async {
             let before = self.billing.find(account, id).await?.map(|before| before.version);
             let decided_on = change.subscription.version;
             let change = self.changed(change, before);
@@ -70,12 +70,12 @@ impl SubscriptionStore for Stores {
 
     async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError> {
         let mark = self.billing.mark_applied(account, event);
-        self.write_billing("mark gateway event", mark).await
+        self.write("mark gateway event", Written::Billing, mark).await
     }
 
     async fn remove(&self, attempt: &Subscription) -> Result<GuardOutcome, StoreError> {
         let remove = self.billing.remove(attempt);
-        self.write_billing("remove attempt", remove).await
+        self.write("remove attempt", Written::Billing, remove).await
     }
 }
 
@@ -107,7 +107,7 @@ impl Stores {
 #[async_trait]
 impl BillingAccountStore for Stores {
     async fn overview(&self, account: AccountId) -> Result<Overview, StoreError> {
-        self.read("overview", self.billing.overview(account)).await
+        self.call("overview", self.billing.overview(account)).await
     }
 
     async fn history(&self, _: AccountId, _: PageQuery) -> Result<Page<Payment>, StoreError> {
@@ -133,26 +133,26 @@ impl GatewayEventStore for Stores {
             event.key = id.to_string();
         }
         let record = self.billing.record(id, &event, received_at, lease);
-        self.write_billing("record gateway event", record).await
+        self.write("record gateway event", Written::Billing, record).await
     }
 
     async fn claim(&self, subject: Option<String>, lease: Duration) -> Result<Option<StoredEvent>, StoreError> {
-        self.read("claim gateway event", self.billing.claim(subject, lease))
+        self.call("claim gateway event", self.billing.claim(subject, lease))
             .await
     }
 
     async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError> {
-        self.write_billing("finish gateway event", self.billing.finish(id))
+        self.write("finish gateway event", Written::Billing, self.billing.finish(id))
             .await
     }
 
     async fn defer(&self, id: GatewayEventId, delay: Duration) -> Result<(), StoreError> {
-        self.write_billing("defer gateway event", self.billing.defer(id, delay))
+        self.write("defer gateway event", Written::Billing, self.billing.defer(id, delay))
             .await
     }
 
     async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        self.read("subscription owner", self.billing.owner(subject)).await
+        self.call("subscription owner", self.billing.owner(subject)).await
     }
 
     async fn purge(&self, _: Duration, _: i64) -> Result<usize, StoreError> {
@@ -163,14 +163,14 @@ impl GatewayEventStore for Stores {
 #[async_trait]
 impl SubscriptionWorkStore for Stores {
     async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        self.read("claim intent", self.billing.claim_intent(pause)).await
+        self.call("claim intent", self.billing.claim_intent(pause)).await
     }
 
     async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        self.read("claim check", self.billing.claim_check(pause)).await
+        self.call("claim check", self.billing.claim_check(pause)).await
     }
 
     async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        self.read("next lapse", self.billing.next_lapse()).await
+        self.call("next lapse", self.billing.next_lapse()).await
     }
 }

@@ -1,7 +1,8 @@
-//! Steps that disturb a simulation.
+//! Steps that disturb a simulation: contacts and accounts that change, tasks that die or stall, and calls that fail.
 
 use time::Duration;
 
+use super::executor::{OTHER_SYSTEMS, TaskInfo};
 use super::steps::Simulation;
 use super::stores::FailureRates;
 
@@ -30,17 +31,16 @@ impl Simulation {
     /// Kills a task or a server, stalls a worker, perhaps beyond its lease, or stops it.
     pub(super) fn task_step(&mut self) -> String {
         let tasks = self.executor.tasks();
-        let servers = tasks.iter().filter(|(_, _, server)| *server > 0);
-        let servers: Vec<_> = servers.copied().collect();
-        let (id, name, server) = self.scheduler.pick(&servers).unwrap();
+        let tasks: Vec<TaskInfo> = tasks.into_iter().filter(|task| task.server != OTHER_SYSTEMS).collect();
+        let TaskInfo { id, name, server } = self.scheduler.pick(&tasks).unwrap();
         match self.scheduler.below(8) {
             0..3 => {
                 self.executor.kill(id);
                 format!("kill {name} {id} of server {server}")
             }
             3 => {
-                let own = servers.iter().filter(|task| task.2 == server);
-                own.for_each(|task| self.executor.kill(task.0));
+                let of_server = tasks.iter().filter(|task| task.server == server);
+                of_server.for_each(|task| self.executor.kill(task.id));
                 format!("kill server {server}")
             }
             4..7 => {
@@ -60,6 +60,7 @@ impl Simulation {
         }
     }
 
+    /// Changes how often calls to the stores and to other systems fail.
     pub(super) fn failure_rate_step(&self) -> String {
         let percent = |percents: &[usize]| self.scheduler.pick(percents).unwrap();
         let rates = FailureRates {
@@ -72,6 +73,7 @@ impl Simulation {
         format!("{rates:?}")
     }
 
+    /// Lets seconds to days pass, in which the workers go on.
     pub(super) fn time_step(&mut self) -> Result<String, String> {
         let time = match self.scheduler.below(6) {
             0..3 => Duration::seconds(30),

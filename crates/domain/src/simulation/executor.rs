@@ -20,13 +20,23 @@ use crate::shared::{Clock, Ids, Shutdown, Timer};
 
 pub(super) const START: OffsetDateTime = datetime!(2026-03-10 12:00 UTC);
 
-/// The time of a suspension that only a signal ends.
+/// When a suspension is due that only a signal ends.
 const NEVER: OffsetDateTime = datetime!(9999-01-01 0:00 UTC);
 
 /// How many of the last resumptions a trace holds.
 const TRACE_LENGTH: usize = 80;
 
 pub(super) type TaskId = usize;
+
+/// The server of the tasks of other systems, such as WhatsApp. They are neither killed nor stalled.
+pub(super) const OTHER_SYSTEMS: usize = 0;
+
+#[derive(Clone, Copy)]
+pub(super) struct TaskInfo {
+    pub(super) id: TaskId,
+    pub(super) name: &'static str,
+    pub(super) server: usize,
+}
 
 /// What a suspended task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +47,7 @@ pub(super) enum Wait {
     Idle,
 }
 
+/// A task that waits at an await.
 struct Suspension {
     task: TaskId,
     label: &'static str,
@@ -46,6 +57,7 @@ struct Suspension {
     resumed: bool,
 }
 
+/// A task that another task or a step has spawned, before the executor starts it.
 struct Spawned {
     name: &'static str,
     server: usize,
@@ -72,7 +84,7 @@ struct Schedule {
     trace: VecDeque<(OffsetDateTime, TraceLine)>,
 }
 
-/// The executor's side that ports use.
+/// The part of the executor that the ports share: clock, random numbers, ids, and the suspensions of tasks.
 #[derive(Clone)]
 pub(super) struct Scheduler(Arc<Mutex<Schedule>>);
 
@@ -267,6 +279,7 @@ struct Task {
     future: LocalBoxFuture<'static, ()>,
 }
 
+/// Set when the polled task was woken.
 #[derive(Default)]
 struct WakeFlag(AtomicBool);
 
@@ -293,10 +306,13 @@ impl Executor {
         }
     }
 
-    /// The ids, names and servers of the tasks.
-    pub(super) fn tasks(&self) -> Vec<(TaskId, &'static str, usize)> {
-        let tasks = self.tasks.iter();
-        tasks.map(|(id, task)| (*id, task.name, task.server)).collect()
+    pub(super) fn tasks(&self) -> Vec<TaskInfo> {
+        let tasks = self.tasks.iter().map(|(id, task)| TaskInfo {
+            id: *id,
+            name: task.name,
+            server: task.server,
+        });
+        tasks.collect()
     }
 
     /// Starts a task.
@@ -324,6 +340,7 @@ impl Executor {
         self.scheduler.lock().running = id;
         let woken = Arc::new(WakeFlag::default());
         let waker = Waker::from(woken.clone());
+        // A future that wakes itself, as a set of futures does, continues without a suspension.
         loop {
             woken.0.store(false, Ordering::Relaxed);
             if task.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
@@ -359,8 +376,8 @@ impl Executor {
         true
     }
 
-    /// Advances the clock to the time at which the next suspension is due, at most to `end`. If every task is idle, it
-    /// advances to `next_work`, the time at which a store has work for them.
+    /// Advances the clock until the next suspension is due, at most to `end`. If every task is idle, their pauses are
+    /// skipped: the clock advances to `next_work`, the time at which a store has work for them.
     pub(super) fn advance(&self, end: OffsetDateTime, next_work: impl FnOnce() -> Option<OffsetDateTime>) {
         let [busy, idle] = [Wait::Busy, Wait::Idle].map(|wait| self.scheduler.lock().next_due(wait));
         let next = match busy < NEVER {

@@ -15,10 +15,11 @@ use crate::shared::{AccountId, CampaignId, SendId, SubscriptionId, WebhookEventI
 use crate::webhooks::in_memory::{InMemoryDelivery, InMemoryDeliveryState, InMemoryEndpoint, WebhookTables};
 use crate::webhooks::{Attempt, DeliveryKey, DeliveryState, Direction};
 
-/// Sends leave this long after their start at most, if no task is stalled: the lead of the start and the latency.
+/// The longest time between the start of a send and its request, if no task is stalled: the lead of the start and the
+/// latency.
 const MAX_START_DELAY: Duration = Duration::milliseconds(150);
 
-/// A request to WhatsApp.
+/// A request to WhatsApp that sends a message.
 pub(super) struct SendRequest<'a> {
     pub(super) run: QueuedRun,
     pub(super) send: SendId,
@@ -35,17 +36,18 @@ pub(super) struct SendRequest<'a> {
 #[derive(Default)]
 pub(super) struct Ledger {
     violations: Vec<String>,
+    /// The status of each campaign, and whether a prepared run of it is in the queue.
     campaigns: BTreeMap<CampaignId, (CampaignStatus, bool)>,
     sends: BTreeMap<SendKey, SendStatus>,
     /// The messages of each send that may have arrived since it was last reset by a retry.
     possible_sends: BTreeMap<SendId, u32>,
     /// The started sends whose contact had opted out.
     unreachable: BTreeSet<SendId>,
-    /// The sends of each task whose response it got.
+    /// The sends of each task whose response has arrived since its last request for them.
     pub(super) responses: BTreeMap<TaskId, BTreeSet<SendId>>,
-    /// The times of each number's messages that were not late.
+    /// The times of each number's requests that were not late.
     request_times: BTreeMap<String, Vec<OffsetDateTime>>,
-    /// The last message of each number to each contact.
+    /// The time and the run of the last message of each account and number to each contact.
     pairs: BTreeMap<(AccountId, String, String), (OffsetDateTime, QueuedRun)>,
     subscriptions: BTreeMap<SubscriptionId, PublishedSubscription>,
     /// The number of periods that each subscription gained.
@@ -61,8 +63,8 @@ pub(super) struct Ledger {
 
 /// The state before sends are started.
 pub(super) struct StartFacts {
-    /// Whether the worker holds the run and the run goes on.
-    goes_on: bool,
+    /// Whether the run is neither paused nor ended, and this worker holds it.
+    may_start: bool,
     waiting: BTreeSet<SendId>,
 }
 
@@ -71,7 +73,7 @@ impl StartFacts {
         let id = run.campaign_id;
         let waiting = tables.sends_of(id).filter(|(_, send)| send.waits());
         Self {
-            goes_on: tables.goes_on(id) && tables.holder(id) == Some(worker),
+            may_start: tables.goes_on(id) && tables.holder(id) == Some(worker),
             waiting: waiting.map(|(_, send)| send.id).collect(),
         }
     }
@@ -169,7 +171,7 @@ impl Ledger {
 
     pub(super) fn sends_started(&mut self, runs: &RunTables, facts: &StartFacts, started: &StartedSends) {
         for send in &started.sends {
-            if !facts.goes_on {
+            if !facts.may_start {
                 self.violation(format!("{send} starts although the run stopped or has another holder"));
             }
             if !facts.waiting.contains(send) {
@@ -200,10 +202,10 @@ impl Ledger {
         let possible_sends = self.possible_sends.entry(send).or_default();
         *possible_sends += 1;
         if *possible_sends > 1 {
-            self.violation(format!("{send} leaves again and may have arrived before"));
+            self.violation(format!("{send} is sent again and may have arrived before"));
         }
         if self.unreachable.contains(&send) {
-            self.violation(format!("{send} leaves to a contact who opted out"));
+            self.violation(format!("{send} is sent to a contact who opted out"));
         }
         self.responses.entry(request.task).or_default().remove(&send);
         let pair = (run.account_id, request.number.to_owned(), request.to.to_owned());
@@ -240,7 +242,7 @@ impl Ledger {
         }
     }
 
-    /// The message of a request certainly did not arrive.
+    /// WhatsApp rejected the message, so that it did not arrive.
     pub(super) fn send_rejected(&mut self, request: &SendRequest<'_>) {
         let pair = (request.run.account_id, request.number.to_owned(), request.to.to_owned());
         self.pairs.remove(&pair);
@@ -272,7 +274,7 @@ impl Ledger {
         }
     }
 
-    /// Checks that each new event has a delivery to each endpoint that subscribes to it.
+    /// Checks the events of a relay: each new one has a delivery to each endpoint that subscribes to it.
     pub(super) fn events_relayed(&mut self, webhooks: &mut WebhookTables, ignores_subscription: bool) {
         let new: Vec<_> = webhooks
             .events

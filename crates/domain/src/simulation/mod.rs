@@ -31,6 +31,7 @@ const SEEDS: u64 = 100;
 /// The most simulations to find a planted bug.
 const MAX_SEEDS_PER_BUG: u64 = 150;
 
+/// The value of `RECADO_SEED` or `RECADO_RUNS`.
 fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use time::Duration;
 
-use super::executor::Wait;
+use super::executor::{OTHER_SYSTEMS, Wait};
 use super::stores::Stores;
 use crate::billing::in_memory::FakePaymentGateway;
 use crate::billing::{
@@ -51,7 +51,7 @@ pub(super) struct SimulatedPayments {
 }
 
 impl SimulatedPayments {
-    /// Makes a call. `late`: makes its effect come later, or is none for a call that only reads.
+    /// Makes a call. `late`: its effect if it comes after the client has given up. None: the call only reads.
     async fn call<T: Send>(
         &self,
         label: &'static str,
@@ -75,7 +75,7 @@ impl SimulatedPayments {
             Some(FailureMode::Late) => {
                 if let Some(late) = late {
                     let (clock, seconds) = (scheduler.clone(), scheduler.below(LATE_EFFECT));
-                    scheduler.spawn("late gateway call", 0, async move {
+                    scheduler.spawn("late gateway call", OTHER_SYSTEMS, async move {
                         let delay = Duration::seconds(i64::try_from(seconds).unwrap());
                         clock.sleep_for(delay, Wait::Busy).await;
                         late.await;

@@ -1,4 +1,4 @@
-//! The end of a simulation: no faults, and checks once no work is left.
+//! The end of a simulation: nothing fails any more, the workers finish their work, and the result is checked.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::stores::{FailureRates, entitlement_of};
 use super::workers::UNKNOWN_TTL;
 use crate::billing::{FREE_PLAN, PaymentStatus, Subscription, SubscriptionStatus, remaining_plan};
 use crate::campaigns::CampaignStatus;
-use crate::shared::{AccountId, Clock};
+use crate::shared::{AccountId, CampaignId, Clock};
 use crate::webhooks::in_memory::InMemoryDeliveryState;
 
 /// The most periods of six hours until no work is left: deliveries are retried for up to 28 hours, and abandoned
@@ -24,7 +24,7 @@ const MIN_PERIODS: usize = 6;
 const MAX_ATTEMPTS: u32 = 8;
 
 impl Simulation {
-    /// Ends all faults, waits until no work is left, and checks the result.
+    /// Ends all failures and stalls, waits until no work is left, and checks the result.
     pub(super) fn quiesce(&mut self) -> Result<(), String> {
         *self.stores.failure_rates.lock().unwrap() = FailureRates::default();
         self.executor.end_stalls();
@@ -50,7 +50,7 @@ impl Simulation {
         Err(format!("work is left: {}", self.open_work().unwrap_or_default()))
     }
 
-    fn resume_or_cancel_if_paused(&mut self, account: AccountId, id: crate::shared::CampaignId) {
+    fn resume_or_cancel_if_paused(&mut self, account: AccountId, id: CampaignId) {
         let is_paused = self.stores.runs.tables().campaigns[&id].campaign.paused_at.is_some();
         if is_paused {
             self.resume_or_cancel(account, id);

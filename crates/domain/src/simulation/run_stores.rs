@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::bugs::SimulationBug;
 use super::ledger::StartFacts;
-use super::stores::Stores;
+use super::stores::{Stores, Written};
 use crate::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
     EnqueueStart, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule,
@@ -26,7 +26,7 @@ impl CampaignStore for Stores {
     }
 
     async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
-        self.read("find campaign", self.runs.find(account, id)).await
+        self.call("find campaign", self.runs.find(account, id)).await
     }
 
     async fn list(&self, _: AccountId, _: &CampaignQuery) -> Result<Page<Campaign>, StoreError> {
@@ -39,7 +39,7 @@ impl CampaignStore for Stores {
         expected: &Campaign,
         events: &[Event],
     ) -> Result<WriteOutcome<CampaignStatus>, StoreError> {
-        self.write_runs("update campaign", campaign.account_id, async {
+        self.write("update campaign", Written::Runs(campaign.account_id), async {
             let unsent = self.unsent(campaign.id);
             let entry = self.runs.tables().campaigns[&campaign.id].queue_entry.clone();
             let outcome = self.runs.update(campaign, expected, events).await?;
@@ -81,6 +81,7 @@ impl CampaignStore for Stores {
 }
 
 impl Stores {
+    /// The number of sends that wait.
     fn unsent(&self, id: CampaignId) -> i64 {
         let tables = self.runs.tables();
         i64::try_from(tables.sends_of(id).filter(|(_, send)| send.waits()).count()).unwrap()
@@ -98,11 +99,11 @@ impl Stores {
 #[async_trait]
 impl RunStartStore for Stores {
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError> {
-        self.read("run facts", self.run_facts(account, id)).await
+        self.call("run facts", self.run_facts(account, id)).await
     }
 
     async fn resume_facts(&self, account: AccountId, id: CampaignId) -> Result<Option<ResumeFacts>, StoreError> {
-        self.read("resume facts", async {
+        self.call("resume facts", async {
             let run = self.run_facts(account, id).await?;
             let pending = self.unsent(id);
             let tables = self.runs.tables();
@@ -119,7 +120,7 @@ impl RunStartStore for Stores {
 
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {
         let id = start.campaign.id;
-        self.write_runs("start run", start.campaign.account_id, async {
+        self.write("start run", Written::Runs(start.campaign.account_id), async {
             if self.has_bug(SimulationBug::StartIgnoresStatus) {
                 let mut tables = self.runs.tables();
                 let row = tables.campaigns.get_mut(&id).unwrap();
@@ -145,17 +146,21 @@ impl RunStartStore for Stores {
 
     async fn enqueue_start(&self, start_request: &EnqueueStart) -> Result<WriteOutcome<CampaignStatus>, StoreError> {
         let enqueue = self.runs.enqueue_start(start_request);
-        self.write_runs("enqueue start", start_request.campaign.account_id, enqueue)
-            .await
+        self.write(
+            "enqueue start",
+            Written::Runs(start_request.campaign.account_id),
+            enqueue,
+        )
+        .await
     }
 
     async fn queued_start(&self, run: QueuedRun) -> Result<Option<QueuedStart>, StoreError> {
-        self.read("queued start", self.runs.queued_start(run)).await
+        self.call("queued start", self.runs.queued_start(run)).await
     }
 
     async fn abort_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
         let abort = self.runs.abort_start(run, status, events);
-        self.write_runs("abort start", run.account_id, abort).await
+        self.write("abort start", Written::Runs(run.account_id), abort).await
     }
 
     async fn due(&self, _: i64) -> Result<Vec<QueuedRun>, StoreError> {
@@ -166,7 +171,7 @@ impl RunStartStore for Stores {
 #[async_trait]
 impl RunRetryStore for Stores {
     async fn retry(&self, retry: &RunRetry) -> Result<RetryOutcome, StoreError> {
-        self.write_runs("retry", retry.campaign.account_id, async {
+        self.write("retry", Written::Runs(retry.campaign.account_id), async {
             let outcome = self.runs.retry(retry).await?;
             if matches!(outcome, RetryOutcome::Started { .. }) {
                 self.ledger()
@@ -193,10 +198,10 @@ impl RunRetryStore for Stores {
 impl RunQueue for Stores {
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
         self.ledger().responses.remove(&self.scheduler.running());
-        self.read("take run", async {
+        self.call("take run", async {
             let taken = self.runs.take(worker, lease).await;
             if let Ok(Some(run)) = taken {
-                self.commit_runs(Some(run.account_id));
+                self.commit(Written::Runs(run.account_id));
             }
             taken
         })
@@ -209,7 +214,7 @@ impl RunQueue for Stores {
 
     async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
         let release = self.runs.release(run, worker);
-        self.write_runs("release run", run.account_id, release).await
+        self.write("release run", Written::Runs(run.account_id), release).await
     }
 
     async fn postponements(&self, _: QueuedRun) -> Result<u32, StoreError> {
@@ -222,28 +227,32 @@ impl RunQueue for Stores {
 
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
         let abandon = self.runs.abandon(run, worker);
-        self.write_runs("abandon run", run.account_id, abandon).await
+        self.write("abandon run", Written::Runs(run.account_id), abandon).await
     }
 }
 
 #[async_trait]
 impl RunStore for Stores {
     async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
-        self.read("run inputs", self.runs.inputs(run)).await
+        self.call("run inputs", self.runs.inputs(run)).await
     }
 
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
-        self.write_runs("pause run", run.account_id, self.runs.pause(run, reason, events))
-            .await
+        self.write(
+            "pause run",
+            Written::Runs(run.account_id),
+            self.runs.pause(run, reason, events),
+        )
+        .await
     }
 
     async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
         let pause = self.runs.pause_template(account, template, reason);
-        self.write_runs("pause template", account, pause).await
+        self.write("pause template", Written::Runs(account), pause).await
     }
 
     async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.write_runs("finish run", run.account_id, async {
+        self.write("finish run", Written::Runs(run.account_id), async {
             let task = self.scheduler.running();
             self.ledger().run_finishes(&self.runs.tables(), run.campaign_id, task);
             self.runs.finish(run).await
@@ -252,7 +261,7 @@ impl RunStore for Stores {
     }
 
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.read("run report", self.runs.report(run)).await
+        self.call("run report", self.runs.report(run)).await
     }
 }
 
@@ -266,8 +275,8 @@ impl SendStore for Stores {
         size: i64,
         lease: Duration,
     ) -> Result<ClaimOutcome, StoreError> {
-        self.write_runs("claim sends", run.account_id, async {
-            let paused_at = self.ignore_pause(run);
+        self.write("claim sends", Written::Runs(run.account_id), async {
+            let paused_at = self.take_pause(run);
             let outcome = self.runs.claim(run, worker, position, size, lease).await;
             self.restore_pause(run, paused_at);
             outcome
@@ -282,20 +291,20 @@ impl SendStore for Stores {
         results: &[(SendId, SendResult)],
         next: &[SendId],
     ) -> Result<StartedSends, StoreError> {
-        self.write_runs("record and start", run.account_id, async {
+        self.write("record and start", Written::Runs(run.account_id), async {
             let facts = StartFacts::read(&self.runs.tables(), run, worker);
-            let paused_at = self.ignore_pause(run);
-            let number = self.ignore_number(run);
-            let results = self.results(results);
+            let paused_at = self.take_pause(run);
+            let phone_number = self.take_phone_number(run);
+            let results = self.without_dropped_result(results);
             let started = self.runs.record_and_start(run, worker, results, next).await;
             self.restore_pause(run, paused_at);
-            if let Some(number) = number {
+            if phone_number.is_some() {
                 self.runs
                     .tables()
                     .campaigns
                     .get_mut(&run.campaign_id)
                     .unwrap()
-                    .profile_id = Some(number);
+                    .profile_id = phone_number;
             }
             let mut started = started?;
             self.ledger().sends_started(&self.runs.tables(), &facts, &started);
@@ -308,19 +317,21 @@ impl SendStore for Stores {
     }
 
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
-        let record = self.runs.record(run, self.results(results));
-        self.write_runs("record results", run.account_id, record).await
+        let record = self.runs.record(run, self.without_dropped_result(results));
+        self.write("record results", Written::Runs(run.account_id), record)
+            .await
     }
 }
 
 impl Stores {
-    /// The results that the store receives.
-    fn results<'a>(&self, results: &'a [(SendId, SendResult)]) -> &'a [(SendId, SendResult)] {
+    /// The results without the last one, for the bug [`SimulationBug::ResultDropped`], else all.
+    fn without_dropped_result<'a>(&self, results: &'a [(SendId, SendResult)]) -> &'a [(SendId, SendResult)] {
         let dropped = usize::from(self.has_bug(SimulationBug::ResultDropped));
         &results[..results.len().saturating_sub(dropped)]
     }
 
-    fn ignore_pause(&self, run: QueuedRun) -> Option<time::OffsetDateTime> {
+    /// Takes the pause of a run for the time of a call, for the bug [`SimulationBug::PauseIgnored`].
+    fn take_pause(&self, run: QueuedRun) -> Option<time::OffsetDateTime> {
         let mut tables = self.runs.tables();
         let row = tables.campaigns.get_mut(&run.campaign_id).unwrap();
         row.campaign
@@ -334,7 +345,9 @@ impl Stores {
         campaign.paused_at = paused_at.or(campaign.paused_at);
     }
 
-    fn ignore_number(&self, run: QueuedRun) -> Option<crate::shared::ProfileId> {
+    /// Takes the phone number of a run for the time of a call, for the bug [`SimulationBug::PairIntervalIgnored`]: the store
+    /// then finds no other run of the number.
+    fn take_phone_number(&self, run: QueuedRun) -> Option<crate::shared::ProfileId> {
         let mut tables = self.runs.tables();
         let row = tables.campaigns.get_mut(&run.campaign_id).unwrap();
         row.profile_id
@@ -343,10 +356,10 @@ impl Stores {
 
     /// Fails the sends whose outcome has been unknown for `ttl`.
     pub(super) async fn fail_unknown(&self, ttl: Duration) -> Result<u64, StoreError> {
-        self.read("fail unknown sends", async {
+        self.call("fail unknown sends", async {
             let failed = self.runs.fail_unknown(ttl, 100).await?;
             if failed > 0 {
-                self.commit_runs(None);
+                self.check_runs();
             }
             Ok(failed)
         })

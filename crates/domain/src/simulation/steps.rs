@@ -102,7 +102,7 @@ impl Simulation {
             steps: vec![],
         };
         (0..2 + simulation.scheduler.below(2)).for_each(|number| simulation.add_account(number));
-        simulation.stores.commit_runs(None);
+        simulation.stores.check_runs();
         simulation
     }
 
@@ -156,7 +156,7 @@ impl Simulation {
         self.executor.resumptions
     }
 
-    /// Does 20 to 60 steps, then ends all faults, waits until no work is left, and checks the result.
+    /// Does 20 to 60 steps, then ends all failures, waits until no work is left, and checks the result.
     pub(super) fn run(&mut self) -> Result<(), String> {
         let outcome = self.run_steps().and_then(|()| self.quiesce());
         outcome.map_err(|violation| {
@@ -189,7 +189,7 @@ impl Simulation {
         let running = self.executor.tasks();
         for server in 1..=2 {
             for name in WORKERS {
-                if !running.iter().any(|task| (task.1, task.2) == (name, server)) {
+                if !running.iter().any(|task| (task.name, task.server) == (name, server)) {
                     self.use_cases.spawn_worker(name, server);
                 }
             }

@@ -1,5 +1,6 @@
-//! The in-memory stores of a simulation behind their ports. They share a clock and an outbox: a call suspends its task,
-//! acts at once, moves the events that it appended to the outbox, and suspends the task again.
+//! The in-memory stores of a simulation behind their ports. They share a clock and an outbox. A call suspends its task and
+//! acts at once; then it moves the events that it appended to the outbox, and suspends the task again. The other modules
+//! implement the ports for [`Stores`], with the planted bugs.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -15,11 +16,12 @@ use crate::messaging::{ErrorClass, ErrorCodes};
 use crate::shared::{AccountId, Clock, Event, StoreError, WebhookKind};
 use crate::webhooks::in_memory::{InMemoryOutboxEvent, InMemoryWebhooks, WebhookTables};
 
-/// The longest time of a store's call, before and after it acts, in milliseconds.
+/// The longest suspension before a call acts, and after it, in milliseconds.
 const STORE_LATENCY: usize = 4;
 
-/// The error codes that WhatsApp returns in a simulation.
+/// The error code of WhatsApp for a contact that has opted out.
 pub(super) const OPTED_OUT: i64 = 131_050;
+
 const CODES: ErrorCodes = ErrorCodes {
     codes: &[(ErrorClass::OptedOut, &[OPTED_OUT])],
     ranges: &[],
@@ -32,6 +34,17 @@ pub(super) struct FailureRates {
     pub(super) whatsapp: usize,
     pub(super) payments: usize,
     pub(super) receivers: usize,
+}
+
+/// What a call writes.
+#[derive(Clone, Copy)]
+pub(super) enum Written {
+    /// Campaigns, their runs and sends. The events belong to this account.
+    Runs(AccountId),
+    /// Subscriptions and gateway events.
+    Billing,
+    /// Endpoints, deliveries and the outbox.
+    Webhooks,
 }
 
 pub(super) struct Stores {
@@ -82,51 +95,23 @@ impl Stores {
         self.webhooks.tables().now = now;
     }
 
-    /// Runs a call that writes runs. `account`: the account of the events that it appends.
-    pub(super) async fn write_runs<T: Send>(
+    /// Runs a call that writes, and commits it.
+    pub(super) async fn write<T: Send>(
         &self,
         label: &'static str,
-        account: AccountId,
+        written: Written,
         action: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        self.read(label, async {
+        self.call(label, async {
             let output = action.await;
-            self.commit_runs(Some(account));
+            self.commit(written);
             output
         })
         .await
     }
 
-    /// Runs a call that writes subscriptions or gateway events.
-    pub(super) async fn write_billing<T: Send>(
-        &self,
-        label: &'static str,
-        action: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
-        self.read(label, async {
-            let output = action.await;
-            self.commit_billing();
-            output
-        })
-        .await
-    }
-
-    /// Runs a call that writes endpoints, deliveries or the outbox.
-    pub(super) async fn write_webhooks<T: Send>(
-        &self,
-        label: &'static str,
-        action: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
-        self.read(label, async {
-            let output = action.await;
-            self.commit_webhooks();
-            output
-        })
-        .await
-    }
-
-    /// Runs a call of a store that only reads.
-    pub(super) async fn read<T: Send>(
+    /// Runs a call of a store. It may fail: half of the failures come before the call acts, the others after it.
+    pub(super) async fn call<T: Send>(
         &self,
         label: &'static str,
         action: impl Future<Output = Result<T, StoreError>> + Send,
@@ -147,31 +132,36 @@ impl Stores {
         }
     }
 
-    /// Moves the events of runs to the outbox, and checks the change.
-    pub(super) fn commit_runs(&self, account: Option<AccountId>) {
-        let events = std::mem::take(&mut self.runs.tables().events);
-        match account {
-            Some(account) => self.append(account, &events),
-            None if events.is_empty() => {}
-            None => self
-                .ledger()
-                .violation(format!("events without an account: {events:?}")),
+    /// Ends a call that has written: moves its events to the outbox, and checks the change.
+    pub(super) fn commit(&self, written: Written) {
+        match written {
+            Written::Runs(account) => {
+                let events = std::mem::take(&mut self.runs.tables().events);
+                self.append(account, &events);
+                self.check_runs();
+            }
+            Written::Billing => {
+                for (account, row) in &mut self.billing.tables().accounts {
+                    self.append(*account, &std::mem::take(&mut row.events));
+                }
+                self.ledger()
+                    .check_billing(&self.billing.tables(), &self.webhooks.tables());
+            }
+            Written::Webhooks => self.ledger().check_deliveries(&self.webhooks.tables()),
         }
-        self.ledger().check_runs(&self.runs.tables(), &self.webhooks.tables());
     }
 
-    fn commit_billing(&self) {
-        for (account, row) in &mut self.billing.tables().accounts {
-            self.append(*account, &std::mem::take(&mut row.events));
+    /// Checks runs after a change that appends no event.
+    pub(super) fn check_runs(&self) {
+        let runs = self.runs.tables();
+        if !runs.events.is_empty() {
+            let violation = format!("events without an account: {:?}", runs.events);
+            self.ledger().violation(violation);
         }
-        self.ledger()
-            .check_billing(&self.billing.tables(), &self.webhooks.tables());
+        self.ledger().check_runs(&runs, &self.webhooks.tables());
     }
 
-    pub(super) fn commit_webhooks(&self) {
-        self.ledger().check_deliveries(&self.webhooks.tables());
-    }
-
+    /// Appends events of an account to the outbox.
     fn append(&self, account: AccountId, events: &[Event]) {
         let mut webhooks = self.webhooks.tables();
         for event in events {
@@ -185,64 +175,64 @@ impl Stores {
         }
     }
 
-    /// One transaction of a relay. False: no event waited.
+    /// Relays the outbox in one transaction. False: no event waited.
     pub(super) async fn relay(&self) -> Result<bool, StoreError> {
-        let is_webhook = |row: &InMemoryOutboxEvent| matches!(row.event, Event::Webhook(_));
-        let waits = self.webhooks.tables().outbox.iter().any(is_webhook);
-        if self.has_bug(SimulationBug::RelayDeletesFirst) && waits {
-            let delete = async {
-                Ok(self
-                    .webhooks
-                    .tables()
-                    .outbox
-                    .extract_if(.., |row| is_webhook(row))
-                    .collect())
-            };
-            let deleted: Vec<InMemoryOutboxEvent> = self.write_webhooks("relay: delete", delete).await?;
-            self.write_webhooks("relay: write", async {
-                self.webhooks.tables().outbox.extend(deleted);
-                self.relay_now();
-                Ok(())
-            })
-            .await?;
-            return Ok(true);
-        }
-        if self.has_bug(SimulationBug::RelayWritesFirst) && waits {
-            let write = async {
-                let rows = self.webhooks.tables().outbox.clone();
-                self.relay_now();
-                let rows: Vec<_> = rows.into_iter().filter(is_webhook).collect();
-                let count = rows.len();
-                self.webhooks.tables().outbox.splice(..0, rows);
-                Ok(count)
-            };
-            let written = self.write_webhooks("relay: write", write).await?;
-            self.write_webhooks("relay: delete", async {
-                let mut left = written;
-                let mut is_written = |row: &mut InMemoryOutboxEvent| {
-                    let deletes = is_webhook(row) && left > 0;
-                    left -= usize::from(deletes);
-                    deletes
+        let has_webhook_events = self.webhooks.tables().outbox.iter().any(is_webhook_event);
+        match self.bug {
+            Some(SimulationBug::RelayDeletesFirst) if has_webhook_events => self.relay_deleting_first().await,
+            Some(SimulationBug::RelayWritesFirst) if has_webhook_events => self.relay_writing_first().await,
+            _ => {
+                let relay = async {
+                    let has_events = !self.webhooks.tables().outbox.is_empty();
+                    if has_events {
+                        self.relay_now();
+                        self.commit(Written::Webhooks);
+                    }
+                    Ok(has_events)
                 };
-                self.webhooks
-                    .tables()
-                    .outbox
-                    .extract_if(.., &mut is_written)
-                    .for_each(drop);
-                Ok(())
-            })
-            .await?;
-            return Ok(true);
-        }
-        let relay = async {
-            let waits = !self.webhooks.tables().outbox.is_empty();
-            if waits {
-                self.relay_now();
-                self.commit_webhooks();
+                self.call("relay", relay).await
             }
-            Ok(waits)
+        }
+    }
+
+    /// The bug [`SimulationBug::RelayDeletesFirst`].
+    async fn relay_deleting_first(&self) -> Result<bool, StoreError> {
+        let delete = async {
+            let mut webhooks = self.webhooks.tables();
+            Ok(webhooks.outbox.extract_if(.., |row| is_webhook_event(row)).collect())
         };
-        self.read("relay", relay).await
+        let deleted: Vec<InMemoryOutboxEvent> = self.write("relay: delete", Written::Webhooks, delete).await?;
+        self.write("relay: write", Written::Webhooks, async {
+            self.webhooks.tables().outbox.extend(deleted);
+            self.relay_now();
+            Ok(true)
+        })
+        .await
+    }
+
+    /// The bug [`SimulationBug::RelayWritesFirst`].
+    async fn relay_writing_first(&self) -> Result<bool, StoreError> {
+        let write = async {
+            let rows = self.webhooks.tables().outbox.clone();
+            self.relay_now();
+            let rows: Vec<_> = rows.into_iter().filter(is_webhook_event).collect();
+            let count = rows.len();
+            self.webhooks.tables().outbox.splice(..0, rows);
+            Ok(count)
+        };
+        let written = self.write("relay: write", Written::Webhooks, write).await?;
+        self.write("relay: delete", Written::Webhooks, async {
+            let mut left = written;
+            let is_written = |row: &mut InMemoryOutboxEvent| {
+                let deletes = is_webhook_event(row) && left > 0;
+                left -= usize::from(deletes);
+                deletes
+            };
+            let mut webhooks = self.webhooks.tables();
+            webhooks.outbox.extract_if(.., is_written).for_each(drop);
+            Ok(true)
+        })
+        .await
     }
 
     /// Moves every event of the outbox: webhook events to deliveries, the others to the ledger.
@@ -268,6 +258,10 @@ impl Stores {
     pub(super) fn entitlement(&self, account: AccountId) -> PlanEntitlement {
         entitlement_of(&self.billing.tables().accounts[&account])
     }
+}
+
+fn is_webhook_event(row: &InMemoryOutboxEvent) -> bool {
+    matches!(row.event, Event::Webhook(_))
 }
 
 pub(super) fn entitlement_of(account: &InMemoryBillingAccount) -> PlanEntitlement {

@@ -8,7 +8,7 @@ use time::Duration;
 
 use super::bugs::SimulationBug;
 use super::executor::{Scheduler, Wait};
-use super::stores::Stores;
+use super::stores::{Stores, Written};
 use crate::shared::{
     AccountId, Event, InsertOutcome, Page, PageQuery, RowOutcome, StoreError, Timer, UpdateOutcome, WebhookId,
 };
@@ -26,7 +26,7 @@ impl WebhookStore for Stores {
     }
 
     async fn find(&self, account: AccountId, id: WebhookId) -> Result<Option<StoredWebhook>, StoreError> {
-        self.read("find endpoint", self.webhooks.find(account, id)).await
+        self.call("find endpoint", self.webhooks.find(account, id)).await
     }
 
     async fn insert(
@@ -37,7 +37,7 @@ impl WebhookStore for Stores {
         events: &[Event],
     ) -> Result<InsertOutcome, StoreError> {
         let insert = self.webhooks.insert(account, webhook, at_most, events);
-        self.write_webhooks("insert endpoint", insert).await
+        self.write("insert endpoint", Written::Webhooks, insert).await
     }
 
     async fn update(
@@ -46,7 +46,7 @@ impl WebhookStore for Stores {
         webhook: &StoredWebhook,
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError> {
-        self.write_webhooks("update endpoint", async {
+        self.write("update endpoint", Written::Webhooks, async {
             let before = self.webhooks.tables().deliveries.clone();
             let outcome = self.webhooks.update(account, webhook, events).await?;
             self.restore_dropped(before);
@@ -57,7 +57,7 @@ impl WebhookStore for Stores {
 
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<RowOutcome, StoreError> {
         let delete = self.webhooks.delete(account, id, events);
-        self.write_webhooks("delete endpoint", delete).await
+        self.write("delete endpoint", Written::Webhooks, delete).await
     }
 }
 
@@ -103,11 +103,11 @@ impl DeliveryQueue for Stores {
             }
             let claimed = self.webhooks.claim(request, lease).await?;
             if !claimed.is_empty() {
-                self.commit_webhooks();
+                self.commit(Written::Webhooks);
             }
             Ok(claimed)
         };
-        self.read("claim deliveries", claim).await
+        self.call("claim deliveries", claim).await
     }
 
     async fn finish(
@@ -115,7 +115,7 @@ impl DeliveryQueue for Stores {
         attempts: &[Attempt],
         health_updates: &[(AccountId, WebhookId, HealthUpdate)],
     ) -> Result<(), StoreError> {
-        self.write_webhooks("record deliveries", async {
+        self.write("record deliveries", Written::Webhooks, async {
             let before = self.webhooks.tables().deliveries.clone();
             self.webhooks
                 .finish(&self.changed_attempts(attempts), health_updates)
@@ -141,7 +141,7 @@ impl DeliveryQueue for Stores {
     }
 
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
-        self.write_webhooks("release deliveries", self.webhooks.release(claims))
+        self.write("release deliveries", Written::Webhooks, self.webhooks.release(claims))
             .await
     }
 
@@ -183,14 +183,16 @@ fn answered(status: u16) -> AttemptOutcome {
 /// The signal that the relay has enqueued deliveries.
 const DELIVERIES: &str = "deliveries";
 
-/// The deliverer's ports to time. Its pauses without work last longer than in a server, so that a simulation is fast.
+/// `IDLE_WAIT` and `STORE_ERROR_DELAY` of the deliverer: its pauses without work.
+const DELIVERER_PAUSE: Duration = Duration::milliseconds(500);
+
+/// The deliverer's ports to time. Its pauses last longer than in a server, so that a simulation is fast.
 pub(super) struct DelivererTime(pub(super) Scheduler);
 
 #[async_trait]
 impl Timer for DelivererTime {
     async fn sleep(&self, duration: Duration) {
-        let is_pause = duration == Duration::milliseconds(500);
-        let (duration, wait) = match is_pause {
+        let (duration, wait) = match duration == DELIVERER_PAUSE {
             true => (Duration::seconds(10), Wait::Idle),
             false => (duration, Wait::Busy),
         };

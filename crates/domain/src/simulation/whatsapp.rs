@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use time::{Duration, OffsetDateTime};
 
 use super::bugs::SimulationBug;
-use super::executor::{START, TaskId, Wait};
+use super::executor::{OTHER_SYSTEMS, START, TaskId, Wait};
 use super::ledger::SendRequest;
-use super::stores::{OPTED_OUT, Stores};
+use super::stores::{OPTED_OUT, Stores, Written};
 use crate::callbacks::{StatusUpdate, StatusUpdateStore};
 use crate::campaigns::{Burst, LOWEST_RATE, QueuedRun, SendRateLimiter, SlotTime, ThrottledRate, TimeSlices};
 use crate::media::MediaFile;
@@ -98,7 +98,7 @@ impl SimulatedWhatsapp {
             };
             let (stores, delay) = (self.0.clone(), scheduler.below(60));
             let delay = Duration::seconds(i64::try_from(delay).unwrap());
-            scheduler.spawn("status update", 0, async move {
+            scheduler.spawn("status update", OTHER_SYSTEMS, async move {
                 stores.scheduler.sleep_for(delay, Wait::Busy).await;
                 apply_status_update(&stores, account, update, send).await;
             });
@@ -114,7 +114,7 @@ async fn apply_status_update(stores: &Stores, account: AccountId, mut update: St
             let updates = [update.clone()];
             stores.runs.apply(account, &updates).await
         };
-        match stores.write_runs("apply status update", account, apply).await {
+        match stores.write("apply status update", Written::Runs(account), apply).await {
             Ok(unmatched) if unmatched.is_empty() || update.send_id.is_some() => return,
             Ok(_) => update.send_id = Some(send),
             Err(_) => {}
@@ -202,6 +202,7 @@ impl WhatsappGateway for SimulatedWhatsapp {
 #[derive(Clone, Copy, Default)]
 struct Slots {
     next: Option<OffsetDateTime>,
+    /// The lowered rate, and since when.
     throttled: Option<(f64, OffsetDateTime)>,
 }
 
@@ -244,7 +245,7 @@ impl SendRateLimiter for SimulatedLimiter {
             row.next = Some(slot + burst.time.max(throttled));
             Ok(slot - now)
         };
-        let wait = self.stores.read("reserve send slot", reserve).await?;
+        let wait = self.stores.call("reserve send slot", reserve).await?;
         // The wait counts from the response, so that a slow response never makes the slot early.
         Ok(SlotTime(self.stores.scheduler.now() - START + wait))
     }
@@ -263,7 +264,7 @@ impl SendRateLimiter for SimulatedLimiter {
             row.throttled = Some((halved.max(LOWEST_RATE.min(rate)), now));
             Ok(())
         };
-        self.stores.read("slow down", slow_down).await
+        self.stores.call("slow down", slow_down).await
     }
 
     async fn until(&self, slot_time: SlotTime, lead: Duration) {
