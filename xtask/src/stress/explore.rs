@@ -36,14 +36,7 @@ pub(super) fn run(name: Option<&str>, minutes: u64) -> Result<()> {
     let program = fuzzes.then(FuzzProgram::build).transpose()?;
     let environment = Environment::prepare(&suites)?;
     let end = Instant::now() + Duration::from_secs(60 * minutes);
-    let mut next = (0..explorations.len()).cycle();
-    let mut ended = Ok(());
-    while ended.is_ok() && Instant::now() < end && !signals::received() {
-        let exploration = next.next().and_then(|at| explorations.get_mut(at));
-        ended = exploration.map_or(Ok(()), |exploration| {
-            exploration.run_batch(&environment, program.as_ref())
-        });
-    }
+    let explored = explore(&mut explorations, &environment, program.as_ref(), end);
     println!("\n== explored in {minutes} minutes");
     for exploration in &explorations {
         println!("{exploration}");
@@ -60,10 +53,27 @@ pub(super) fn run(name: Option<&str>, minutes: u64) -> Result<()> {
             failures.join("\n")
         );
     }
-    outcome::finish(ended.map(|()| skipped))?;
+    outcome::finish(explored.map(|()| skipped))?;
     match failures.len() {
         0 => Ok(()),
         count => bail!("{count} failures"),
+    }
+}
+
+/// Runs a batch of each suite, again and again until `end` or a signal.
+fn explore(
+    explorations: &mut [Exploration],
+    environment: &Environment,
+    program: Option<&FuzzProgram>,
+    end: Instant,
+) -> Result<()> {
+    loop {
+        for exploration in explorations.iter_mut() {
+            if Instant::now() >= end || signals::received() {
+                return Ok(());
+            }
+            exploration.run_batch(environment, program)?;
+        }
     }
 }
 
