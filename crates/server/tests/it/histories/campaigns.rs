@@ -1,5 +1,6 @@
 //! Campaigns of one account. Each campaign is a key.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -166,6 +167,9 @@ pub(super) struct Campaigns {
     pub(super) request: Request,
     /// An approved template.
     template: String,
+    /// The tags of the recipients. Each campaign has the next one.
+    audiences: Vec<String>,
+    created: AtomicUsize,
     /// The `phone_number_id` of the account's number.
     pub(super) number: String,
     pub(super) keys: Mutex<Vec<Arc<CampaignKey>>>,
@@ -173,11 +177,13 @@ pub(super) struct Campaigns {
 }
 
 impl Campaigns {
-    pub(super) fn new(request: Request, template: String, number: String) -> Self {
-        let (keys, observations) = Default::default();
+    pub(super) fn new(request: Request, template: String, audiences: Vec<String>, number: String) -> Self {
+        let (created, keys, observations) = Default::default();
         Self {
             request,
             template,
+            audiences,
+            created,
             number,
             keys,
             observations,
@@ -234,7 +240,10 @@ impl Campaigns {
     /// A campaign whose creation has no response has no known id, so no other call concerns it.
     fn create(&self, client: &mut Client<'_>) {
         let name = client.new_value();
-        let body = json!({ "name": name, "template_id": self.template });
+        let audience = self.created.fetch_add(1, Ordering::SeqCst) % self.audiences.len();
+        let audience = &self.audiences[audience];
+        let audience = json!({ "tag_ids": [audience] });
+        let body = json!({ "name": name, "template_id": self.template, "segment_config": audience });
         let (called_at, Outcome::Known(reply), responded_at) = client.send(self.to("POST", "").json(&body)) else {
             return;
         };

@@ -10,13 +10,18 @@ use super::sends::SendLedger;
 use super::subscriptions::SubscriptionKey;
 use super::transport::{Client, Transport};
 use crate::harness::client::Request;
+use crate::harness::process::Process;
 use crate::harness::rng::TestRng;
 use crate::harness::runs::expire_leases;
-use crate::harness::users::User;
-use crate::harness::{DEADLINE, Options, Server, Sibling, until};
+use crate::harness::users::{User, phone};
+use crate::harness::{DEADLINE, Options, Server, until};
 
 /// Recipients of each campaign.
 const RECIPIENTS: usize = 12;
+
+/// Groups of recipients, one campaign after the other. A recipient gets one message of a number in `PAIR_INTERVAL`, so
+/// concurrent runs to the same recipients would wait for seconds.
+const AUDIENCES: usize = 16;
 
 /// Clients of a history.
 const CLIENTS: usize = 5;
@@ -38,7 +43,7 @@ pub(super) const AREAS: [Area; 3] = [Area::Contacts, Area::Campaigns, Area::Subs
 /// Two servers on one database.
 pub(super) struct Servers {
     pub(super) first: Server,
-    second: RefCell<Option<Sibling>>,
+    second: RefCell<Option<Process>>,
 }
 
 /// What a history does.
@@ -70,17 +75,38 @@ impl Servers {
         });
         let options = options.with("REDIS_URL", "redis://127.0.0.1:1");
         let options = options.with("CAMPAIGN_MESSAGE_DELAY_MS", "5");
-        let first = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
+        let first = Server::prepare(&options.with("SEND_UNKNOWN_TTL", "1s"));
         first.payment.set_options(|options| options.webhook_url = None);
-        let second = RefCell::new(Some(first.sibling()));
-        Self { first, second }
+        let servers = Self {
+            first,
+            second: RefCell::default(),
+        };
+        servers.start_both();
+        servers
+    }
+
+    /// Starts the second server while the first one starts.
+    fn start_both(&self) {
+        let second = self.first.spawn(&["serve"]);
+        self.first.run(&["serve"]);
+        self.set_second(second);
+    }
+
+    fn set_second(&self, process: Process) {
+        self.first.wait_ready_at(process.port());
+        self.second.replace(Some(process));
+    }
+
+    fn kill_both(&self) {
+        drop(self.second.take());
+        self.first.kill();
     }
 
     fn ports(&self) -> [u16; 2] {
         let second = self.second.borrow();
         [
             self.first.port(),
-            second.as_ref().map_or(self.first.port(), Sibling::port),
+            second.as_ref().map_or(self.first.port(), Process::port),
         ]
     }
 
@@ -93,13 +119,17 @@ impl Servers {
             .db
             .run(&format!("UPDATE accounts SET plan = 'scale' WHERE id = '{account}'"));
         let profile = ana.profile();
-        ana.contacts(RECIPIENTS);
+        let name = |audience: usize| format!("audience {audience}");
+        let audiences = (0..AUDIENCES).map(|audience| ana.tag(&name(audience))).collect();
+        let contacts = (0..AUDIENCES * RECIPIENTS).map(|at| format!("C,{},{}\n", phone(at), name(at / RECIPIENTS)));
+        ana.import(format!("name,phone,tags\n{}", contacts.collect::<String>()))
+            .ok();
         let template = ana.approved("Oi {{1}}", &["Ana"]);
         let number = format!("SELECT phone_number_id FROM whatsapp_profiles WHERE id = '{profile}'");
         Accounts {
             contacts: [(); 2].map(|()| ContactKey::new(request(&self.first.owner()))),
             subscriptions: [(); 2].map(|()| SubscriptionKey::new(request(&self.first.owner()))),
-            campaigns: Campaigns::new(request(&ana), template, self.first.db.text(&number)),
+            campaigns: Campaigns::new(request(&ana), template, audiences, self.first.db.text(&number)),
             sender: ana.account,
         }
     }
@@ -124,12 +154,14 @@ impl Servers {
             let mut faults = rng(CLIENTS);
             for number in 1..=plan.faults {
                 let mark = calls * number / (plan.faults + 1);
-                until("the clients make calls", || transport.calls() >= mark);
+                self.wait(true, "the clients make calls", || transport.calls() >= mark);
                 self.inject_fault(&transport, &mut faults);
             }
-            self.wait("the clients end", || clients.iter().all(|client| client.is_finished()));
+            self.wait(plan.faults > 0, "the clients end", || {
+                clients.iter().all(|client| client.is_finished())
+            });
         });
-        self.finish_work(&transport, plan.faults > 0);
+        self.finish_work(plan.faults > 0);
         accounts.read_all(&mut Client::new(CLIENTS, rng(CLIENTS + 1), &transport));
         accounts.check(&self.first, plan.faults > 0)
     }
@@ -146,29 +178,32 @@ impl Servers {
             self.expire_leases(false);
             return;
         }
-        if kind != 0 {
-            drop(self.second.take());
+        match kind {
+            0 => {
+                self.first.kill();
+                self.expire_leases(false);
+                self.first.run(&["serve"]);
+            }
+            1 => {
+                drop(self.second.take());
+                self.expire_leases(false);
+                self.set_second(self.first.spawn(&["serve"]));
+            }
+            _ => {
+                self.kill_both();
+                self.expire_leases(true);
+                self.start_both();
+            }
         }
-        if kind != 1 {
-            self.first.kill();
-        }
-        self.expire_leases(kind == 2);
-        if kind != 1 {
-            self.first.run(&["serve"]);
-        }
-        if kind != 0 {
-            let second = self.first.sibling();
-            transport.ports[1].store(second.port(), Ordering::SeqCst);
-            self.second.replace(Some(second));
-        }
+        transport.ports[1].store(self.ports()[1], Ordering::SeqCst);
     }
 
     /// Makes the work of the killed servers due. A server that runs loses the lease of its campaigns as if it had
-    /// stalled. The lease of a subscription's change protects the call to the gateway, so it expires only if no server
-    /// runs.
-    fn expire_leases(&self, all_killed: bool) {
+    /// stalled. The lease of a subscription's change protects the call to the gateway, so it expires only if no request
+    /// is in flight.
+    fn expire_leases(&self, no_requests: bool) {
         expire_leases(&self.first);
-        if all_killed {
+        if no_requests {
             self.first.db.run(
                 "UPDATE subscriptions SET intent_until = now(), intent_check_at = now() WHERE intent IS NOT NULL;
                       UPDATE whatsapp_callbacks SET due_at = now()",
@@ -176,34 +211,30 @@ impl Servers {
         }
     }
 
-    /// Waits for a condition. A run whose worker was killed or lost its connection continues within a second.
-    fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    /// Waits for a condition. After faults, a run whose worker was killed or lost its connection continues within a
+    /// second.
+    fn wait(&self, had_faults: bool, what: &str, mut holds: impl FnMut() -> bool) {
         let mut polls = 0;
         until(what, || {
             polls += 1;
-            if polls % 100 == 0 {
+            if had_faults && polls % 100 == 0 {
                 self.expire_leases(false);
             }
             holds()
         });
     }
 
-    /// Waits until the workers have nothing to do. After faults it kills both servers first.
-    fn finish_work(&self, transport: &Transport, had_faults: bool) {
+    /// Waits until the workers have nothing to do. No request is in flight, so the lease of a subscription's change
+    /// protects no call.
+    fn finish_work(&self, had_faults: bool) {
         if had_faults {
-            drop(self.second.take());
-            self.first.kill();
             self.expire_leases(true);
-            self.first.run(&["serve"]);
-            let second = self.first.sibling();
-            transport.ports[1].store(second.port(), Ordering::SeqCst);
-            self.second.replace(Some(second));
         }
         let unfinished = "FROM (
             SELECT 1 FROM campaigns WHERE status = 'sending' AND paused_at IS NULL
             UNION ALL SELECT 1 FROM campaign_sends WHERE status = 'pending' AND (started_at IS NOT NULL OR unknown_at IS NOT NULL)
             UNION ALL SELECT 1 FROM subscriptions WHERE attempt AND status = 'pending') AS unfinished";
-        self.wait("the workers have nothing to do", || {
+        self.wait(had_faults, "the workers have nothing to do", || {
             self.first.db.count(unfinished) == 0
         });
         assert!(self.first.whatsapp.wait_idle(DEADLINE), "callbacks are left");
