@@ -1,6 +1,6 @@
 //! Checks the test itself: bugs that are planted below or before the server must be found in the recorded history.
 
-use super::proxy::ProxyBug;
+use super::proxy::{ProxyBug, WhatsappProxy};
 use super::run::{Area, Plan, Servers};
 
 /// Upper bound of the histories until a planted bug is found.
@@ -16,7 +16,17 @@ fn undo(table: &str, condition: &str, old: &str) -> String {
     )
 }
 
-const REMOVE: &str = "DROP FUNCTION IF EXISTS planted CASCADE";
+/// A trigger that runs `action` for one of ten sends, before its row is written.
+fn change_sends(event: &str, action: &str) -> String {
+    format!(
+        "CREATE SEQUENCE planted_sends;
+         CREATE FUNCTION planted() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+           IF nextval('planted_sends') % 10 = 0 THEN {action}; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER planted BEFORE {event} EXECUTE FUNCTION planted()"
+    )
+}
+
+const REMOVE: &str = "DROP FUNCTION IF EXISTS planted CASCADE; DROP SEQUENCE IF EXISTS planted_sends";
 
 /// Runs histories until one has a report. Returns it.
 fn find(servers: &Servers, area: Area, proxy: Option<ProxyBug>) -> Option<String> {
@@ -34,9 +44,20 @@ fn find(servers: &Servers, area: Area, proxy: Option<ProxyBug>) -> Option<String
     })
 }
 
-/// Bugs of the server or of the database: what breaks, the area whose histories find it, and the statement that plants
-/// it.
-fn plants() -> [(&'static str, Area, String); 6] {
+const UNORDERED: &str = "not linearizable";
+
+/// A bug of the server or of the database.
+struct Plant {
+    what: &'static str,
+    /// The area whose histories find it.
+    area: Area,
+    /// The statement that plants it.
+    sql: String,
+    /// A part of the report that it causes.
+    report: &'static str,
+}
+
+fn plants() -> Vec<Plant> {
     use Area::{Campaigns, Contacts, Subscriptions};
     let name = |table: &str| {
         undo(
@@ -54,32 +75,61 @@ fn plants() -> [(&'static str, Area, String); 6] {
         "NEW.plan = 'scale' AND OLD.plan <> 'scale'",
         "plan = OLD.plan",
     );
+    let repeat = change_sends(
+        "UPDATE ON campaign_sends FOR EACH ROW WHEN (OLD.started_at IS NULL AND NEW.started_at IS NOT NULL)",
+        "NEW.started_at := NULL",
+    );
+    let omit = change_sends("INSERT ON campaign_sends FOR EACH ROW", "RETURN NULL");
+    let status = undo("campaign_sends", "NEW.status = 'read'", "status = 'sent'");
     [
-        ("changes of a contact are lost", Contacts, name("contacts")),
-        ("deleted contacts return", Contacts, delete),
-        ("changes of a campaign are lost", Campaigns, name("campaigns")),
-        ("a schedule is lost", Campaigns, schedule),
-        ("a cancelled subscription stays live", Subscriptions, cancel),
-        ("a change of plan is lost", Subscriptions, plan),
+        ("changes of a contact are lost", Contacts, name("contacts"), UNORDERED),
+        ("deleted contacts return", Contacts, delete, UNORDERED),
+        (
+            "changes of a campaign are lost",
+            Campaigns,
+            name("campaigns"),
+            UNORDERED,
+        ),
+        ("a schedule is lost", Campaigns, schedule, UNORDERED),
+        ("a cancelled subscription stays live", Subscriptions, cancel, UNORDERED),
+        ("a change of plan is lost", Subscriptions, plan, UNORDERED),
+        ("a started send is claimed again", Campaigns, repeat, "the send "),
+        ("recipients are left out", Campaigns, omit, "campaign "),
+        ("the status of a send goes back", Campaigns, status, "stats"),
     ]
+    .map(|(what, area, sql, report)| Plant {
+        what,
+        area,
+        sql,
+        report,
+    })
+    .into()
 }
 
 #[test]
 fn bugs_planted_in_the_database_are_found() {
     let servers = Servers::start();
-    for (what, area, plant) in plants() {
+    for Plant {
+        what,
+        area,
+        sql,
+        report,
+    } in plants()
+    {
         println!("{what}");
-        servers.first.db.run(&plant);
+        servers.first.db.run(&sql);
         let found = find(&servers, area, None);
         servers.first.db.run(REMOVE);
         let found = found.unwrap_or_else(|| panic!("{what}: not found by {MAX_HISTORIES} histories"));
-        assert!(found.contains("not linearizable"), "{what}: {found}");
+        assert!(found.contains(report), "{what}: {found}");
     }
 }
 
 #[test]
 fn bugs_of_a_proxy_are_found() {
-    let servers = Servers::start();
+    let whatsapp = WhatsappProxy::start();
+    let servers = Servers::start_with(|options| options.with("WHATSAPP_API_URL", whatsapp.base_url()));
+    whatsapp.forward_to(&servers.first.whatsapp.origin());
     for (bug, area) in [
         (ProxyBug::StaleReads, Area::Contacts),
         (ProxyBug::StaleReads, Area::Campaigns),
@@ -88,6 +138,9 @@ fn bugs_of_a_proxy_are_found() {
     ] {
         let found = find(&servers, area, Some(bug));
         let found = found.unwrap_or_else(|| panic!("{bug:?}: not found by {MAX_HISTORIES} histories"));
-        assert!(found.contains("not linearizable"), "{bug:?}: {found}");
+        assert!(found.contains(UNORDERED), "{bug:?}: {found}");
     }
+    whatsapp.repeat_sends();
+    let found = find(&servers, Area::Campaigns, None).unwrap_or_default();
+    assert!(found.contains("was called 2 times"), "{found}");
 }

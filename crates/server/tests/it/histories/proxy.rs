@@ -1,9 +1,13 @@
-//! A faulty proxy between the clients and the servers, to check that a history reveals it.
+//! Faulty proxies between the clients and the servers, and between the servers and WhatsApp, to check that a history
+//! reveals them.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use recado_simulators::raw::{RawServer, Reply as RawReply, Request as RawRequest};
 use serde_json::Value;
 
 use crate::harness::client::{Reply, Request};
@@ -84,5 +88,63 @@ fn with_changes(reply: Reply, changes: &Value) -> Reply {
     Reply {
         text: body.to_string(),
         ..reply
+    }
+}
+
+/// A proxy between the servers and WhatsApp.
+pub(super) struct WhatsappProxy {
+    server: RawServer,
+    target: Arc<Target>,
+}
+
+/// Where the proxy forwards requests.
+#[derive(Default)]
+struct Target {
+    /// Host and port; empty before the simulator has started.
+    address: Mutex<String>,
+    sends: AtomicUsize,
+    /// One of so many sends is forwarded twice; 0: none.
+    repeated: AtomicUsize,
+}
+
+impl WhatsappProxy {
+    pub(super) fn start() -> Self {
+        let target = Arc::new(Target::default());
+        let forwarding = target.clone();
+        let server = RawServer::start(move |request| forwarding.forward(request)).unwrap();
+        Self { server, target }
+    }
+
+    pub(super) fn base_url(&self) -> String {
+        format!("{}/v25.0", self.server.origin())
+    }
+
+    pub(super) fn forward_to(&self, origin: &str) {
+        *self.target.address.lock().unwrap() = origin.trim_start_matches("http://").to_owned();
+    }
+
+    /// Forwards one of ten sends twice from now on.
+    pub(super) fn repeat_sends(&self) {
+        self.target.repeated.store(10, Ordering::SeqCst);
+    }
+}
+
+impl Target {
+    fn forward(&self, request: &RawRequest) -> RawReply {
+        let is_send = request.head.lines().next().unwrap().contains("/messages ");
+        let repeated = self.repeated.load(Ordering::SeqCst);
+        if is_send && repeated > 0 && self.sends.fetch_add(1, Ordering::SeqCst).is_multiple_of(repeated) {
+            self.exchange(request).ok();
+        }
+        self.exchange(request).map_or(RawReply::Reset, RawReply::Last)
+    }
+
+    fn exchange(&self, RawRequest { head, body }: &RawRequest) -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(self.address.lock().unwrap().as_str())?;
+        stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes())?;
+        stream.write_all(body)?;
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response)?;
+        Ok(response)
     }
 }

@@ -67,15 +67,19 @@ struct Accounts {
 }
 
 impl Servers {
-    /// Without a reachable Redis the rate limiter admits every request.
     pub(super) fn start() -> Self {
+        Self::start_with(|options| options)
+    }
+
+    /// Starts the servers with further options. Without a reachable Redis the rate limiter admits every request.
+    pub(super) fn start_with(change: impl FnOnce(Options) -> Options) -> Self {
         let options = Options::with_whatsapp(|whatsapp| {
             whatsapp.latency_ms = 3;
             (whatsapp.sent_ms, whatsapp.delivered_ms, whatsapp.read_ms) = (Some(20), Some(60), Some(120));
         });
         let options = options.with("REDIS_URL", "redis://127.0.0.1:1");
         let options = options.with("CAMPAIGN_MESSAGE_DELAY_MS", "5");
-        let first = Server::prepare(&options.with("SEND_UNKNOWN_TTL", "1s"));
+        let first = Server::prepare(&change(options.with("SEND_UNKNOWN_TTL", "1s")));
         first.payment.set_options(|options| options.webhook_url = None);
         let servers = Self {
             first,
