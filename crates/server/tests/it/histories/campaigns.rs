@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::checker::{Model, Operation};
+use super::checker::Model;
 use super::sends::Observation;
 use super::transport::{Client, History, Outcome};
 use crate::harness::client::{Reply, Request};
@@ -36,8 +36,10 @@ pub(super) enum Call {
     Schedule,
     Unschedule,
     Send,
-    /// Responds when the run has ended. It takes effect when the run begins.
+    /// The start of a run by `execute`, which responds when the run has ended.
     Execute,
+    /// The end of that run, which the same response reports.
+    Report,
     Pause,
     Resume,
     Cancel,
@@ -48,11 +50,13 @@ pub(super) enum Call {
 pub(super) enum Response {
     One(Campaign),
     Executed,
+    /// The status at the end of a run, and whether the run is paused.
+    Ended(String, bool),
     Cancelled,
     Deleted,
     Missing,
-    /// The status does not allow the command.
-    Refused,
+    /// This status does not allow the command.
+    Refused(String),
 }
 
 impl Model for CampaignState {
@@ -81,7 +85,7 @@ impl Model for CampaignState {
     }
 
     fn is_read(call: &Call) -> bool {
-        matches!(call, Call::Get)
+        matches!(call, Call::Get | Call::Report)
     }
 }
 
@@ -111,7 +115,8 @@ impl CampaignState {
                 (campaign.status, campaign.paused) = ("cancelled".to_owned(), false);
             }
             (Call::Delete, status) if status != "sending" => return (Self(None), Response::Deleted),
-            _ => return (self.clone(), Response::Refused),
+            (Call::Report, status) => return (self.clone(), Response::Ended(status.to_owned(), campaign.paused)),
+            (_, status) => return (self.clone(), Response::Refused(status.to_owned())),
         }
         let response = match call {
             Call::Execute => Response::Executed,
@@ -133,6 +138,8 @@ fn campaign(json: &Value) -> Campaign {
 fn read(call: &Call, reply: &Reply) -> Outcome<Response> {
     Outcome::Known(match (reply.status, call) {
         (204, _) => Response::Deleted,
+        // The campaign was missing at the start, or it was deleted after the run.
+        (404, Call::Execute) => return Outcome::Unknown,
         (404, _) => Response::Missing,
         (400, _) => {
             let error = reply.clone().refused(400, "VALIDATION_ERROR");
@@ -141,7 +148,11 @@ fn read(call: &Call, reply: &Reply) -> Outcome<Response> {
                 Some("contended") => return Outcome::NotDone,
                 reason => assert_eq!(reason, Some("status"), "{error}"),
             }
-            Response::Refused
+            let message = text(&error["message"]);
+            let status = message
+                .split_once("in status ")
+                .and_then(|(_, rest)| rest.split(' ').next());
+            Response::Refused(status.unwrap_or_else(|| panic!("{message}")).to_owned())
         }
         (_, Call::Cancel) => {
             assert_eq!(reply.clone().ok()["status"], "cancelled");
@@ -153,6 +164,27 @@ fn read(call: &Call, reply: &Reply) -> Outcome<Response> {
         }
         _ => Response::One(campaign(&reply.clone().expect(200)["data"])),
     })
+}
+
+/// The end of a run in a response to `execute`. None: the response shows none.
+fn read_report(reply: &Reply) -> Option<Response> {
+    match reply.status {
+        404 => Some(Response::Missing),
+        200 => {
+            let report = reply.clone().ok();
+            let [total, sent, failed] = ["total", "sent", "failed"].map(|field| report[field].as_i64().unwrap());
+            let status = text(&report["status"]);
+            let adds_up = match status.as_str() {
+                "completed" => (sent, failed) == (total, 0),
+                "partial" => failed > 0 && sent + failed == total,
+                _ => sent + failed <= total,
+            };
+            // No state has the status of a wrong report.
+            let status = if adds_up { status } else { report.to_string() };
+            Some(Response::Ended(status, report["paused"] == true))
+        }
+        _ => None,
+    }
 }
 
 /// A campaign and its history.
@@ -244,20 +276,15 @@ impl Campaigns {
         let audience = &self.audiences[audience];
         let audience = json!({ "tag_ids": [audience] });
         let body = json!({ "name": name, "template_id": self.template, "segment_config": audience });
-        let (called_at, Outcome::Known(reply), responded_at) = client.send(self.to("POST", "").json(&body)) else {
-            return;
-        };
-        let created = reply.created();
+        let sent = client.send(self.to("POST", "").json(&body));
+        let Outcome::Known(reply) = &sent.outcome else { return };
+        let created = reply.clone().created();
         let key = CampaignKey {
             id: text(&created["id"]),
             history: History::default(),
         };
-        key.history.push(Operation {
-            client: client.number,
-            call: Call::Create(name),
-            called_at,
-            response: Some((responded_at, Response::One(campaign(&created)))),
-        });
+        let response = Response::One(campaign(&created));
+        client.record(&key.history, Call::Create(name), &sent, |_| Outcome::Known(response));
         self.keys.lock().unwrap().push(Arc::new(key));
     }
 
@@ -265,7 +292,7 @@ impl Campaigns {
         let id = &key.id;
         let command = |command: &str| self.to("POST", &format!("/{id}/{command}"));
         let request = match &call {
-            Call::Create(_) | Call::Get => self.to("GET", &format!("/{id}")),
+            Call::Create(_) | Call::Get | Call::Report => self.to("GET", &format!("/{id}")),
             Call::Rename(name) => self.to("PUT", &format!("/{id}")).json(&json!({ "name": name })),
             Call::Schedule => command("schedule").json(&json!({ "scheduled_at": FAR_FUTURE })),
             Call::Unschedule => command("unschedule"),
@@ -276,24 +303,28 @@ impl Campaigns {
             Call::Cancel => command("cancel"),
             Call::Delete => self.to("DELETE", &format!("/{id}")),
         };
-        let sent = call.clone();
-        client.call(&key.history, call, request, |reply| read(&sent, reply));
+        let sent = client.send(request);
+        if let (Call::Execute, Outcome::Known(reply)) = (&call, &sent.outcome)
+            && let Some(report) = read_report(reply)
+        {
+            client.record(&key.history, Call::Report, &sent, |_| Outcome::Known(report));
+        }
+        client.record(&key.history, call.clone(), &sent, |reply| read(&call, reply));
     }
 
     /// Reads the status of every send of a campaign.
     fn observe_sends(&self, client: &mut Client<'_>, key: &CampaignKey) {
         let request = self.to("GET", &format!("/{}/sends?limit=100", key.id));
-        let (called_at, Outcome::Known(reply), responded_at) = client.send(request) else {
-            return;
-        };
+        let sent = client.send(request);
+        let Outcome::Known(reply) = sent.outcome else { return };
         // The campaign may be deleted.
         if reply.status == 200 {
             let page = reply.expect(200);
             let sends = page["data"].as_array().unwrap().iter();
             let statuses = sends.map(|send| (text(&send["id"]), text(&send["status"]))).collect();
             let observation = Observation {
-                called_at,
-                responded_at,
+                called_at: sent.called_at,
+                responded_at: sent.responded_at,
                 statuses,
             };
             self.observations.lock().unwrap().push(observation);

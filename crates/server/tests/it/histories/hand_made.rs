@@ -193,13 +193,21 @@ fn sent() -> (OnCampaign, Option<FromCampaign>) {
     (OnCampaign::Send, campaign("sending", false, "a"))
 }
 
+fn refused(status: &str) -> Option<FromCampaign> {
+    Some(FromCampaign::Refused(status.to_owned()))
+}
+
+fn ended(status: &str, paused: bool) -> (OnCampaign, Option<FromCampaign>) {
+    (OnCampaign::Report, Some(FromCampaign::Ended(status.to_owned(), paused)))
+}
+
 fn read_as(status: &str) -> (OnCampaign, Option<FromCampaign>) {
     (OnCampaign::Get, campaign(status, false, "a"))
 }
 
 #[test]
 fn correct_campaign_histories_are_accepted() {
-    use FromCampaign::{Cancelled, Deleted, Executed, Missing, Refused};
+    use FromCampaign::{Cancelled, Deleted, Executed, Missing};
     let paused = || (OnCampaign::Pause, campaign("sending", true, "a"));
     in_sequence::<CampaignState>(vec![
         draft(),
@@ -207,11 +215,11 @@ fn correct_campaign_histories_are_accepted() {
         (OnCampaign::Unschedule, campaign("draft", false, "a")),
         sent(),
         paused(),
-        (OnCampaign::Delete, Some(Refused)),
+        (OnCampaign::Delete, refused("sending")),
         (OnCampaign::Resume, campaign("sending", false, "a")),
         // The run ends by itself.
         read_as("partial"),
-        (OnCampaign::Cancel, Some(Refused)),
+        (OnCampaign::Cancel, refused("partial")),
         (OnCampaign::Delete, Some(Deleted)),
         (OnCampaign::Get, Some(Missing)),
     ])
@@ -219,7 +227,26 @@ fn correct_campaign_histories_are_accepted() {
     in_sequence::<CampaignState>(vec![
         draft(),
         (OnCampaign::Execute, Some(Executed)),
+        ended("completed", false),
         read_as("completed"),
+    ])
+    .unwrap();
+    in_sequence::<CampaignState>(vec![
+        draft(),
+        (OnCampaign::Execute, Some(Executed)),
+        paused(),
+        ended("sending", true),
+        (OnCampaign::Cancel, Some(Cancelled)),
+        (OnCampaign::Resume, refused("cancelled")),
+    ])
+    .unwrap();
+    // The run is over and deleted before the response to `execute`.
+    in_sequence::<CampaignState>(vec![
+        draft(),
+        (OnCampaign::Execute, None),
+        read_as("completed"),
+        (OnCampaign::Delete, Some(Deleted)),
+        (OnCampaign::Report, Some(Missing)),
     ])
     .unwrap();
     in_sequence::<CampaignState>(vec![
@@ -235,7 +262,7 @@ fn correct_campaign_histories_are_accepted() {
 
 #[test]
 fn illegal_campaign_transitions_are_rejected() {
-    use FromCampaign::{Cancelled, Deleted, Executed, Refused};
+    use FromCampaign::{Cancelled, Deleted, Executed};
     let cancelled = || (OnCampaign::Cancel, Some(Cancelled));
     let paused = || (OnCampaign::Pause, campaign("sending", true, "a"));
     for (what, steps) in [
@@ -291,7 +318,29 @@ fn illegal_campaign_transitions_are_rejected() {
         ),
         (
             "refused start of a draft",
-            vec![draft(), (OnCampaign::Send, Some(Refused))],
+            vec![draft(), (OnCampaign::Send, refused("draft"))],
+        ),
+        (
+            "refusal that names another status",
+            vec![draft(), sent(), cancelled(), (OnCampaign::Cancel, refused("completed"))],
+        ),
+        (
+            "resume of a cancelled run",
+            vec![
+                draft(),
+                sent(),
+                paused(),
+                cancelled(),
+                (OnCampaign::Resume, campaign("sending", false, "a")),
+            ],
+        ),
+        (
+            "response at the end of a run that goes on",
+            vec![draft(), sent(), ended("sending", true)],
+        ),
+        (
+            "end that differs from the status",
+            vec![draft(), sent(), cancelled(), ended("completed", false)],
         ),
         ("start that is undone", vec![draft(), sent(), read_as("draft")]),
     ] {
@@ -318,7 +367,7 @@ fn subscribed(id: &str) -> (OnSubscription, Option<FromSubscription>) {
 
 #[test]
 fn correct_subscription_histories_are_accepted() {
-    use FromSubscription::{Cancelled, Changed, Missing, Nothing, Refused};
+    use FromSubscription::{Cancelled, Changed, Contended, Missing, Nothing, Refused};
     let (change, changed) = (
         OnSubscription::Change("scale"),
         Changed(Some("1".to_owned()), "scale".to_owned()),
@@ -341,11 +390,16 @@ fn correct_subscription_histories_are_accepted() {
         (OnSubscription::Get, live("1", "starter", "pending")),
     ])
     .unwrap();
+    // A 409 leaves open whether another request completed the call.
+    for read in [Some(Nothing), live("1", "starter", "pending")] {
+        let contended = (OnSubscription::Cancel, Some(Contended));
+        in_sequence::<Live>(vec![subscribed("1"), contended, (OnSubscription::Get, read)]).unwrap();
+    }
 }
 
 #[test]
 fn wrong_subscription_histories_are_rejected() {
-    use FromSubscription::{Cancelled, Nothing, Refused};
+    use FromSubscription::{Cancelled, Contended, Nothing, Refused};
     let cancelled = || (OnSubscription::Cancel, Some(Cancelled));
     let get = |response| (OnSubscription::Get, response);
     for (what, steps) in [
@@ -363,6 +417,15 @@ fn wrong_subscription_histories_are_rejected() {
         (
             "paid by itself",
             vec![subscribed("1"), get(live("1", "starter", "active"))],
+        ),
+        (
+            "409 with a late effect",
+            vec![
+                subscribed("1"),
+                (OnSubscription::Cancel, Some(Contended)),
+                get(live("1", "starter", "pending")),
+                get(Some(Nothing)),
+            ],
         ),
         ("refused without a reason", vec![(subscribed("1").0, Some(Refused))]),
     ] {

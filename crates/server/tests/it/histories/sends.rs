@@ -137,7 +137,7 @@ impl SendLedger {
             let is_consistent = match status.as_str() {
                 "pending" => !is_called,
                 // The server died between its call and the result, and no status update reported the result.
-                "failed" => error.contains("unknown"),
+                "failed" => self.had_faults && error.contains("unknown"),
                 _ => is_called,
             };
             if !is_consistent {
@@ -155,6 +155,9 @@ impl SendLedger {
             let sends = || self.sends.iter().filter(|send| send.campaign == *id);
             let count = |status: &str| sends().filter(|send| send.status == status).count();
             let accepted = ["sent", "delivered", "read"].into_iter().map(count).sum::<usize>();
+            if sends().count() > self.recipients {
+                return Err(format!("campaign {id} has {} sends", sends().count()));
+            }
             let is_consistent = match status.as_str() {
                 "completed" => accepted == self.recipients,
                 // A run counts an unknown outcome as failed. A status update may resolve it later.
@@ -172,10 +175,15 @@ impl SendLedger {
                     self.recipients
                 ));
             }
-            for field in ["pending", "sent", "delivered", "read", "failed"] {
+            for field in ["total", "pending", "sent", "delivered", "read", "failed"] {
+                let expected = if field == "total" {
+                    sends().count()
+                } else {
+                    count(field)
+                };
                 let counter = stats.as_ref().map(|stats| stats[field].clone());
-                if counter.is_some_and(|counter| counter != count(field)) {
-                    counts = format!("{} {field}", count(field));
+                if counter.is_some_and(|counter| counter != expected) {
+                    counts = format!("{expected} {field}");
                     return Err(format!(
                         "the stats of campaign {id} are {stats:?}, but it has {counts} sends"
                     ));
@@ -281,13 +289,17 @@ mod tests {
     #[test]
     fn ledger_finds_every_wrong_send() {
         type Plant = fn(&mut SendLedger);
-        let plants: [(&str, Plant); 11] = [
+        let plants: [(&str, Plant); 13] = [
             ("called 2 times", |ledger| ledger.calls.extend([("a".into(), 2)])),
             ("not stored", |ledger| ledger.calls.extend([("z".into(), 1)])),
             ("received it: false", |ledger| ledger.calls.retain(|id, _| id != "a")),
             ("two sends", |ledger| ledger.sends[1].contact = "contact of a".into()),
             ("received it: true", |ledger| ledger.sends[1].status = "pending".into()),
             ("is failed", |ledger| ledger.sends[1].status = "failed".into()),
+            ("is failed (unknown)", |ledger| {
+                (ledger.sends[1].status, ledger.sends[1].error) = ("failed".into(), "unknown".into());
+            }),
+            ("has 2 sends", |ledger| ledger.recipients = 1),
             ("1 accepted", |ledger| {
                 ledger.sends.truncate(1);
                 ledger.calls.retain(|id, _| id != "b");

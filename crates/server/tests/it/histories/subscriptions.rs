@@ -42,6 +42,8 @@ pub(super) enum Response {
     Missing,
     /// The account has a live subscription, or it has this plan already.
     Refused,
+    /// Another request changed the subscription. It may have completed this call, but no one completes it later.
+    Contended,
 }
 
 impl Model for Live {
@@ -81,8 +83,11 @@ impl Model for Live {
             }
             (Some(_), Call::Cancel) => (None, Response::Cancelled),
         };
-        let is_allowed = response.is_none_or(|response| *response == outcome);
-        is_allowed.then_some(Self(after)).into_iter().collect()
+        match response {
+            Some(Response::Contended) => vec![self.clone(), Self(after)],
+            Some(response) if *response != outcome => Vec::new(),
+            _ => vec![Self(after)],
+        }
     }
 
     fn is_read(call: &Call) -> bool {
@@ -101,8 +106,11 @@ fn subscription(json: &Value) -> Subscription {
 fn read(call: &Call, reply: &Reply) -> Outcome<Response> {
     Outcome::Known(match reply.status {
         404 => Response::Missing,
-        // Another request is changing the subscription. It may also have completed this change, and then made its own.
-        409 => return Outcome::Unknown,
+        409 => match call {
+            // The attempt has ended, and the gateway's subscription is cancelled.
+            Call::Subscribe { .. } => return Outcome::NotDone,
+            _ => Response::Contended,
+        },
         422 => {
             let error = reply.clone().refused(422, "VALIDATION_ERROR");
             let text = error["details"]["fields"]["plan"].to_string();

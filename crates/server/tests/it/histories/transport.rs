@@ -20,6 +20,13 @@ pub(super) enum Outcome<T> {
     NotDone,
 }
 
+/// A request that was sent, with the times of call and response.
+pub(super) struct Sent {
+    pub(super) called_at: u64,
+    pub(super) outcome: Outcome<Reply>,
+    pub(super) responded_at: u64,
+}
+
 /// The operations of a key in the order in which they ended.
 pub(super) struct History<M: Model>(Mutex<Vec<Operation<M>>>);
 
@@ -123,15 +130,19 @@ impl<'a> Client<'a> {
         items.get(usize::try_from(self.rng.below(bound)).unwrap())
     }
 
-    /// Sends a request to a random server. Returns the times of call and response too.
-    pub(super) fn send(&mut self, request: Request) -> (u64, Outcome<Reply>, u64) {
+    /// Sends a request to a random server.
+    pub(super) fn send(&mut self, request: Request) -> Sent {
         let called_at = self.transport.now();
         let server = usize::try_from(self.rng.below(2)).unwrap();
         let outcome = self.transport.send(server, request);
         if !matches!(outcome, Outcome::NotDone) {
             self.transport.calls.fetch_add(1, Ordering::SeqCst);
         }
-        (called_at, outcome, self.transport.now())
+        Sent {
+            called_at,
+            outcome,
+            responded_at: self.transport.now(),
+        }
     }
 
     /// Makes a call and records it. Returns the response if it is known.
@@ -142,23 +153,34 @@ impl<'a> Client<'a> {
         request: Request,
         read: impl FnOnce(&Reply) -> Outcome<M::Response>,
     ) -> Option<M::Response> {
-        let (called_at, outcome, responded_at) = self.send(request);
-        let outcome = match &outcome {
+        let sent = self.send(request);
+        self.record(history, call, &sent, read)
+    }
+
+    /// Records a call, unless it had no effect. Returns the response if it is known.
+    pub(super) fn record<M: Model>(
+        &self,
+        history: &History<M>,
+        call: M::Call,
+        sent: &Sent,
+        read: impl FnOnce(&Reply) -> Outcome<M::Response>,
+    ) -> Option<M::Response> {
+        let outcome = match &sent.outcome {
             Outcome::Known(reply) => read(reply),
             Outcome::Unknown => Outcome::Unknown,
             Outcome::NotDone => Outcome::NotDone,
         };
         let response = match outcome {
-            Outcome::Known(response) => Some((responded_at, response)),
+            Outcome::Known(response) => Some(response),
             Outcome::Unknown => None,
             Outcome::NotDone => return None,
         };
         history.push(Operation {
             client: self.number,
             call,
-            called_at,
-            response: response.clone(),
+            called_at: sent.called_at,
+            response: response.clone().map(|response| (sent.responded_at, response)),
         });
-        response.map(|(_, response)| response)
+        response
     }
 }
