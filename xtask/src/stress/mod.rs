@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// The suite to run.
     #[arg(value_parser = PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name)))]
     name: Option<String>,
-    /// SuiteKind often the suite iterates.
+    /// How often the suite iterates.
     #[arg(long, requires = "name", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
     /// The first seed (random).
