@@ -35,9 +35,10 @@ pub(super) fn run(name: Option<&str>, minutes: u64) -> Result<()> {
     let fuzzes = suites.iter().any(|suite| matches!(suite.kind, SuiteKind::FuzzTargets));
     let program = fuzzes.then(FuzzProgram::build).transpose()?;
     let environment = Environment::prepare(&suites)?;
-    let end = Instant::now() + Duration::from_secs(60 * minutes);
+    let began = Instant::now();
+    let end = began + Duration::from_secs(60 * minutes);
     let explored = explore(&mut explorations, &environment, program.as_ref(), end);
-    println!("\n== explored in {minutes} minutes");
+    println!("\n== explored in {} s", began.elapsed().as_secs());
     for exploration in &explorations {
         println!("{exploration}");
     }
