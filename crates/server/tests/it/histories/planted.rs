@@ -4,7 +4,7 @@ use super::proxy::{ProxyBug, WhatsappProxy};
 use super::run::{Area, Plan, Servers};
 
 /// Upper bound of the histories until a planted bug is found.
-const MAX_HISTORIES: u64 = 8;
+const MAX_HISTORIES: u64 = 20;
 
 /// A trigger that undoes an update when its transaction commits, so that the response still shows it.
 fn undo(table: &str, condition: &str, old: &str) -> String {

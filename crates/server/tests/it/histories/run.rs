@@ -26,7 +26,7 @@ const AUDIENCES: usize = 16;
 /// Clients of a history.
 const CLIENTS: usize = 5;
 
-/// Calls of a history for each area (at least for two) and for each fault.
+/// Calls of a history for each area and for each fault.
 const CALLS_PER_AREA: usize = 60;
 const CALLS_PER_FAULT: usize = 40;
 
@@ -143,7 +143,7 @@ impl Servers {
         let accounts = self.accounts();
         let transport = Transport::new(self.ports(), plan.proxy.map(Proxy::new));
         let rng = |number: usize| TestRng::of(plan.seed, plan.number * 100 + u64::try_from(number).unwrap());
-        let calls = plan.areas.len().max(2) * CALLS_PER_AREA + plan.faults * CALLS_PER_FAULT;
+        let calls = plan.areas.len() * CALLS_PER_AREA + plan.faults * CALLS_PER_FAULT;
         std::thread::scope(|scope| {
             let clients = (0..CLIENTS).map(|number| {
                 let mut client = Client::new(number, rng(number), &transport);
