@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::checker::Model;
 use super::sends::Observation;
-use super::transport::{Client, History, Outcome};
+use super::transport::{Client, KeyHistory, Outcome};
 use crate::harness::client::{Reply, Request};
 use crate::harness::text;
 
@@ -190,7 +190,7 @@ fn read_report(reply: &Reply) -> Option<Response> {
 /// A campaign and its history.
 pub(super) struct CampaignKey {
     pub(super) id: String,
-    pub(super) history: History<CampaignState>,
+    pub(super) history: KeyHistory<CampaignState>,
 }
 
 /// The campaigns of an account.
@@ -223,7 +223,7 @@ impl Campaigns {
     }
 
     /// Makes one random call.
-    pub(super) fn act(&self, client: &mut Client<'_>) {
+    pub(super) fn make_random_call(&self, client: &mut Client<'_>) {
         let latest: Vec<_> = self
             .keys
             .lock()
@@ -281,7 +281,7 @@ impl Campaigns {
         let created = reply.clone().created();
         let key = CampaignKey {
             id: text(&created["id"]),
-            history: History::default(),
+            history: KeyHistory::default(),
         };
         let response = Response::One(campaign(&created));
         client.record(&key.history, Call::Create(name), &sent, |_| Outcome::Known(response));

@@ -44,7 +44,7 @@ impl<M: Model> Operation<M> {
         self.response.as_ref().map(|(at, _)| *at)
     }
 
-    /// Whether the operation is a read with a response, which a history may omit.
+    /// Whether the operation is a read with a response. A history without it is still one of the same server.
     fn is_known_read(&self) -> bool {
         self.response.is_some() && M::is_read(&self.call)
     }
@@ -109,14 +109,14 @@ fn prefix<M: Model>(operations: &[Operation<M>], end: u64) -> Vec<Operation<M>> 
 fn search<M: Model>(operations: &[Operation<M>]) -> Result<(), String> {
     assert!(operations.len() <= 128, "{} operations of one key", operations.len());
     let is_in = |set: u128, at: usize| set & (1 << at) != 0;
-    let known = (0..operations.len()).filter(|at| operations[*at].response.is_some());
-    let known = known.fold(0_u128, |set, at| set | (1 << at));
+    let responded = (0..operations.len()).filter(|at| operations[*at].response.is_some());
+    let responded = responded.fold(0_u128, |set, at| set | (1 << at));
     let mut stack = vec![(0_u128, M::default())];
     let mut visited: HashSet<(u128, M)> = stack.iter().cloned().collect();
     let (mut longest, mut states) = (0, HashSet::new());
     while let Some((done, state)) = stack.pop() {
-        let count = (done & known).count_ones();
-        if done & known == known {
+        let count = (done & responded).count_ones();
+        if done & responded == responded {
             return Ok(());
         }
         if count > longest {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use super::checker::Model;
-use super::transport::{Client, History, Outcome};
+use super::transport::{Client, KeyHistory, Outcome};
 use crate::harness::client::{Reply, Request};
 use crate::harness::users::phone;
 
@@ -209,7 +209,7 @@ fn read(reply: &Reply) -> Outcome<Response> {
 pub(super) struct ContactKey {
     /// A request of the account's owner.
     pub(super) request: Request,
-    pub(super) history: History<Directory>,
+    pub(super) history: KeyHistory<Directory>,
     /// The ids that responses have shown, oldest first.
     ids: Mutex<Vec<String>>,
 }
@@ -218,7 +218,7 @@ impl ContactKey {
     pub(super) fn new(request: Request) -> Self {
         Self {
             request,
-            history: History::default(),
+            history: KeyHistory::default(),
             ids: Mutex::default(),
         }
     }
@@ -228,7 +228,7 @@ impl ContactKey {
     }
 
     /// Makes one random call.
-    pub(super) fn act(&self, client: &mut Client<'_>) {
+    pub(super) fn make_random_call(&self, client: &mut Client<'_>) {
         let latest: Vec<String> = self
             .ids
             .lock()

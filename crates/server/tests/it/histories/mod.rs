@@ -1,6 +1,9 @@
 //! Concurrent histories: clients call two servers in parallel while the servers are killed and the connections to the
 //! database are cut. Every call is recorded with the times of call and response, and then checked.
 //!
+//! A history is one such test. A key is the part of an account that a model describes: its contacts, one campaign, or
+//! its subscription. Only operations of the same key are ordered.
+//!
 //! - Contacts, campaigns and subscriptions are linearizable by key (`checker`).
 //! - WhatsApp received each send at most once, and the stored sends and counters agree with it (`sends`).
 //!
@@ -10,8 +13,8 @@
 mod campaigns;
 mod checker;
 mod contacts;
-mod hand_made;
-mod planted;
+mod model_tests;
+mod planted_bugs;
 mod proxy;
 mod run;
 mod sends;

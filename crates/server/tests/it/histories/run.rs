@@ -26,7 +26,7 @@ const AUDIENCES: usize = 16;
 /// Clients of a history.
 const CLIENTS: usize = 5;
 
-/// Calls of a history for each area and for each fault.
+/// The calls of a history: so many for each area, and so many for each fault.
 const CALLS_PER_AREA: usize = 60;
 const CALLS_PER_FAULT: usize = 40;
 
@@ -101,11 +101,6 @@ impl Servers {
         self.second.replace(Some(process));
     }
 
-    fn kill_both(&self) {
-        drop(self.second.take());
-        self.first.kill();
-    }
-
     fn ports(&self) -> [u16; 2] {
         let second = self.second.borrow();
         [
@@ -150,15 +145,15 @@ impl Servers {
                 let accounts = &accounts;
                 scope.spawn(move || {
                     while client.transport.calls() < calls {
-                        accounts.act(&mut client, plan.areas);
+                        accounts.make_random_call(&mut client, plan.areas);
                     }
                 })
             });
             let clients: Vec<_> = clients.collect();
             let mut faults = rng(CLIENTS);
             for number in 1..=plan.faults {
-                let mark = calls * number / (plan.faults + 1);
-                self.wait(true, "the clients make calls", || transport.calls() >= mark);
+                let calls_before = calls * number / (plan.faults + 1);
+                self.wait(true, "the clients make calls", || transport.calls() >= calls_before);
                 self.inject_fault(&transport, &mut faults);
             }
             self.wait(plan.faults > 0, "the clients end", || {
@@ -173,16 +168,7 @@ impl Servers {
     /// Kills one server or both at a random instant and restarts them, or cuts the connections to the database.
     fn inject_fault(&self, transport: &Transport, rng: &mut TestRng) {
         std::thread::sleep(rng.duration_below(20_000));
-        let kind = rng.below(4);
-        if kind == 3 {
-            self.first.db.run(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                 WHERE datname = current_database() AND application_name LIKE 'recado %'",
-            );
-            self.expire_leases(false);
-            return;
-        }
-        match kind {
+        match rng.below(4) {
             0 => {
                 self.first.kill();
                 self.expire_leases(false);
@@ -193,10 +179,18 @@ impl Servers {
                 self.expire_leases(false);
                 self.set_second(self.first.spawn(&["serve"]));
             }
-            _ => {
-                self.kill_both();
+            2 => {
+                drop(self.second.take());
+                self.first.kill();
                 self.expire_leases(true);
                 self.start_both();
+            }
+            _ => {
+                self.first.db.run(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                     WHERE datname = current_database() AND application_name LIKE 'recado %'",
+                );
+                self.expire_leases(false);
             }
         }
         transport.ports[1].store(self.ports()[1], Ordering::SeqCst);
@@ -250,12 +244,12 @@ impl Servers {
 
 impl Accounts {
     /// Makes a random call in one of the areas.
-    fn act(&self, client: &mut Client<'_>, areas: &[Area]) {
+    fn make_random_call(&self, client: &mut Client<'_>, areas: &[Area]) {
         let areas: Vec<Area> = areas.to_vec();
         match client.pick(&areas) {
-            Some(Area::Contacts) => client.pick(&self.contacts).unwrap().act(client),
-            Some(Area::Subscriptions) => client.pick(&self.subscriptions).unwrap().act(client),
-            Some(Area::Campaigns) | None => self.campaigns.act(client),
+            Some(Area::Contacts) => client.pick(&self.contacts).unwrap().make_random_call(client),
+            Some(Area::Subscriptions) => client.pick(&self.subscriptions).unwrap().make_random_call(client),
+            Some(Area::Campaigns) | None => self.campaigns.make_random_call(client),
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::checker::Model;
-use super::transport::{Client, History, Outcome};
+use super::transport::{Client, KeyHistory, Outcome};
 use crate::billing::{card_order, order};
 use crate::harness::client::{Reply, Request};
 use crate::harness::text;
@@ -18,7 +18,7 @@ pub(super) struct Subscription {
 
 /// The live subscription: active or pending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Live(pub(super) Option<Subscription>);
+pub(super) struct LiveSubscription(pub(super) Option<Subscription>);
 
 #[derive(Clone, Debug)]
 pub(super) enum Call {
@@ -46,7 +46,7 @@ pub(super) enum Response {
     Contended,
 }
 
-impl Model for Live {
+impl Model for LiveSubscription {
     type Call = Call;
     type Response = Response;
 
@@ -138,17 +138,17 @@ fn read(call: &Call, reply: &Reply) -> Outcome<Response> {
 pub(super) struct SubscriptionKey {
     /// A request of the account's owner.
     pub(super) request: Request,
-    pub(super) history: History<Live>,
+    pub(super) history: KeyHistory<LiveSubscription>,
 }
 
 impl SubscriptionKey {
     pub(super) fn new(request: Request) -> Self {
-        let history = History::default();
+        let history = KeyHistory::default();
         Self { request, history }
     }
 
     /// Makes one random call.
-    pub(super) fn act(&self, client: &mut Client<'_>) {
+    pub(super) fn make_random_call(&self, client: &mut Client<'_>) {
         let plan = ["starter", "growth", "scale"][usize::try_from(client.rng.below(3)).unwrap()];
         let call = match client.rng.below(8) {
             0..2 => Call::Subscribe {

@@ -28,15 +28,15 @@ pub(super) struct Sent {
 }
 
 /// The operations of a key in the order in which they ended.
-pub(super) struct History<M: Model>(Mutex<Vec<Operation<M>>>);
+pub(super) struct KeyHistory<M: Model>(Mutex<Vec<Operation<M>>>);
 
-impl<M: Model> Default for History<M> {
+impl<M: Model> Default for KeyHistory<M> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<M: Model> History<M> {
+impl<M: Model> KeyHistory<M> {
     pub(super) fn push(&self, operation: Operation<M>) {
         self.0.lock().unwrap().push(operation);
     }
@@ -148,7 +148,7 @@ impl<'a> Client<'a> {
     /// Makes a call and records it. Returns the response if it is known.
     pub(super) fn call<M: Model>(
         &mut self,
-        history: &History<M>,
+        history: &KeyHistory<M>,
         call: M::Call,
         request: Request,
         read: impl FnOnce(&Reply) -> Outcome<M::Response>,
@@ -160,7 +160,7 @@ impl<'a> Client<'a> {
     /// Records a call, unless it had no effect. Returns the response if it is known.
     pub(super) fn record<M: Model>(
         &self,
-        history: &History<M>,
+        history: &KeyHistory<M>,
         call: M::Call,
         sent: &Sent,
         read: impl FnOnce(&Reply) -> Outcome<M::Response>,

@@ -3,7 +3,7 @@
 use super::campaigns::{Call as OnCampaign, Campaign, CampaignState, Response as FromCampaign};
 use super::checker::{Model, Operation, check};
 use super::contacts::{Call as OnContacts, Change, Contact, Directory, Response as FromContacts};
-use super::subscriptions::{Call as OnSubscription, Live, Response as FromSubscription, Subscription};
+use super::subscriptions::{Call as OnSubscription, LiveSubscription, Response as FromSubscription, Subscription};
 
 /// The operation `number` of clients that call one after the other.
 fn at<M: Model>(number: usize, call: M::Call, response: Option<M::Response>) -> Operation<M> {
@@ -372,7 +372,7 @@ fn correct_subscription_histories_are_accepted() {
         OnSubscription::Change("scale"),
         Changed(Some("1".to_owned()), "scale".to_owned()),
     );
-    in_sequence::<Live>(vec![
+    in_sequence::<LiveSubscription>(vec![
         (OnSubscription::Cancel, Some(Missing)),
         subscribed("1"),
         (change.clone(), Some(changed)),
@@ -384,7 +384,7 @@ fn correct_subscription_histories_are_accepted() {
     ])
     .unwrap();
     let unknown = (subscribed("1").0, None);
-    in_sequence::<Live>(vec![
+    in_sequence::<LiveSubscription>(vec![
         unknown,
         (OnSubscription::Get, Some(Nothing)),
         (OnSubscription::Get, live("1", "starter", "pending")),
@@ -393,7 +393,7 @@ fn correct_subscription_histories_are_accepted() {
     // A 409 leaves open whether another request completed the call.
     for read in [Some(Nothing), live("1", "starter", "pending")] {
         let contended = (OnSubscription::Cancel, Some(Contended));
-        in_sequence::<Live>(vec![subscribed("1"), contended, (OnSubscription::Get, read)]).unwrap();
+        in_sequence::<LiveSubscription>(vec![subscribed("1"), contended, (OnSubscription::Get, read)]).unwrap();
     }
 }
 
@@ -429,10 +429,10 @@ fn wrong_subscription_histories_are_rejected() {
         ),
         ("refused without a reason", vec![(subscribed("1").0, Some(Refused))]),
     ] {
-        assert!(in_sequence::<Live>(steps).is_err(), "{what}");
+        assert!(in_sequence::<LiveSubscription>(steps).is_err(), "{what}");
     }
     assert!(
-        at_once::<Live>(vec![subscribed("1"), subscribed("2")]).is_err(),
+        at_once::<LiveSubscription>(vec![subscribed("1"), subscribed("2")]).is_err(),
         "two concurrent subscriptions"
     );
 }
