@@ -310,7 +310,7 @@ fn external_step() -> BoxedStrategy<Step> {
         1 => (campaign(), any::<bool>()).prop_map(|(campaign, delete)| Step::StaleEdit { campaign, delete }),
         2 => Just(Step::FailUnknown),
         1 => contact.prop_map(|(account, contact, out)| Step::Consent { account, contact, out }),
-        2 => (account(), any::<bool>()).prop_map(|(account, suspended)| Step::Suspend { account, suspended }),
+        4 => (account(), any::<bool>()).prop_map(|(account, suspended)| Step::Suspend { account, suspended }),
         1 => account().prop_map(Step::ReserveTestSend),
         1 => account().prop_map(Step::ReleaseTestSend),
         2 => Just(Step::PassTime),

@@ -308,7 +308,7 @@ fn delivery(state: &State) -> BoxedStrategy<(usize, usize)> {
     let held = state.held.iter().flatten();
     let any_delivery = (existing(state), event(state)).boxed();
     prop_oneof![
-        2 => mostly(succeeded.map(name).collect(), any_delivery.clone()),
+        4 => mostly(succeeded.map(name).collect(), any_delivery.clone()),
         1 => mostly(held.map(name).collect(), any_delivery.clone()),
         1 => any_delivery,
     ]
@@ -329,7 +329,7 @@ fn failing(state: &State) -> BoxedStrategy<usize> {
 fn request(state: &State) -> BoxedStrategy<Step> {
     prop_oneof![
         1 => existing(state).prop_map(Step::Ping),
-        3 => delivery(state).prop_map(|(endpoint, event)| Step::Redeliver { endpoint, event }),
+        5 => delivery(state).prop_map(|(endpoint, event)| Step::Redeliver { endpoint, event }),
         3 => (failing(state), hours(), 1..4_i64).prop_map(|(endpoint, hours, slice)| Step::Recover {
             endpoint,
             hours,
@@ -404,7 +404,7 @@ fn work(state: &State) -> BoxedStrategy<Step> {
     prop_oneof![
         weight(state.has_due(), 10) => claim(),
         weight(holds, 10) => record(state),
-        weight(is_leased_again, 10) => mostly(recorded, worker().boxed()).prop_map(Step::RecordAgain),
+        weight(is_leased_again, 30) => mostly(recorded, worker().boxed()).prop_map(Step::RecordAgain),
         weight(holds, 2) => (holder(state), 1..3_usize).prop_map(|(worker, count)| Step::Release(worker, count)),
         1 => worker().prop_map(Step::Die),
     ]
@@ -414,6 +414,7 @@ fn work(state: &State) -> BoxedStrategy<Step> {
 pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
     let create = create(state).unwrap_or_else(|| update(state));
     let has_events = !state.tables.outbox.is_empty();
+    let has_succeeded = state.recorded_claims().any(|claimed| state.row(claimed).is_none());
     prop_oneof![
         3 => create,
         4 => update(state),
@@ -421,7 +422,7 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
         6 => emit(),
         if has_events { 8 } else { 1 } => Just(Step::Relay),
         25 => work(state),
-        8 => request(state),
+        if has_succeeded { 20 } else { 8 } => request(state),
         8 => external(state),
         4 => read(state),
         2 => call(state),
