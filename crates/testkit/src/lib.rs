@@ -6,6 +6,8 @@
     reason = "it reports downloads and slow steps to the terminal of the tool or test that uses it"
 )]
 
+use std::time::Duration;
+
 pub mod demo_account;
 pub mod http;
 pub mod large_account;
@@ -20,3 +22,7 @@ pub mod signals;
 pub mod skip;
 pub mod state;
 pub mod token;
+
+/// Upper bound of every wait of a test. It ends a test that hangs, and is generous: it never tells fast from slow, which
+/// depends on the machine.
+pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -9,6 +9,7 @@ use recado_domain::api_keys::{
 };
 use recado_domain::shared::{AccountId, ApiKeyId, InsertOutcome, KeyScopes, UpdateOutcome};
 use recado_postgres::PgApiKeys;
+use recado_testkit::DEADLINE;
 use time::{Duration, OffsetDateTime};
 
 use crate::support::{DbFixture, NOW, event, id};
@@ -243,7 +244,7 @@ async fn api_key_lookup_reads_one_row_by_index() {
     // A connection reports its reads when it closes.
     drop((fresh, pool));
     let read = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'api_key_hashes'");
-    let deadline = Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = Instant::now() + DEADLINE;
     while fixture.number(&read("idx_scan")).await < 10 {
         assert!(Instant::now() < deadline, "the index is not used");
         fixture.sql("SELECT pg_stat_clear_snapshot()").await;

@@ -9,6 +9,7 @@ use diesel::pg::Pg;
 use recado_domain::shared::StoreError;
 use recado_postgres::testing::TestDatabase;
 use recado_postgres::{LockRetryPolicy, MigrateError, OwnerPool, PoolConfig, migrate, pending, run};
+use recado_testkit::DEADLINE;
 use tokio_postgres::Client;
 
 #[tokio::test]
@@ -152,8 +153,8 @@ fn short_policy() -> LockRetryPolicy {
     LockRetryPolicy {
         lock: Duration::from_millis(200),
         pause: Duration::from_millis(50),
-        total: Duration::from_secs(60),
-        peer_timeout: Duration::from_secs(60),
+        total: DEADLINE,
+        peer_timeout: DEADLINE,
     }
 }
 
@@ -177,7 +178,7 @@ async fn migration_of_a_busy_table_does_not_block_readers() {
     let url = db.url();
     let migrating = tokio::spawn(async move { run(&url, ExtraMigrations(&[WIDEN]), short_policy()).await });
     let mut seen = BTreeSet::new();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + DEADLINE;
     // Three attempts mean that the migrator gave up twice. Readers passed in between: behind a migrator that does not give
     // up they would wait for the holder.
     while seen.len() < 3 {
@@ -287,7 +288,7 @@ async fn concurrent_index_waits_for_open_transactions() {
     let (url, policy) = (db.url(), short_policy());
     let make: &[&str] = &["CREATE INDEX CONCURRENTLY busy_n_idx ON busy (n)"];
     let migrating = tokio::spawn(async move { run(&url, ExtraMigrations(make), policy).await });
-    let waiting = tokio::time::timeout(Duration::from_secs(60), async {
+    let waiting = tokio::time::timeout(DEADLINE, async {
         loop {
             match build_in_progress(&watcher).await {
                 Some((index, phase)) if phase.starts_with("waiting") => return index,

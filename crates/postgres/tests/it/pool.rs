@@ -7,6 +7,7 @@ use recado_domain::campaigns::{CampaignStore, RunQueue as _, RunStartStore as _}
 use recado_domain::contacts::ContactStore;
 use recado_domain::shared::{CampaignId, StoreError};
 use recado_postgres::{PgCampaigns, PgContacts, PgRuns, PoolConfig, TenantPool};
+use recado_testkit::DEADLINE;
 use secrecy::ExposeSecret as _;
 
 use crate::contacts::draft;
@@ -237,7 +238,7 @@ async fn cancelled_read_ends_its_database_query() {
         }
         // Cancels the read here while its query waits in the database.
     }
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + DEADLINE;
     while waiting().await > 0 {
         assert!(Instant::now() < until, "the query of a cancelled read goes on");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -340,7 +341,7 @@ async fn connect_to_a_silent_database_times_out() {
     };
     let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap(), ERROR_CODES);
     let find = campaigns.find(fixture.account, CampaignId(id()));
-    let found = tokio::time::timeout(Duration::from_secs(4), find).await;
+    let found = tokio::time::timeout(DEADLINE, find).await;
     assert!(matches!(found, Ok(Err(StoreError::Unavailable(_)))), "{found:?}");
 }
 

@@ -24,6 +24,7 @@ use recado_postgres::{
     PgAutomations, PgBrand, PgCampaigns, PgContacts, PgConversations, PgFolders, PgLinks, PgProfiles, PgRuns,
     PgSegments, PgSubscriptions, PgTags, PgTemplates, PgWebhooks, PoolConfig, TenantPool,
 };
+use recado_testkit::DEADLINE;
 use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 
@@ -147,7 +148,7 @@ async fn read_waits_for_a_slow_preparation() {
     wire.hold_responses();
     let pending_read = read(&wire.tenants, fixture.account, StatementCaching::Yes, NAMES);
     let released = async {
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + DEADLINE;
         while !wire.has_message("parse") {
             assert!(std::time::Instant::now() < deadline, "the statement is not prepared");
             yield_now().await;

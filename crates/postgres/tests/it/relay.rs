@@ -1,6 +1,6 @@
 //! The outbox relay when the audit log is unavailable or an event cannot be written.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -11,6 +11,7 @@ use recado_domain::shared::StoreError;
 use recado_domain::shared::{
     AccountId, Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind, PageQuery,
 };
+use recado_testkit::DEADLINE;
 use serde_json::json;
 
 use crate::support::{DbFixture, event, id};
@@ -58,9 +59,9 @@ async fn notes(fixture: &DbFixture) -> i64 {
     fixture.number("SELECT count(*) FROM notifications").await
 }
 
-/// Relays until the outbox is empty. Panics after 30 seconds.
+/// Relays until the outbox is empty. Panics after `DEADLINE`.
 async fn drain(fixture: &DbFixture) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + DEADLINE;
     while waiting(fixture).await > 0 {
         fixture.relay().await;
         assert!(Instant::now() < deadline, "the outbox is never empty");
@@ -223,7 +224,7 @@ async fn concurrent_readers_and_relays_write_each_entry_once() {
                     expected / 2,
                     "a reader sees all entries that existed before its read"
                 );
-                assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+                assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
             }
         });
         let (relayed, _) = tokio::join!(join_all(relays), join_all(readers));

@@ -5,6 +5,7 @@ use recado_domain::campaigns::{SendResult, SendStore as _};
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::SendId;
 use recado_postgres::{PgCallbacks, PgRuns, PgStatusUpdates, PoolConfig, TenantPool};
+use recado_testkit::DEADLINE;
 use time::Duration;
 
 use crate::error_codes::{ERROR_CODES, STOPPED_MARKETING};
@@ -279,10 +280,9 @@ async fn locked_contact_does_not_block_other_status_updates() {
     let one_slot = "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint
       LANGUAGE sql STABLE AS 'SELECT 0::smallint'";
     fixture.sql(one_slot).await;
-    let wait = std::time::Duration::from_secs(60);
     let config = PoolConfig {
-        lock_timeout: wait,
-        statement_timeout: wait,
+        lock_timeout: DEADLINE,
+        statement_timeout: DEADLINE,
         ..fixture.db.config()
     };
     let pool = TenantPool::new(&config).unwrap();

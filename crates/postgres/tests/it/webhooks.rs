@@ -13,6 +13,7 @@ use recado_domain::webhooks::{
     WebhookLogStore, WebhookStore,
 };
 use recado_postgres::{PgDeliveryQueue, PgInbound, PgWebhooks};
+use recado_testkit::DEADLINE;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
@@ -524,7 +525,7 @@ async fn recovery_is_batched_and_selects_each_delivery_once() {
     let long_ago = OffsetDateTime::now_utc() - Duration::HOUR;
     let store = store(&fixture);
     let recovered = store.recover(fixture.account, endpoint_id, long_ago, 3);
-    let recovered = tokio::time::timeout(std::time::Duration::from_secs(10), recovered).await;
+    let recovered = tokio::time::timeout(DEADLINE, recovered).await;
     assert_eq!(recovered.expect("the recovery ends").unwrap(), 7);
     let batches = "SELECT string_agg(n::text, ' ') FROM
          (SELECT count(*) AS n FROM recovered GROUP BY slice ORDER BY slice) t";

@@ -11,8 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{ReservedPort, find};
-
-const DEADLINE: Duration = Duration::from_secs(60);
+use crate::DEADLINE;
 
 /// Commands that the rate limiter's script calls.
 const SCRIPT_COMMANDS: [&str; 7] = [

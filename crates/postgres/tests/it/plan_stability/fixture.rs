@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use recado_domain::shared::{AccountId, CursorQuery, TimeCursor};
+use recado_testkit::DEADLINE;
 use uuid::Uuid;
 
 use crate::support::DbFixture;
@@ -161,7 +162,7 @@ impl DbFixture {
     /// Closes all connections, because a connection reports its reads when it closes.
     pub(crate) async fn close(&mut self) {
         (self.tenants, self.owner) = (self.db.tenant_pool(), self.db.owner_pool());
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + DEADLINE;
         let open = "SELECT count(*) FROM pg_stat_activity
           WHERE datname = current_database() AND application_name LIKE 'recado %'";
         while self.number(open).await > 0 {
