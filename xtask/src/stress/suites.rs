@@ -203,7 +203,7 @@ pub(super) const SUITES: &[StressSuite] = &[
         "histories",
         "concurrent calls to killed servers are linearizable, sends agree with WhatsApp, and planted bugs are found",
         &iterations("histories", 20, 500),
-        &[server_tests(&["histories::"]).with_fixed_seeds(&["histories::planted::"])],
+        &[server_tests(&["histories::"]).with_fixed_seeds(&["histories::planted_bugs::"])],
     ),
     suite(
         "simulation",
