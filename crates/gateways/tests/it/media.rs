@@ -15,6 +15,7 @@ use recado_domain::media::{MediaFile, MediaPath, MediaStore, MediaStoreError, Me
 use recado_domain::shared::AccountId;
 use recado_gateways::media::ObjectMedia;
 use recado_simulators::raw::{RawServer, Reply};
+use recado_testkit::DEADLINE;
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use tempfile::TempDir;
@@ -217,7 +218,7 @@ async fn assert_dropped_upload_is_deleted(store: Arc<dyn MediaStore>, directory:
         write.write(content(length).into()).await.unwrap();
         assert_eq!(store.size(&path).await.unwrap(), None, "the file is not visible yet");
         drop(write);
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + DEADLINE;
         while directory.files().iter().any(|file| is_content(file)) {
             assert!(Instant::now() < deadline, "{:?}", directory.files());
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -258,7 +259,7 @@ async fn bucket_deletes_a_dropped_upload() {
 
 /// Waits until the bucket has completed a request with this method and has no content left.
 async fn wait_for_deletion(gate: &PutGate, method: Method, directory: &Directory) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + DEADLINE;
     while !gate.has_completed(&method) || directory.files().iter().any(|file| is_content(file)) {
         assert!(Instant::now() < deadline, "{:?}", directory.files());
         tokio::time::sleep(Duration::from_millis(10)).await;

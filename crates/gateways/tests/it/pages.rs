@@ -9,6 +9,7 @@ use recado_domain::brand::{PageFetcher as _, PageRefusal};
 use recado_domain::egress::TargetRefusal;
 use recado_gateways::brand::PageClient;
 use recado_simulators::raw::{RawServer, Reply};
+use recado_testkit::DEADLINE;
 
 use crate::egress::{Dns, OPEN, egress};
 
@@ -46,11 +47,7 @@ async fn refusal_of(reply: Reply) -> PageRefusal {
     let site = site(vec![reply]);
     let started = Instant::now();
     let refusal = client().timeout(SHORT * 3).fetch(site.origin()).await.unwrap_err();
-    assert!(
-        started.elapsed() < Duration::from_secs(30),
-        "{refusal:?}: {:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed() < DEADLINE, "{refusal:?}: {:?}", started.elapsed());
     refusal
 }
 

@@ -11,7 +11,7 @@ use crate::billing::{card_order, subscribe, wait_for_status};
 use crate::harness::admin::Browser;
 use crate::harness::media::PNG;
 use crate::harness::users::User;
-use crate::harness::{Server, until};
+use crate::harness::{DEADLINE, Server, until};
 use crate::matrix::create_resources;
 
 /// The number of rows that name the account, for every table that has any.
@@ -45,7 +45,7 @@ fn create_full_account<'a>(server: &'a Server) -> (User<'a>, String) {
         .json(&json!({ "name": "once" }))
         .send()
         .created();
-    assert!(server.payment.wait_idle(std::time::Duration::from_secs(30)));
+    assert!(server.payment.wait_idle(DEADLINE));
     until("the gateway events are applied", || {
         server.db.count("FROM gateway_events WHERE due_at IS NOT NULL") == 0
     });

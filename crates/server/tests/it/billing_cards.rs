@@ -4,7 +4,7 @@ use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
 
 use crate::billing::{card_order, subscribe};
-use crate::harness::{Options, Server};
+use crate::harness::{DEADLINE, Options, Server};
 
 /// Card numbers and code that occur nowhere else.
 const NUMBER: &str = "4929531748602937";
@@ -71,7 +71,7 @@ fn card_data_appears_in_no_response_table_or_log() {
         subscribe(&order, 422, vec![]);
     }
     server.db.wait_for_outbox();
-    assert!(server.payment.wait_idle(std::time::Duration::from_secs(30)));
+    assert!(server.payment.wait_idle(DEADLINE));
     assert_no_card_data("a response", &responses);
     assert_no_card_data("the database", &server.db.dump().into_values().collect::<String>());
     let log = server.log();

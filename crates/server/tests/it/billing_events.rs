@@ -9,7 +9,7 @@ use crate::billing::{
     card_order, notifications, order, overview, plan, subscribe, wait_for_first_payment, wait_for_status,
 };
 use crate::harness::users::User;
-use crate::harness::{GATEWAY_TOKEN, Server, text, until};
+use crate::harness::{DEADLINE, GATEWAY_TOKEN, Server, text, until};
 
 /// Creates a pending Pix subscription. Returns the gateway's ids of the subscription and its payment.
 fn create_pending_subscription(user: &User<'_>) -> (String, String) {
@@ -157,7 +157,7 @@ fn concurrent_duplicate_gateway_events_apply_once() {
     let server = Server::new();
     let ana = server.owner();
     let (subscription, payment) = create_pending_subscription(&ana);
-    assert!(server.payment.wait_idle(Duration::from_secs(30)));
+    assert!(server.payment.wait_idle(DEADLINE));
     let before = notifications(&ana).len();
     let mut with_id = payment_event("PAYMENT_RECEIVED", &subscription, &payment);
     with_id["id"] = json!("evt_1");
@@ -274,7 +274,7 @@ fn late_receipt_of_card_payment_reactivates_nothing() {
         times: 3,
         wrong_token: false,
     }));
-    assert!(server.payment.wait_idle(Duration::from_secs(30)));
+    assert!(server.payment.wait_idle(DEADLINE));
     assert_eq!(subscription_status(&ana), "cancelled");
 }
 
@@ -307,7 +307,7 @@ fn subscription_without_gateway_event_is_polled() {
     let ana = server.owner();
     let (_, payment) = create_pending_subscription(&ana);
     server.payment.act(&payment, Action::Confirm, Duration::ZERO);
-    assert!(server.payment.wait_idle(Duration::from_secs(30)));
+    assert!(server.payment.wait_idle(DEADLINE));
     assert_eq!(subscription_status(&ana), "pending");
     assert_eq!(
         server

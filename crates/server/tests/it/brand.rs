@@ -9,7 +9,7 @@ use recado_simulators::receiver::{self, Receiver};
 use serde_json::{Value, json};
 
 use crate::harness::users::User;
-use crate::harness::{Options, Server, eventually, text};
+use crate::harness::{DEADLINE, Options, Server, eventually, text};
 
 const PATH: &str = "/api/brand-context";
 pub const SCRAPE: &str = "/api/brand-context/scrape";
@@ -264,7 +264,7 @@ fn slow_website_is_abandoned_after_ten_seconds() {
     let error = scrape_error(&ana, site.origin());
     assert!(error.contains("in time"), "{error}");
     let took = begun.elapsed();
-    assert!((9..12).contains(&took.as_secs()), "{took:?}");
+    assert!(took.as_secs() >= 9 && took < DEADLINE, "{took:?}");
     assert_eq!(service.ledger().len(), 0);
 }
 

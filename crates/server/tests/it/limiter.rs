@@ -3,17 +3,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::harness::client::{Reply, Request, connect};
 use crate::harness::process::own_redis;
 use crate::harness::users::{User, now};
-use crate::harness::{Options, Server, shortest, until};
-
-/// The longest allowed request while Redis is down. The rate limiter itself may add 50 ms.
-const REQUEST_MAX: Duration = Duration::from_secs(2);
+use crate::harness::{Options, Server, until};
 
 /// A request that the limiter counts, and that has no effect because its body is invalid.
 fn with_invalid_body(request: Request) -> Request {
@@ -168,17 +164,14 @@ fn audit_address_comes_from_peer_or_trusted_proxy() {
     }
 }
 
-/// Sends `requests` requests to a limited route. The limiter counts, refuses and delays none of them.
+/// Sends `requests` requests to a limited route. The limiter counts and refuses none of them. The tests of
+/// `crates/redis` measure by how much it delays them.
 fn assert_uncounted(user: &User<'_>, requests: usize) {
-    let mut times = Vec::new();
     for number in 0..requests {
-        let began = Instant::now();
         let reply = create_request(user).send();
-        times.push(began.elapsed());
         assert_eq!(reply.header("x-ratelimit-limit"), None, "{number}");
         assert_eq!(reply.invalid(), ["name"], "{number}");
     }
-    assert!(shortest(times) < REQUEST_MAX);
 }
 
 /// Waits until every thread of the server counts requests again and the limit is reached.

@@ -1,12 +1,12 @@
 //! Invite mail, against a small SMTP server: delivery, retries and sealed storage in the queue.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use recado_simulators::smtp::{self, ReceivedMail, Smtp, SmtpBehavior};
 use serde_json::{Value, json};
 
 use crate::harness::users::User;
-use crate::harness::{Options, Server, eventually, shortest, text, until};
+use crate::harness::{Options, Server, assert_within_a_second, eventually, text, until};
 
 fn start_smtp() -> Smtp {
     Smtp::start(smtp::SmtpOptions::default()).unwrap()
@@ -59,16 +59,16 @@ fn invite_mail_arrives_within_a_second_and_its_link_works() {
     invite(&ana, "warm@example.com");
     wait_for_mails(&mail, 1);
     let mut times = Vec::new();
-    for sent in 1..4 {
+    for sent in 1..=10 {
         let began = Instant::now();
         invite(&ana, &format!("dora{sent}@example.com"));
         wait_for_mails(&mail, sent + 1);
         times.push(began.elapsed());
     }
-    assert!(shortest(times.clone()) < Duration::from_secs(1), "{times:?}");
+    assert_within_a_second(&times);
     let made = invite(&ana, &bia.email.to_uppercase());
-    let mails = wait_for_mails(&mail, 5);
-    let received = &mails[4];
+    let mails = wait_for_mails(&mail, 12);
+    let received = &mails[11];
     assert_eq!(received.to, [bia.email.to_uppercase()]);
     assert_eq!(received.header("Subject").unwrap(), "Join Loja on Recado");
     assert_eq!(received.header("From").unwrap(), "Recado <no-reply@localhost>");

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::api_keys;
 use crate::harness::stream::{Stream, StreamItem};
 use crate::harness::users::{User, now, sign};
-use crate::harness::{DEADLINE, Server, eventually, shortest, text, until};
+use crate::harness::{DEADLINE, Server, assert_within_a_second, eventually, text, until};
 
 /// Causes a notification: cancels a scheduled campaign, and returns the campaign's id.
 fn cause_notification(ana: &User<'_>) -> String {
@@ -138,7 +138,7 @@ fn stream_delivers_own_notifications_within_a_second() {
     );
     assert_eq!(owner_stream.next(), Some(StreamItem::Comment));
     let mut times = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..10 {
         cause_notification(&bia);
         let campaign = cause_notification(&ana);
         let responded = Instant::now();
@@ -151,7 +151,7 @@ fn stream_delivers_own_notifications_within_a_second() {
         assert_eq!(viewer_stream.event(), (id, data.clone()));
         assert_eq!(list(&ana, "?limit=1"), [data]);
     }
-    assert!(shortest(times.clone()) < Duration::from_secs(1), "{times:?}");
+    assert_within_a_second(&times);
     // An idle stream sends a heartbeat comment.
     let began = Instant::now();
     assert_eq!(owner_stream.next(), Some(StreamItem::Comment));
@@ -263,11 +263,11 @@ fn stream_delivers_on_a_server_without_workers() {
     let routes = server.sibling_with_args(&["serve", "--no-workers"]);
     let mut stream = Stream::open(&routes.request("GET", "/api/notifications/stream").bearer(&ana.token));
     let mut times = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..10 {
         let campaign = cause_notification(&ana);
         let responded = Instant::now();
         assert_eq!(stream.event().1["data"]["campaign_id"], json!(campaign));
         times.push(responded.elapsed());
     }
-    assert!(shortest(times.clone()) < Duration::from_secs(1), "{times:?}");
+    assert_within_a_second(&times);
 }

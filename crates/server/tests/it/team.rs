@@ -1,13 +1,13 @@
 //! Members: the list, role changes, removals, and how soon each change applies.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::{Reply, Request};
 use crate::harness::users::User;
-use crate::harness::{Server, shortest, text, until};
+use crate::harness::{Server, assert_within_a_second, text, until};
 
 fn path(user: Uuid) -> String {
     format!("/api/team/members/{user}")
@@ -277,6 +277,6 @@ fn membership_change_reaches_other_servers_within_a_second() {
         removals.push(began.elapsed());
     }
     for times in [demotions, removals] {
-        assert!(shortest(times.clone()) < Duration::from_secs(1), "{times:?}");
+        assert_within_a_second(&times);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::billing::{card_order, subscribe};
 use crate::harness::process::{SESSION_SECRET, own_redis};
 use crate::harness::users::{User, phone};
-use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, text};
+use crate::harness::{DEADLINE, GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, text};
 
 const CARD_NUMBER: &str = "4929531748602937";
 const ACCESS_TOKEN: &str = "EAAGmarkedaccesstoken";
@@ -150,7 +150,7 @@ fn secrets_appear_in_no_log_table_or_response() {
     ]);
     assert!(secrets.iter().all(|(_, secret)| secret.len() > 9), "{secrets:?}");
     server.db.wait_for_outbox();
-    assert!(server.payment.wait_idle(std::time::Duration::from_secs(30)));
+    assert!(server.payment.wait_idle(DEADLINE));
     let log = server.log();
     assert!(log.contains("\"TRACE\""), "the log has no TRACE lines");
     let stored: String = server.db.dump().into_values().collect();

@@ -32,7 +32,7 @@ use database::Database;
 use media::MediaDirectory;
 use process::{BINARY, Process};
 use users::{User, token};
-pub use wait::{DEADLINE, eventually, shortest, until};
+pub use wait::{DEADLINE, assert_within_a_second, eventually, shortest, until};
 
 /// Signs WhatsApp callbacks.
 pub const WHATSAPP_APP_SECRET: &str = "app-secret";

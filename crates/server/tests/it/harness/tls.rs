@@ -2,10 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use recado_simulators::certificates::Identity;
 use recado_simulators::raw::{ANY_FREE_PORT, Acceptor};
+use recado_testkit::DEADLINE;
 use tempfile::TempDir;
 
 /// A directory of files; removed when dropped.
@@ -36,7 +36,7 @@ impl Recorder {
         let received = Arc::<Mutex<Vec<u8>>>::default();
         let record = received.clone();
         let acceptor = Acceptor::start(ANY_FREE_PORT, move |mut stream| {
-            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            stream.set_read_timeout(Some(DEADLINE)).unwrap();
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = stream.read(&mut buffer) {
                 record.lock().unwrap().extend_from_slice(&buffer[..read]);
@@ -55,7 +55,7 @@ impl Recorder {
         let received = Arc::<Mutex<Vec<u8>>>::default();
         let (record, config) = (received.clone(), identity.server_config().unwrap());
         let acceptor = Acceptor::start(ANY_FREE_PORT, move |mut stream| {
-            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            stream.set_read_timeout(Some(DEADLINE)).unwrap();
             if is_postgres && (stream.read_exact(&mut [0; 8]).is_err() || stream.write_all(b"S").is_err()) {
                 return;
             }

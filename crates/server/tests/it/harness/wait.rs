@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Upper bound of every wait and request.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub use recado_testkit::DEADLINE;
 
 /// Polls until `look` returns a value. Panics with `what` after `DEADLINE`.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -15,6 +14,12 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Asserts that the shortest of these times is below the second that the documents promise.
+#[track_caller]
+pub fn assert_within_a_second(times: &[Duration]) {
+    assert!(shortest(times.iter().copied()) < Duration::from_secs(1), "{times:?}");
 }
 
 /// The shortest of several measured times. A busy machine lengthens some of them; a wait in the server lengthens all.
