@@ -108,6 +108,7 @@ where
 }
 
 /// The reason of the first failing history. It is not shrunk: the failure is expected.
+#[expect(clippy::print_stdout, reason = "a new quick seed is chosen by this line")]
 fn first_failure<T: StateMachineTest>(bug: &str, (seed, cases): (u64, u32), steps: Range<usize>) -> Option<String>
 where
     StateOf<T>: Clone + Debug + 'static,
