@@ -18,7 +18,8 @@ const CLIENTS: usize = 500;
 
 const POOL: usize = 8;
 
-/// F40b promises this upper bound of the server's time to a 503, from its log. A request waits once for a connection, and once for the lock.
+/// F40b promises this upper bound of the server's time to a 503, from its log. A request waits once for a connection,
+/// and once for the lock.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A busy machine delays timers: one of this many rounds has to keep the bound.
