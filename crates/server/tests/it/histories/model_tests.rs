@@ -208,7 +208,6 @@ fn read_as(status: &str) -> (OnCampaign, Option<FromCampaign>) {
 #[test]
 fn correct_campaign_histories_are_accepted() {
     use FromCampaign::{Cancelled, Deleted, Executed, Missing};
-    let paused = || (OnCampaign::Pause, campaign("sending", true, "a"));
     in_sequence::<CampaignState>(vec![
         draft(),
         (OnCampaign::Schedule, campaign("scheduled", false, "a")),
@@ -260,96 +259,82 @@ fn correct_campaign_histories_are_accepted() {
     in_sequence::<CampaignState>(vec![draft(), sent(), paused(), (OnCampaign::Cancel, Some(Cancelled))]).unwrap();
 }
 
+type CampaignSteps = Vec<(OnCampaign, Option<FromCampaign>)>;
+
+fn assert_rejected(histories: Vec<(&str, CampaignSteps)>) {
+    for (what, steps) in histories {
+        assert!(in_sequence::<CampaignState>(steps).is_err(), "{what}");
+    }
+}
+
+fn cancelled() -> (OnCampaign, Option<FromCampaign>) {
+    (OnCampaign::Cancel, Some(FromCampaign::Cancelled))
+}
+
+fn paused() -> (OnCampaign, Option<FromCampaign>) {
+    (OnCampaign::Pause, campaign("sending", true, "a"))
+}
+
+fn renamed(status: &str, name: &str) -> (OnCampaign, Option<FromCampaign>) {
+    (OnCampaign::Rename(name.to_owned()), campaign(status, false, name))
+}
+
 #[test]
-fn illegal_campaign_transitions_are_rejected() {
-    use FromCampaign::{Cancelled, Deleted, Executed};
-    let cancelled = || (OnCampaign::Cancel, Some(Cancelled));
-    let paused = || (OnCampaign::Pause, campaign("sending", true, "a"));
-    for (what, steps) in [
+fn illegal_starts_and_changes_of_a_campaign_are_rejected() {
+    let executed = (OnCampaign::Execute, Some(FromCampaign::Executed));
+    let refused_start = (OnCampaign::Send, refused("draft"));
+    let paused_draft = (OnCampaign::Pause, campaign("draft", true, "a"));
+    assert_rejected(vec![
         ("run without a start", vec![draft(), read_as("sending")]),
-        (
-            "two starts",
-            vec![draft(), sent(), (OnCampaign::Execute, Some(Executed))],
-        ),
-        (
-            "cancelled run that goes on",
-            vec![draft(), sent(), cancelled(), read_as("completed")],
-        ),
-        ("two cancels", vec![draft(), sent(), cancelled(), cancelled()]),
-        (
-            "paused run that ends",
-            vec![draft(), sent(), paused(), read_as("completed")],
-        ),
-        (
-            "pause without effect",
-            vec![draft(), sent(), paused(), read_as("sending")],
-        ),
-        (
-            "pause of a draft",
-            vec![draft(), (OnCampaign::Pause, campaign("draft", true, "a"))],
-        ),
-        (
-            "deleted run",
-            vec![draft(), sent(), paused(), (OnCampaign::Delete, Some(Deleted))],
-        ),
-        (
-            "ended run that goes on",
-            vec![draft(), sent(), read_as("completed"), read_as("sending")],
-        ),
-        (
-            "another result",
-            vec![draft(), sent(), read_as("completed"), read_as("partial")],
-        ),
-        (
-            "change of a run",
-            vec![
-                draft(),
-                sent(),
-                (OnCampaign::Rename("b".to_owned()), campaign("sending", false, "b")),
-            ],
-        ),
+        ("two starts", vec![draft(), sent(), executed]),
+        ("start that is undone", vec![draft(), sent(), read_as("draft")]),
+        ("refused start of a draft", vec![draft(), refused_start]),
+        ("pause of a draft", vec![draft(), paused_draft]),
+        ("change of a run", vec![draft(), sent(), renamed("sending", "b")]),
         (
             "response with an older name",
-            vec![
-                draft(),
-                (OnCampaign::Rename("b".to_owned()), campaign("draft", false, "b")),
-                sent(),
-            ],
+            vec![draft(), renamed("draft", "b"), sent()],
         ),
+    ]);
+    let two_starts = at_once::<CampaignState>(vec![sent(), sent(), draft()]);
+    assert!(two_starts.is_err(), "two concurrent starts");
+}
+
+#[test]
+fn illegal_transitions_of_a_run_are_rejected() {
+    let run = |steps: CampaignSteps| [vec![draft(), sent()], steps].concat();
+    let refused_cancel = (OnCampaign::Cancel, refused("completed"));
+    let resumed = (OnCampaign::Resume, campaign("sending", false, "a"));
+    let deleted = (OnCampaign::Delete, Some(FromCampaign::Deleted));
+    let (ended_but_sending, ended_otherwise) = (ended("sending", true), ended("completed", false));
+    assert_rejected(vec![
         (
-            "refused start of a draft",
-            vec![draft(), (OnCampaign::Send, refused("draft"))],
+            "cancelled run that goes on",
+            run(vec![cancelled(), read_as("completed")]),
         ),
+        ("two cancels", run(vec![cancelled(), cancelled()])),
         (
             "refusal that names another status",
-            vec![draft(), sent(), cancelled(), (OnCampaign::Cancel, refused("completed"))],
+            run(vec![cancelled(), refused_cancel]),
         ),
+        ("paused run that ends", run(vec![paused(), read_as("completed")])),
+        ("pause without effect", run(vec![paused(), read_as("sending")])),
+        ("deleted run", run(vec![paused(), deleted])),
+        ("resume of a cancelled run", run(vec![paused(), cancelled(), resumed])),
         (
-            "resume of a cancelled run",
-            vec![
-                draft(),
-                sent(),
-                paused(),
-                cancelled(),
-                (OnCampaign::Resume, campaign("sending", false, "a")),
-            ],
+            "ended run that goes on",
+            run(vec![read_as("completed"), read_as("sending")]),
         ),
+        ("another result", run(vec![read_as("completed"), read_as("partial")])),
         (
             "response at the end of a run that goes on",
-            vec![draft(), sent(), ended("sending", true)],
+            run(vec![ended_but_sending]),
         ),
         (
             "end that differs from the status",
-            vec![draft(), sent(), cancelled(), ended("completed", false)],
+            run(vec![cancelled(), ended_otherwise]),
         ),
-        ("start that is undone", vec![draft(), sent(), read_as("draft")]),
-    ] {
-        assert!(in_sequence::<CampaignState>(steps).is_err(), "{what}");
-    }
-    assert!(
-        at_once::<CampaignState>(vec![sent(), sent(), draft()]).is_err(),
-        "two concurrent starts"
-    );
+    ]);
 }
 
 fn live(id: &str, plan: &str, status: &str) -> Option<FromSubscription> {
