@@ -533,6 +533,52 @@ CREATE TABLE public.conversations (
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.direct_message_queues (
+    account_id uuid NOT NULL,
+    profile_id uuid NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    waiting_since timestamp with time zone DEFAULT now() NOT NULL,
+    hold_reason text,
+    worker uuid,
+    leased_until timestamp with time zone,
+    CONSTRAINT direct_message_queues_hold_reason_check CHECK ((hold_reason = ANY (ARRAY['number'::text, 'suspended'::text])))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE public.direct_messages (
+    account_id uuid NOT NULL,
+    id uuid NOT NULL,
+    contact_id uuid NOT NULL,
+    profile_id uuid NOT NULL,
+    kind text NOT NULL,
+    template_id uuid,
+    request jsonb NOT NULL,
+    client_reference text,
+    status text DEFAULT 'pending'::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    send_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone,
+    started_at timestamp with time zone,
+    unknown_at timestamp with time zone,
+    hold_reason text,
+    sent_at timestamp with time zone,
+    wa_message_id text,
+    error_code bigint,
+    error_message text,
+    pricing jsonb,
+    conversation_id uuid,
+    quota_month date,
+    created_by uuid NOT NULL,
+    api_key_id uuid,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT direct_messages_hold_reason_check CHECK ((hold_reason = 'throttled'::text)),
+    CONSTRAINT direct_messages_kind_check CHECK ((kind = ANY (ARRAY['template'::text, 'text'::text, 'media'::text, 'interactive'::text]))),
+    CONSTRAINT direct_messages_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text, 'cancelled'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+
 CREATE TABLE public.folders (
     account_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -1378,6 +1424,15 @@ ALTER TABLE ONLY public.conversations
 ALTER TABLE ONLY public.conversations
     ADD CONSTRAINT conversations_pkey PRIMARY KEY (account_id, id);
 
+ALTER TABLE ONLY public.direct_message_queues
+    ADD CONSTRAINT direct_message_queues_pkey PRIMARY KEY (account_id, profile_id);
+
+ALTER TABLE ONLY public.direct_messages
+    ADD CONSTRAINT direct_messages_client_reference_unique UNIQUE (account_id, client_reference);
+
+ALTER TABLE ONLY public.direct_messages
+    ADD CONSTRAINT direct_messages_pkey PRIMARY KEY (account_id, id);
+
 ALTER TABLE ONLY public.folders
     ADD CONSTRAINT folders_pkey PRIMARY KEY (account_id, id);
 
@@ -1640,6 +1695,26 @@ CREATE INDEX conversations_profile_id_idx ON public.conversations USING btree (a
 
 CREATE INDEX conversations_status_idx ON public.conversations USING btree (account_id, status, last_message_at DESC, id DESC);
 
+CREATE INDEX direct_message_queues_due_idx ON public.direct_message_queues USING btree (due_at);
+
+CREATE INDEX direct_messages_contact_id_idx ON public.direct_messages USING btree (account_id, contact_id, created_at DESC, id DESC);
+
+CREATE INDEX direct_messages_conversation_id_idx ON public.direct_messages USING btree (account_id, conversation_id, send_at DESC, id DESC) WHERE (conversation_id IS NOT NULL);
+
+CREATE INDEX direct_messages_created_at_idx ON public.direct_messages USING btree (account_id, created_at DESC, id DESC);
+
+CREATE INDEX direct_messages_due_idx ON public.direct_messages USING btree (account_id, profile_id, due_at, id) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX direct_messages_started_at_idx ON public.direct_messages USING btree (started_at) WHERE ((status = 'pending'::text) AND (started_at IS NOT NULL));
+
+CREATE INDEX direct_messages_started_idx ON public.direct_messages USING btree (account_id, profile_id) WHERE ((status = 'pending'::text) AND (started_at IS NOT NULL));
+
+CREATE INDEX direct_messages_status_idx ON public.direct_messages USING btree (account_id, status, created_at DESC, id DESC);
+
+CREATE INDEX direct_messages_template_id_idx ON public.direct_messages USING btree (account_id, template_id, created_at DESC, id DESC) WHERE (template_id IS NOT NULL);
+
+CREATE INDEX direct_messages_wa_message_id_idx ON public.direct_messages USING btree (account_id, wa_message_id) WHERE (wa_message_id IS NOT NULL);
+
 CREATE INDEX gateway_cancellations_due_at_idx ON public.gateway_cancellations USING btree (due_at);
 
 CREATE INDEX gateway_events_due_at_idx ON public.gateway_events USING btree (seq) WHERE (due_at IS NOT NULL);
@@ -1858,6 +1933,21 @@ ALTER TABLE ONLY public.conversations
 ALTER TABLE ONLY public.conversations
     ADD CONSTRAINT conversations_profile_id_fkey FOREIGN KEY (account_id, profile_id) REFERENCES public.whatsapp_profiles(account_id, id);
 
+ALTER TABLE ONLY public.direct_message_queues
+    ADD CONSTRAINT direct_message_queues_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.direct_messages
+    ADD CONSTRAINT direct_messages_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.direct_messages
+    ADD CONSTRAINT direct_messages_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id);
+
+ALTER TABLE ONLY public.direct_messages
+    ADD CONSTRAINT direct_messages_conversation_id_fkey FOREIGN KEY (account_id, conversation_id) REFERENCES public.conversations(account_id, id);
+
+ALTER TABLE ONLY public.direct_messages
+    ADD CONSTRAINT direct_messages_template_id_fkey FOREIGN KEY (account_id, template_id) REFERENCES public.message_templates(account_id, id);
+
 ALTER TABLE ONLY public.folders
     ADD CONSTRAINT folders_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2019,6 +2109,10 @@ ALTER TABLE public.conversation_counts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.conversations ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.direct_message_queues ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.direct_messages ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.folders ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.gateway_subscriptions ENABLE ROW LEVEL SECURITY;
@@ -2146,6 +2240,10 @@ CREATE POLICY tenant_isolation ON public.contacts USING ((account_id = (NULLIF(c
 CREATE POLICY tenant_isolation ON public.conversation_counts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.conversations USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.direct_message_queues USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.direct_messages USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.folders USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2322,6 +2420,10 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.contacts TO recado_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.conversation_counts TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.conversations TO recado_tenant;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.direct_message_queues TO recado_tenant;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.direct_messages TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.folders TO recado_tenant;
 

@@ -26,6 +26,8 @@ pub struct WorkerSignals {
     pub mail: Arc<Notify>,
     /// Wakes the RFM worker.
     pub rfm: Arc<Notify>,
+    /// Wakes the worker that sends direct messages.
+    pub messengers: Arc<Notify>,
 }
 
 impl WorkerSignals {
@@ -49,6 +51,11 @@ impl WorkerSignals {
     /// Wakes the RFM worker after a calculation was requested.
     pub fn wake_rfm(&self) {
         self.rfm.notify_one();
+    }
+
+    /// Wakes the worker that sends direct messages after messages were stored.
+    pub fn wake_messengers(&self) {
+        self.messengers.notify_one();
     }
 
     pub fn of(&self, kind: EventKind) -> &Arc<Notify> {

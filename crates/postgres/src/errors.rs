@@ -13,6 +13,7 @@ pub(crate) const RETRIES: usize = 3;
 const UNIQUE_FIELDS: &[(&str, &str)] = &[
     ("contacts_phone_unique", "phone"),
     ("contacts_wa_user_id_unique", "wa_user_id"),
+    ("direct_messages_client_reference_unique", "client_reference"),
     ("link_codes_pkey", "short_code"),
     ("message_templates_name_unique", "name"),
     ("subscriptions_live_unique", "plan"),

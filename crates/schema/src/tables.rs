@@ -461,6 +461,50 @@ diesel::table! {
 }
 
 diesel::table! {
+    direct_message_queues (account_id, profile_id) {
+        account_id -> Uuid,
+        profile_id -> Uuid,
+        due_at -> Timestamptz,
+        waiting_since -> Timestamptz,
+        hold_reason -> Nullable<Text>,
+        worker -> Nullable<Uuid>,
+        leased_until -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    direct_messages (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        contact_id -> Uuid,
+        profile_id -> Uuid,
+        kind -> Text,
+        template_id -> Nullable<Uuid>,
+        request -> Jsonb,
+        client_reference -> Nullable<Text>,
+        status -> Text,
+        attempts -> Integer,
+        send_at -> Timestamptz,
+        expires_at -> Timestamptz,
+        due_at -> Nullable<Timestamptz>,
+        started_at -> Nullable<Timestamptz>,
+        unknown_at -> Nullable<Timestamptz>,
+        hold_reason -> Nullable<Text>,
+        sent_at -> Nullable<Timestamptz>,
+        wa_message_id -> Nullable<Text>,
+        error_code -> Nullable<BigInt>,
+        error_message -> Nullable<Text>,
+        pricing -> Nullable<Jsonb>,
+        conversation_id -> Nullable<Uuid>,
+        quota_month -> Nullable<Date>,
+        created_by -> Uuid,
+        api_key_id -> Nullable<Uuid>,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     folders (account_id, id) {
         account_id -> Uuid,
         id -> Uuid,

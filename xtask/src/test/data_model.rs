@@ -55,6 +55,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         "conversations conversation_counts messages message_rollups",
     ),
     (
+        "Direct messages",
+        "Messages to one person by one call, and the queues of their numbers.",
+        "direct_messages direct_message_queues",
+    ),
+    (
         "Billing",
         "Subscriptions, their history, and the events and subscriptions of the payment gateway.",
         "subscriptions billing_history gateway_subscriptions gateway_events applied_gateway_events \

@@ -28,6 +28,7 @@ mod administration;
 mod billing;
 mod brand;
 mod codes;
+mod direct_messages;
 mod gateways;
 mod identity;
 mod limits;
@@ -140,6 +141,16 @@ impl ApiError {
     }
 
     /// The resource's current state does not allow the operation, for a published reason.
+    /// `error` of the response.
+    pub fn published(&self) -> Value {
+        let details = match &self.details {
+            Details::Empty => json!({}),
+            Details::Fields(FieldErrors(fields)) => json!({ "fields": fields }),
+            Details::Other(details) => details.clone(),
+        };
+        json!({ "code": self.code.as_str(), "message": self.message, "details": details })
+    }
+
     fn state_refused(message: String, reason: &'static str) -> Self {
         Self::new(ErrorCode::Precondition, message).details(json!({ "reason": reason }))
     }
@@ -234,13 +245,7 @@ impl ResponseError for ApiError {
             // The outermost middleware counts and logs it with the caller and the route.
             response.extensions_mut().insert(reason);
         }
-        let details = match &self.details {
-            Details::Empty => json!({}),
-            Details::Fields(FieldErrors(fields)) => json!({ "fields": fields }),
-            Details::Other(details) => details.clone(),
-        };
-        let error = json!({ "code": self.code.as_str(), "message": self.message, "details": details });
-        response.json(json!({ "error": error }))
+        response.json(json!({ "error": self.published() }))
     }
 }
 

@@ -21,6 +21,7 @@ mod brand;
 mod campaigns;
 mod contacts;
 mod conversations;
+mod direct_messages;
 mod docs;
 mod folders;
 mod ingestion;
@@ -44,6 +45,7 @@ macro_rules! route {
             path: $path,
             access: Access::$access,
             scope: scope::of($path, Access::$access),
+            triggers: false,
             rate: None,
             context: stringify!($context),
             tag: &$context::TAG,
@@ -56,6 +58,12 @@ impl RouteSpec {
     /// For a route that sends a campaign's messages, which no other scope of campaigns opens.
     const fn sends(mut self) -> Self {
         self.scope = Some(RouteScope::CAMPAIGNS_SEND);
+        self
+    }
+
+    /// For a route of messages that keys with the scope `trigger:` open, too.
+    const fn triggers(mut self) -> Self {
+        self.triggers = true;
         self
     }
 
@@ -137,6 +145,13 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/conversations/{id}", Write, conversations::UPDATE),
     route!(GET, "/api/conversations/{id}/messages", Read, conversations::MESSAGES),
     route!(POST, "/api/conversations/{id}/messages", Write, conversations::REPLY),
+    route!(GET, "/api/messages", Read, direct_messages::LIST),
+    route!(POST, "/api/messages", Write, direct_messages::CREATE)
+        .triggers()
+        .at_most(Limit::MESSAGES, "messages"),
+    route!(POST, "/api/messages/batch", Write, direct_messages::CREATE_BATCH).at_most(Limit::SEND, "messages-batch"),
+    route!(GET, "/api/messages/{id}", Read, direct_messages::GET).triggers(),
+    route!(POST, "/api/messages/{id}/cancel", Write, direct_messages::CANCEL),
     route!(GET, "/api/notifications", Read, notifications::LIST),
     route!(GET, "/api/notifications/stream", Read, notifications::STREAM),
     route!(POST, "/api/notifications/read-all", Read, notifications::READ_ALL),

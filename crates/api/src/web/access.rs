@@ -171,7 +171,9 @@ fn check_role(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
 /// Requires the route's scope of an API key. Runs before the rate limit is counted, so that a key without the scope
 /// cannot use up the account's limit.
 fn check_scope(spec: &RouteSpec, tenant: &Tenant) -> Result<(), ApiError> {
+    let triggers = |tenant: &Tenant| tenant.api_key.as_ref().is_some_and(|key| key.scopes.triggers());
     match spec.scope {
+        Some(_) if spec.triggers && triggers(tenant) => Ok(()),
         Some(scope) if !tenant.has_scope(scope) => Err(ApiError::missing_scope(scope)),
         Some(_) => Ok(()),
         None if tenant.api_key.is_none() => Ok(()),

@@ -190,14 +190,28 @@ where
         field_error(&path, error.inner())
     })?;
     json.end().map_err(|error| field_error(".", &error))?;
+    validate(&value)?;
+    Ok(value)
+}
+
+/// An element of a JSON body, deserialized and validated like a body of its own.
+pub fn item<T: DeserializeOwned + Validate<Context = ()>>(element: &Value) -> Result<T, FieldErrors> {
+    let value: T = serde_path_to_error::deserialize(Strict::new(element)).map_err(|error| {
+        let path = error.path().to_string();
+        field_error(&path, error.inner())
+    })?;
+    validate(&value)?;
+    Ok(value)
+}
+
+fn validate<T: Validate<Context = ()>>(value: &T) -> Result<(), FieldErrors> {
     value.validate().map_err(|report| {
         let mut errors = FieldErrors::default();
         for (path, error) in report.iter() {
             errors.add(path.to_string(), error.message());
         }
         errors
-    })?;
-    Ok(value)
+    })
 }
 
 fn field_error(path: &str, error: &serde_json::Error) -> FieldErrors {

@@ -31,6 +31,8 @@ pub struct RouteSpec {
     pub access: Access,
     /// The scope that an API key needs. `None`: no API key opens the route, or the route is public.
     pub scope: Option<RouteScope>,
+    /// Whether an API key whose scopes trigger templates opens the route, too. The use case then checks the message.
+    pub triggers: bool,
     /// The rate limit and the key that its counter uses.
     pub rate: Option<RateRule>,
     /// The context of the handler. With the name of the handler, it is the `operationId`.

@@ -45,6 +45,9 @@ pub struct MessageStatusEvent {
     /// WhatsApp's error code, if the message failed with one.
     pub error_code: Option<i64>,
     pub error_message: Option<String>,
+    /// The client's own key of a direct message. None: the message is none, and the event has no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_reference: Option<Option<String>>,
 }
 
 redacted_debug!(MessageStatusEvent {
@@ -88,6 +91,7 @@ mod tests {
             status,
             error_code: None,
             error_message: None,
+            client_reference: None,
         }
     }
 

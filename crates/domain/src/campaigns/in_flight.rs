@@ -20,18 +20,18 @@ const MAX_IN_FLIGHT: usize = 50;
 const MIN_RESULT_BATCH: usize = 10;
 
 /// The result of a call.
-pub(super) struct CompletedCall {
-    pub(super) send: SendId,
-    pub(super) result: SendResult,
+pub(crate) struct CompletedCall {
+    pub(crate) send: SendId,
+    pub(crate) result: SendResult,
     /// The class of the error if WhatsApp rejected this one message.
-    pub(super) error: Option<ErrorClass>,
+    pub(crate) error: Option<ErrorClass>,
     /// Why the run has to pause.
-    pub(super) block: Option<RunBlock>,
+    pub(crate) block: Option<RunBlock>,
 }
 
 impl CompletedCall {
     /// A result without a rejection by WhatsApp.
-    pub(super) fn of(send: SendId, result: SendResult) -> Self {
+    pub(crate) fn of(send: SendId, result: SendResult) -> Self {
         Self {
             send,
             result,
@@ -43,7 +43,7 @@ impl CompletedCall {
 
 /// Futures make progress only when they are polled: the calls advance only while a method of this type is awaited.
 #[derive(Default)]
-pub(super) struct InFlightSends<'a> {
+pub(crate) struct InFlightSends<'a> {
     /// Claimed sends that are not started.
     waiting: VecDeque<ClaimedSend>,
     last_claimed_contact: Option<ContactId>,
@@ -84,7 +84,7 @@ impl<'a> InFlightSends<'a> {
     }
 
     /// Whether a send was started and not recorded.
-    pub(super) fn has_unrecorded(&self) -> bool {
+    pub(crate) fn has_unrecorded(&self) -> bool {
         !self.calls.is_empty() || !self.results.is_empty()
     }
 
@@ -107,12 +107,22 @@ impl<'a> InFlightSends<'a> {
         Some(SendBatch { sends, results })
     }
 
+    /// Takes the results that are not recorded.
+    pub(crate) fn take_results(&mut self) -> Vec<(SendId, SendResult)> {
+        std::mem::take(&mut self.results)
+    }
+
+    /// The number of running calls.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
     pub(super) fn clear_waiting(&mut self) {
         self.waiting.clear();
     }
 
     /// Adds calls and polls them once, so that their requests leave now.
-    pub(super) async fn start_calls(
+    pub(crate) async fn start_calls(
         &mut self,
         calls: impl IntoIterator<Item = (SendId, BoxFuture<'a, CompletedCall>)>,
     ) {
@@ -132,7 +142,7 @@ impl<'a> InFlightSends<'a> {
     }
 
     /// The reason to pause the run, if a call returned one or the circuit breaker ([`Refusals`]) is open.
-    pub(super) fn block(&self) -> Option<RunBlock> {
+    pub(crate) fn block(&self) -> Option<RunBlock> {
         let refusal_block = || {
             let reason = self.refusals.pause_reason()?;
             Some(RunBlock { reason, review: None })
@@ -141,12 +151,12 @@ impl<'a> InFlightSends<'a> {
     }
 
     /// Whether WhatsApp throttled the number since the last call of this method.
-    pub(super) fn take_throttled(&mut self) -> bool {
+    pub(crate) fn take_throttled(&mut self) -> bool {
         std::mem::take(&mut self.throttled)
     }
 
     /// Awaits `work`, and polls the running calls and collects their results at the same time.
-    pub(super) async fn drive_during<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn drive_during<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         while !self.calls.is_empty() {
             match select(work.as_mut(), self.calls.next()).await {
@@ -158,13 +168,13 @@ impl<'a> InFlightSends<'a> {
     }
 
     /// Waits until any running call ends, and collects its result.
-    pub(super) async fn wait_for_one_call(&mut self) {
+    pub(crate) async fn wait_for_one_call(&mut self) {
         let completed = self.calls.next().await;
         self.add_completed(completed);
     }
 
     /// Waits for the end of all calls, and returns every unrecorded result.
-    pub(super) async fn drain(&mut self) -> Vec<(SendId, SendResult)> {
+    pub(crate) async fn drain(&mut self) -> Vec<(SendId, SendResult)> {
         while !self.calls.is_empty() {
             self.wait_for_one_call().await;
         }

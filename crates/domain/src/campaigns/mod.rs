@@ -72,6 +72,7 @@ pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageStatusEvent, started_event};
 pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RetryReport, RetryRule, retry_rules};
 pub use finish::finish;
+pub(crate) use in_flight::{CompletedCall, InFlightSends};
 pub use model::*;
 pub use outcome::{RunBlock, SendResult, to_result};
 pub use ports::*;
@@ -84,6 +85,7 @@ pub use run::{
     EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
     StartOutcome, TestSendContact, TestSendFacts, Trigger, may_be_sent, pause_notification,
 };
+pub(crate) use run_context::{file_sources, template_message};
 pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;

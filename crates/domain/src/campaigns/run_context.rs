@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
 use crate::messaging::{
-    FileSource, HeaderType, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials, WhatsappGateway,
+    Addressee, FileSource, HeaderType, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials,
+    WhatsappGateway,
 };
 use crate::shared::{AccountId, SendId};
 use crate::templates::Template;
@@ -26,7 +27,7 @@ pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recip
 }
 
 /// Uploads the template's files to WhatsApp if needed, and returns the source of each file by URL.
-pub(super) async fn file_sources(
+pub(crate) async fn file_sources(
     files: &MessageFiles,
     gateway: &dyn WhatsappGateway,
     account: AccountId,
@@ -48,44 +49,50 @@ fn file_urls(template: &Template) -> BTreeSet<String> {
     header.into_iter().chain(cards).collect()
 }
 
+/// The message of a template to one recipient. `values` has one value per placeholder, `files` the source of each file
+/// of the template by URL.
+pub(crate) fn template_message(
+    template: &Template,
+    files: &HashMap<String, FileSource>,
+    send_id: SendId,
+    to: Addressee,
+    values: &[String],
+) -> OutboundTemplate {
+    let file = |kind: HeaderType, url: &str| {
+        let source = files.get(url)?.clone();
+        Some(OutboundFile { kind, source })
+    };
+    let cards = template.cards().into_iter().filter_map(|card| {
+        Some(OutboundCard {
+            file: file(card.header.0, &card.header.1)?,
+            body: card.body,
+            buttons: card.buttons,
+        })
+    });
+    OutboundTemplate {
+        send_id,
+        to,
+        template: template.name.clone(),
+        language: template.language.clone(),
+        header: template
+            .header_placeholder_text()
+            .map(|text| template.parameters_of(text, values))
+            .unwrap_or_default(),
+        body: template.parameters_of(template.body_text.as_deref().unwrap_or_default(), values),
+        header_file: template.header_file().and_then(|(kind, url)| file(kind, url)),
+        buttons: template.button_values(values),
+        cards: cards.collect(),
+    }
+}
+
 impl RunContext {
     pub(super) fn values(&self, recipient: &Recipient) -> Vec<String> {
         values(&self.inputs.campaign, &self.inputs.template, recipient)
     }
 
     pub(super) fn message(&self, send_id: SendId, recipient: &Recipient, values: &[String]) -> OutboundTemplate {
-        let template = &self.inputs.template;
-        OutboundTemplate {
-            send_id,
-            to: recipient.phone.clone(),
-            template: template.name.clone(),
-            language: template.language.clone(),
-            header: template
-                .header_placeholder_text()
-                .map(|text| template.parameters_of(text, values))
-                .unwrap_or_default(),
-            body: template.parameters_of(template.body_text.as_deref().unwrap_or_default(), values),
-            header_file: template.header_file().and_then(|(kind, url)| self.file(kind, url)),
-            buttons: template.button_values(values),
-            cards: self.cards(),
-        }
-    }
-
-    fn file(&self, kind: HeaderType, url: &str) -> Option<OutboundFile> {
-        let source = self.files.get(url)?.clone();
-        Some(OutboundFile { kind, source })
-    }
-
-    fn cards(&self) -> Vec<OutboundCard> {
-        let cards = self.inputs.template.cards().into_iter();
-        let cards = cards.filter_map(|card| {
-            Some(OutboundCard {
-                file: self.file(card.header.0, &card.header.1)?,
-                body: card.body,
-                buttons: card.buttons,
-            })
-        });
-        cards.collect()
+        let to = Addressee::Phone(recipient.phone.clone());
+        template_message(&self.inputs.template, &self.files, send_id, to, values)
     }
 
     /// The number of sends to start together: a burst, or all claimed sends of a simulated run.

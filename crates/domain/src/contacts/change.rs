@@ -130,7 +130,7 @@ fn check_attributes(attributes: &Map<String, Value>, errors: &mut FieldErrors) {
 }
 
 /// Validates a WhatsApp user id: a country code, optionally `ENT`, and up to `WA_USER_ID_CHARS` letters and digits.
-fn check_wa_user_id(text: String) -> Option<String> {
+pub(crate) fn check_wa_user_id(text: String) -> Option<String> {
     let (country, rest) = text.split_once('.')?;
     let id = rest.strip_prefix("ENT.").unwrap_or(rest);
     let valid = country.len() == 2

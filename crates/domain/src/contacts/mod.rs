@@ -13,6 +13,7 @@ mod referral;
 mod service;
 mod upsert;
 
+pub(crate) use change::check_wa_user_id;
 pub use events::ContactEvent;
 pub use import::{Import, ImportFormat, ImportReport, LineError, MAX_ROWS};
 pub use limits::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, attribute_bytes};

@@ -32,7 +32,7 @@ impl Limit {
         requests: 20,
         window: Duration::hours(1),
     };
-    /// The `send` preset: invites.
+    /// The `send` preset: invites, and batches of messages.
     pub const SEND: Self = Self::per_minute(60);
     /// Requests with unknown API keys, from one address.
     pub const UNKNOWN_KEYS: Self = Self::per_minute(60);
@@ -42,6 +42,8 @@ impl Limit {
     pub const PROFILE_VERIFY: Self = Self::per_minute(10);
     /// Checks of WhatsApp numbers when their data are entered.
     pub const PROFILE_CHECK: Self = Self::per_minute(30);
+    /// Single messages.
+    pub const MESSAGES: Self = Self::per_minute(1000);
     /// Uploads of template media.
     pub const TEMPLATE_MEDIA: Self = Self::per_minute(5);
 

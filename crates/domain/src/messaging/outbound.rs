@@ -8,8 +8,7 @@ use crate::shared::{MessageId, SendId, redacted_debug};
 pub struct OutboundTemplate {
     /// Recado's id of the send. Every status update echoes it.
     pub send_id: SendId,
-    /// E.164.
-    pub to: String,
+    pub to: Addressee,
     pub template: String,
     pub language: String,
     /// The values of a text header, in order.
@@ -83,3 +82,12 @@ redacted_debug!(
         User,
     }
 );
+
+impl Addressee {
+    /// The number or the user id.
+    pub fn value(&self) -> &str {
+        match self {
+            Self::Phone(value) | Self::User(value) => value,
+        }
+    }
+}

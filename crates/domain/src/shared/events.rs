@@ -26,6 +26,7 @@ string_enum! {
         MessageDelivered = "message.delivered",
         MessageRead = "message.read",
         MessageFailed = "message.failed",
+        MessageCancelled = "message.cancelled",
         CampaignStarted = "campaign.started",
         CampaignFinished = "campaign.finished",
         CampaignCancelled = "campaign.cancelled",

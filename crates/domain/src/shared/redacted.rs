@@ -155,6 +155,7 @@ mod tests {
             status: SendStatus::Sent,
             error_code: None,
             error_message: Some(words()),
+            client_reference: None,
         });
         assert_hidden(&Message {
             id: Uuid::nil().into(),

@@ -161,6 +161,16 @@ impl KeyScopes {
         self.0.iter().map(KeyScope::to_string).collect()
     }
 
+    /// Whether the key has exactly this scope.
+    pub fn has(&self, scope: KeyScope) -> bool {
+        self.0.contains(&scope)
+    }
+
+    /// Whether the key may send single messages of at least one template.
+    pub fn triggers(&self) -> bool {
+        self.0.iter().any(|held| matches!(held, KeyScope::Trigger(_)))
+    }
+
     /// Whether a key with these scopes may call a route that requires `scope`.
     pub fn allow(&self, scope: RouteScope) -> bool {
         let grants = |held: &KeyScope| *held == KeyScope::Everything || *held == KeyScope::Route(scope);

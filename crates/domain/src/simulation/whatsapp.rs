@@ -139,7 +139,7 @@ impl WhatsappGateway for SimulatedWhatsapp {
                     campaign_id,
                 },
                 send: message.send_id,
-                to: &message.to,
+                to: message.to.value(),
                 number: &credentials.phone_number_id,
                 rate: usize::from(RATE),
                 at: stores.scheduler.now(),

@@ -148,7 +148,7 @@ mod tests {
     fn template() -> OutboundTemplate {
         OutboundTemplate {
             send_id: Uuid::from_u128(7).into(),
-            to: "+5511961234567".into(),
+            to: Addressee::Phone("+5511961234567".into()),
             template: "t".into(),
             language: "pt_BR".into(),
             header: vec![],

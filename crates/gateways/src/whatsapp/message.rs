@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 
 /// The body of `POST /{phone_number_id}/messages` with a text, without link previews.
 pub(super) fn text(message: &OutboundText) -> Value {
-    let (field, to) = match &message.to {
-        Addressee::Phone(phone) => ("to", phone),
-        Addressee::User(user) => ("recipient", user),
-    };
+    let (field, to) = addressee(&message.to);
     json!({
         "messaging_product": "whatsapp",
         "recipient_type": "individual",
@@ -22,6 +19,14 @@ pub(super) fn text(message: &OutboundText) -> Value {
     })
 }
 
+/// The field that addresses a message, and its value.
+fn addressee(to: &Addressee) -> (&'static str, &str) {
+    match to {
+        Addressee::Phone(phone) => ("to", phone),
+        Addressee::User(user) => ("recipient", user),
+    }
+}
+
 /// The body of `POST /{phone_number_id}/messages` with a template.
 pub(super) fn body(message: &OutboundTemplate) -> Value {
     let mut template = json!({ "name": message.template, "language": { "code": message.language } });
@@ -29,10 +34,11 @@ pub(super) fn body(message: &OutboundTemplate) -> Value {
     if let (false, Some(template)) = (components.is_empty(), template.as_object_mut()) {
         template.insert("components".into(), Value::Array(components));
     }
+    let (field, to) = addressee(&message.to);
     json!({
         "messaging_product": "whatsapp",
         "recipient_type": "individual",
-        "to": message.to,
+        field: to,
         "type": "template",
         "biz_opaque_callback_data": message.send_id.to_string(),
         "template": template,
@@ -108,7 +114,7 @@ mod tests {
     fn message() -> OutboundTemplate {
         OutboundTemplate {
             send_id: SendId(Uuid::from_u128(7)),
-            to: "+5511961234567".into(),
+            to: Addressee::Phone("+5511961234567".into()),
             template: "order_update".into(),
             language: "pt_BR".into(),
             header: vec![],

@@ -44,7 +44,7 @@ pub(crate) fn credentials(token: &str) -> WhatsappCredentials {
 pub(crate) fn message() -> OutboundTemplate {
     OutboundTemplate {
         send_id: SendId(Uuid::from_u128(7)),
-        to: "+5511961234567".into(),
+        to: Addressee::Phone("+5511961234567".into()),
         template: "order_update".into(),
         language: "pt_BR".into(),
         header: vec![],

@@ -1,4 +1,4 @@
-//! Status updates, applied to campaign sends and to replies.
+//! Status updates, applied to campaign sends, replies and direct messages.
 
 use async_trait::async_trait;
 use diesel_async::AsyncPgConnection;
@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::campaigns::{SendChanges, lock_sends};
 use crate::contacts::opt_out;
 use crate::conversations::{find_message, lock_messages, replies_written_since, reply_written_since, write_messages};
+use crate::direct_messages::{find_direct_message, lock_direct_messages, write_direct_messages};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::transactions::in_transaction;
@@ -37,7 +38,7 @@ impl StatusUpdateStore for PgStatusUpdates {
     }
 }
 
-/// Applies status updates and returns the positions of those that match no send and no reply. Executes a fixed number
+/// Applies status updates and returns the positions of those that match no message. Executes a fixed number
 /// of statements, plus one per campaign and one per month.
 async fn apply(
     conn: &mut AsyncPgConnection,
@@ -68,14 +69,15 @@ async fn apply(
     }
     opt_out(conn, account, &opt_outs).await?;
     SendChanges::of(sends).write(conn, account).await?;
-    apply_to_replies(conn, account, unmatched).await
+    apply_to_replies(conn, account, unmatched, codes).await
 }
 
-/// Applies the updates to replies and returns the positions of those that match no reply.
+/// Applies the updates to replies, and those that match none to direct messages.
 async fn apply_to_replies(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     updates: Vec<(usize, &StatusUpdate)>,
+    codes: &ErrorCodes,
 ) -> DbResult<Vec<usize>> {
     if updates.is_empty() {
         return Ok(vec![]);
@@ -85,10 +87,10 @@ async fn apply_to_replies(
     let message_ids = updates.iter().map(|(_, item)| item.message_id.clone()).collect();
     let since = replies_written_since(updates.iter().map(|(_, item)| item.at));
     let mut replies = lock_messages(conn, account, &ids, message_ids, since).await?;
-    let mut unmatched = Vec::new();
+    let mut unmatched: Vec<(usize, &StatusUpdate)> = Vec::new();
     for (position, item) in updates {
         match find_message(&mut replies, item.send_id.map(Uuid::from), &item.message_id) {
-            None => unmatched.push(position),
+            None => unmatched.push((position, item)),
             Some(reply) => {
                 reply.set_message_id(&item.message_id);
                 reply.advance(item.status, item.error_message.as_deref());
@@ -97,5 +99,41 @@ async fn apply_to_replies(
         }
     }
     write_messages(conn, account, &replies).await?;
+    apply_to_direct_messages(conn, account, unmatched, codes).await
+}
+
+/// Applies the updates to direct messages and returns the positions of those that match none.
+async fn apply_to_direct_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    updates: Vec<(usize, &StatusUpdate)>,
+    codes: &ErrorCodes,
+) -> DbResult<Vec<usize>> {
+    if updates.is_empty() {
+        return Ok(vec![]);
+    }
+    let ids = updates
+        .iter()
+        .filter_map(|(_, item)| item.send_id)
+        .map(Uuid::from)
+        .collect();
+    let message_ids = updates.iter().map(|(_, item)| item.message_id.clone()).collect();
+    let mut messages = lock_direct_messages(conn, account, ids, message_ids).await?;
+    let (mut unmatched, mut opt_outs) = (Vec::new(), Vec::new());
+    for (position, item) in updates {
+        match find_direct_message(&mut messages, item.send_id.map(Uuid::from), &item.message_id) {
+            None => unmatched.push(position),
+            Some(message) => {
+                message.set_message_id(&item.message_id);
+                message.advance(item.status, item.error_code, item.error_message.as_deref());
+                message.set_pricing(item.status_pricing());
+                if item.error_code.map(|code| codes.class(code)) == Some(ErrorClass::OptedOut) {
+                    opt_outs.push((message.contact().into(), item.at));
+                }
+            }
+        }
+    }
+    opt_out(conn, account, &opt_outs).await?;
+    write_direct_messages(conn, account, &mut messages).await?;
     Ok(unmatched)
 }

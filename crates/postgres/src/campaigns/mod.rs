@@ -30,7 +30,7 @@ mod sends;
 mod start;
 mod store;
 mod test_send;
-mod usage;
+pub(crate) mod usage;
 
 pub use runs::PgRuns;
 pub use send_slots::PgSendSlots;

@@ -144,6 +144,7 @@ impl Batch<'_> {
             status: SendStatus::Sent,
             error_code: None,
             error_message: None,
+            client_reference: None,
         };
         let sent: Vec<_> = row.event_sends.iter().zip(&row.event_contacts).map(event).collect();
         outbox::append(conn, self.run.account_id, &MessageStatusEvent::events(&sent)).await?;

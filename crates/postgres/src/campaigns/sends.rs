@@ -114,6 +114,7 @@ impl LockedSend {
             status: self.status,
             error_code: self.row.error_code,
             error_message: self.row.error_message.clone(),
+            client_reference: None,
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> DbResult<Date> {
 }
 
 /// How many messages of the month's quota are used or reserved.
-pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<i64> {
+pub(crate) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<i64> {
     let used: NumberRow = sql(concat!(
         "SELECT coalesce((SELECT sent + reserved + test_sends FROM message_usage WHERE account_id = $1 AND month = $2),
            0) + ",
@@ -43,7 +43,7 @@ pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month
 }
 
 /// Adds to the month's sent and reserved messages, in the counter slot that `counter_slot()` selects.
-pub(super) async fn change(
+pub(crate) async fn change(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     month: Date,
@@ -72,7 +72,7 @@ pub(super) async fn change(
 /// The write comes first and the check is a separate statement: every other reservation waits at counter slot 0 until
 /// this transaction ends, and then sees its reservation. A transaction that writes another slot only uses or releases
 /// existing reservations.
-pub(super) async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, month: Date, count: i64) -> DbResult<()> {
+pub(crate) async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, month: Date, count: i64) -> DbResult<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, reserved) VALUES ($1, $2, $3)
          ON CONFLICT (account_id, month, slot) DO UPDATE SET reserved = u.reserved + excluded.reserved",

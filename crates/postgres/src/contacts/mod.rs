@@ -12,6 +12,7 @@ mod upsert;
 
 pub(crate) use consent::{opt_out, set_wa_ids};
 pub(crate) use events::{ChangedContact, append_if_subscribed, is_subscribed};
+pub(crate) use rows::insert as insert_contact;
 pub use search::{SearchIndexError, has_contact_search, prepare_contact_search};
 pub use store::PgContacts;
 pub use tags::PgTags;

@@ -163,7 +163,7 @@ pub(super) fn bind_draft(
         .bind(now)
 }
 
-pub(super) async fn insert(
+pub(crate) async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,

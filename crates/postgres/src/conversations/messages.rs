@@ -124,6 +124,7 @@ impl LockedMessage {
             status: self.new_status?,
             error_code: None,
             error_message: self.error_message.clone(),
+            client_reference: None,
         })
     }
 

@@ -33,7 +33,7 @@ use crate::sql::like_contains;
 use crate::transactions::in_tenant;
 
 pub(crate) use campaigns::pause_template;
-pub(crate) use read::{find, find_locked};
+pub(crate) use read::{find, find_all, find_locked};
 use rows::{Content, TemplateRow};
 
 #[derive(Clone, Debug)]

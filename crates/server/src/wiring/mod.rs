@@ -8,6 +8,7 @@ use recado_domain::accounts::SessionVerifier;
 use recado_domain::billing::{Billing, GatewayEvents, SubscriptionReconciler};
 use recado_domain::callbacks::{CallbackStores, Callbacks};
 use recado_domain::campaigns::{Campaigns, TestSends};
+use recado_domain::direct_messages::DirectMessages;
 use recado_domain::limits::{InProcessRateLimiter, RateLimiter};
 use recado_domain::links::PendingClicks;
 use recado_domain::mail::{MailSender, Mailer};
@@ -17,9 +18,9 @@ use recado_domain::whatsapp::MessageFiles;
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::{CloudCallbackReader, ERROR_CODES};
 use recado_postgres::{
-    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgConversations, PgFileIds, PgGatewayEvents, PgIdempotency,
-    PgInbox, PgMailQueue, PgRuns, PgSendSlots, PgStatusUpdates, PgSubscriptions, PgTemplates, PgTestSends, PoolConfig,
-    PoolRegistry, TenantPool,
+    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgConversations, PgDirectMessageQueues, PgDirectMessages,
+    PgFileIds, PgGatewayEvents, PgIdempotency, PgInbox, PgMailQueue, PgRuns, PgSendSlots, PgStatusUpdates,
+    PgSubscriptions, PgTemplates, PgTestSends, PoolConfig, PoolRegistry, TenantPool,
 };
 use recado_redis::RedisRateLimiter;
 use secrecy::ExposeSecret as _;
@@ -245,6 +246,14 @@ impl Stores {
             Arc::new(shared.reports.clone()),
             shared.ids.clone(),
         )
+    }
+
+    pub fn direct_messages(&self, shared: &Shared) -> DirectMessages {
+        DirectMessages::new(Arc::new(PgDirectMessages::new(self.tenant.clone())), shared.ids.clone())
+    }
+
+    pub fn direct_message_queues(&self) -> PgDirectMessageQueues {
+        PgDirectMessageQueues::new(self.tenant.clone(), self.owner.clone())
     }
 
     pub fn templates(&self) -> PgTemplates {

@@ -178,6 +178,7 @@ impl Services {
             Arc::new(shared.reports.clone()),
             ids,
         ))
+        .add(stores.direct_messages(shared))
         .add(stores.campaigns(shared))
         .add(stores.test_sends(shared));
     }

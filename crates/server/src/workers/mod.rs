@@ -5,6 +5,7 @@ mod administration;
 mod api_keys;
 mod billing;
 mod clicks;
+mod direct_messages;
 mod held_messages;
 mod mail;
 mod partitions;
@@ -89,7 +90,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         gateway: Arc::new(stores.whatsapp(shared)),
         files: stores.message_files(shared),
         cipher: shared.cipher.clone(),
-        limiter,
+        limiter: limiter.clone(),
         time_slices: yield_request.clone(),
         timer: Arc::new(SystemTimer),
         shutdown: Arc::new(SystemShutdown(stop.clone())),
@@ -103,6 +104,8 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         stop,
         tasks,
     );
+
+    direct_messages::start(shared, &stores, limiter, stop, tasks);
 
     let campaigns = Arc::new(stores.campaigns(shared));
     worker_loop::spawn(tasks, stop, "schedule", SCHEDULE_INTERVAL, move || {
@@ -185,6 +188,13 @@ fn analyze_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &Ta
     worker_loop::spawn(tasks, stop, "statistics", STATISTICS_INTERVAL, iteration);
 }
 
+/// The interval at which outcomes are looked for that have been unknown for `ttl`.
+fn unknown_interval(ttl: time::Duration) -> Duration {
+    UNKNOWN_INTERVAL
+        .min(ttl.try_into().unwrap_or(UNKNOWN_INTERVAL))
+        .max(Duration::from_millis(100))
+}
+
 /// Fails sends and replies whose outcome stayed unknown for `SEND_UNKNOWN_TTL`.
 fn fail_unknown(
     shared: &Shared,
@@ -194,9 +204,7 @@ fn fail_unknown(
     tasks: &TaskTracker,
 ) {
     let ttl = shared.config.send_unknown_ttl;
-    let interval = UNKNOWN_INTERVAL
-        .min(ttl.try_into().unwrap_or(UNKNOWN_INTERVAL))
-        .max(Duration::from_millis(100));
+    let interval = unknown_interval(ttl);
     let sends = move || {
         let runs = runs.clone();
         async move { runs.fail_unknown(ttl, UNKNOWN_BATCH).await.map(|failed| failed > 0) }

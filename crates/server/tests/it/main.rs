@@ -45,6 +45,7 @@ mod conversations;
 mod cors;
 mod crashes;
 mod csrf;
+mod direct_messages;
 mod disconnects;
 mod docs;
 mod doctor;

@@ -165,7 +165,7 @@ impl Fixture {
             .times(1)
             .return_once(move |credentials, message| {
                 assert_eq!(
-                    (credentials.phone_number_id.as_str(), message.to.as_str()),
+                    (credentials.phone_number_id.as_str(), message.to.value()),
                     ("1065", PHONE)
                 );
                 assert_eq!(

@@ -58,7 +58,7 @@ impl FakeWhatsapp {
     fn record_call(&self, message: &OutboundTemplate) -> SendOutcome {
         let mut calls = self.calls.lock().unwrap();
         let before = calls.iter().filter(|(earlier, _)| earlier.to == message.to).count();
-        let outcome = (self.outcome)(&message.to, before);
+        let outcome = (self.outcome)(message.to.value(), before);
         calls.push((message.clone(), outcome.clone()));
         outcome
     }
@@ -299,7 +299,7 @@ impl Fixture {
     /// The recipient of every call, in order.
     pub(super) fn called_phones(&self) -> Vec<String> {
         let calls = self.whatsapp.calls.lock().unwrap();
-        calls.iter().map(|(message, _)| message.to.clone()).collect()
+        calls.iter().map(|(message, _)| message.to.value().to_owned()).collect()
     }
 
     pub(super) fn messages(&self) -> Vec<OutboundTemplate> {
@@ -311,7 +311,10 @@ impl Fixture {
     pub(super) fn outcomes_by_phone(&self) -> HashMap<String, Vec<SendOutcome>> {
         let mut outcomes: HashMap<String, Vec<SendOutcome>> = HashMap::new();
         for (message, outcome) in self.whatsapp.calls.lock().unwrap().iter() {
-            outcomes.entry(message.to.clone()).or_default().push(outcome.clone());
+            outcomes
+                .entry(message.to.value().to_owned())
+                .or_default()
+                .push(outcome.clone());
         }
         outcomes
     }

@@ -18,7 +18,7 @@ use time::Duration;
 use uuid::Uuid;
 
 use crate::campaigns::{CampaignStatus, RunEnd, RunReport, Variables};
-use crate::messaging::{ErrorClass, OutboundTemplate, SendOutcome, SendStatus, TextParameter};
+use crate::messaging::{Addressee, ErrorClass, OutboundTemplate, SendOutcome, SendStatus, TextParameter};
 use crate::shared::{Event, NotificationKind, SendId};
 use fixture::{Fixture, RUN, SECOND, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
@@ -72,7 +72,7 @@ async fn message_contains_the_send_id_and_the_values() {
     fixture.run().await;
     let expected = OutboundTemplate {
         send_id: SendId(Uuid::from_u128(1000)),
-        to: phone(0),
+        to: Addressee::Phone(phone(0)),
         template: "boas_vindas".into(),
         language: "pt_BR".into(),
         header: vec![],

@@ -1,0 +1,346 @@
+//! Decides on new messages: which request is a repetition, which is refused, and what is stored for the others.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value};
+use time::{Date, OffsetDateTime};
+use uuid::Uuid;
+
+use super::departure::check_content;
+use super::request::RequestedTemplate;
+use super::{
+    ContentKind, DirectMessage, DirectStatus, MessageRequest, MessageTemplate, Refusal, Requested, RequestedContent,
+};
+use crate::billing::PlanEntitlement;
+use crate::campaigns::Recipient;
+use crate::contacts::ContactDraft;
+use crate::messaging::Addressee;
+use crate::shared::{
+    ApiKeyId, ContactId, FieldErrors, KeyScope, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb, TemplateId,
+    Tenant, UserId, redacted_debug,
+};
+use crate::templates::Template;
+
+/// The facts about a contact that decide on a message to it.
+#[derive(Clone, PartialEq)]
+pub struct ContactFacts {
+    pub id: ContactId,
+    /// The phone is empty if the contact has none.
+    pub recipient: Recipient,
+    /// The contact's number as WhatsApp writes it.
+    pub wa_id: Option<String>,
+    pub wa_user_id: Option<String>,
+    pub opted_out: bool,
+    pub last_inbound_at: Option<OffsetDateTime>,
+    /// The number of the contact's conversation.
+    pub conversation_profile: Option<ProfileId>,
+}
+
+redacted_debug!(ContactFacts { id, opted_out });
+
+impl ContactFacts {
+    /// The contact's number, else its user id unless the message needs a number.
+    pub(super) fn address(&self, needs_phone: bool) -> Option<Addressee> {
+        let phone = Some(&self.recipient.phone).filter(|phone| !phone.is_empty()).cloned();
+        let phone = phone.or_else(|| self.wa_id.as_ref().map(|id| format!("+{id}")));
+        let user = self.wa_user_id.clone().filter(|_| !needs_phone);
+        phone.map(Addressee::Phone).or_else(|| user.map(Addressee::User))
+    }
+
+    /// A contact that has to be made.
+    pub(super) fn of(new: &NewContact) -> Self {
+        let phone = new.draft.phone.as_ref().map(ToString::to_string);
+        Self {
+            id: new.id,
+            recipient: Recipient {
+                name: new.draft.name.clone(),
+                phone: phone.unwrap_or_default(),
+                email: None,
+                attributes: Map::new(),
+            },
+            wa_id: None,
+            wa_user_id: new.draft.wa_user_id.clone(),
+            opted_out: false,
+            last_inbound_at: None,
+            conversation_profile: None,
+        }
+    }
+}
+
+/// A number of the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberChoice {
+    pub id: ProfileId,
+    pub is_verified: bool,
+}
+
+/// What decides on new messages, from one read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreationFacts {
+    pub now: OffsetDateTime,
+    pub billing: PlanEntitlement,
+    /// The account's numbers: verified ones first, then the oldest.
+    pub numbers: Vec<NumberChoice>,
+    /// The requested contacts that exist.
+    pub contacts: HashMap<Requested, ContactFacts>,
+    /// The requested templates that exist.
+    pub templates: HashMap<RequestedTemplate, Template>,
+    /// The messages that have one of the references, with their requests. The request of an erased message is null.
+    pub references: HashMap<String, (DirectMessage, Value)>,
+}
+
+/// A contact that a message needs.
+#[derive(Clone, PartialEq)]
+pub struct NewContact {
+    pub id: ContactId,
+    pub draft: ContactDraft,
+}
+
+redacted_debug!(NewContact { id });
+
+/// A message to store.
+#[derive(Clone, PartialEq)]
+pub struct NewMessage {
+    pub message: DirectMessage,
+    /// The canonical form of the request.
+    pub request: Value,
+    pub template_id: Option<TemplateId>,
+    /// The month whose quota the message uses. None: it uses none.
+    pub quota_month: Option<Date>,
+}
+
+redacted_debug!(NewMessage { message });
+
+/// Messages that are stored together, or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreationPlan {
+    pub contacts: Vec<NewContact>,
+    pub messages: Vec<NewMessage>,
+    /// The messages of each month that use its quota.
+    pub quota: BTreeMap<Date, i64>,
+    /// The plan's messages a month.
+    pub monthly_limit: i64,
+    pub now: OffsetDateTime,
+}
+
+/// Why a request is not accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ItemError {
+    Invalid(FieldErrors),
+    /// The scopes of the API key do not cover the message.
+    Forbidden,
+    Refused(Refusal),
+    /// Another request has the reference; the id of its message.
+    ReferenceTaken(MessageId),
+}
+
+impl From<FieldErrors> for ItemError {
+    fn from(errors: FieldErrors) -> Self {
+        Self::Invalid(errors)
+    }
+}
+
+impl From<Refusal> for ItemError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// The decision on one request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Store the message, and its contact if that is new.
+    New(Box<NewMessage>, Option<NewContact>),
+    /// The message exists.
+    Repeated(Box<DirectMessage>),
+    Bad(ItemError),
+}
+
+const MESSAGES_WRITE: Option<RouteScope> = RouteScope::new(ScopeArea::Messages, ScopeVerb::Write);
+
+/// An API key that only triggers templates may send those, named by their id.
+fn check_scope(tenant: &Tenant, content: &RequestedContent) -> Result<(), ItemError> {
+    let Some(key) = &tenant.api_key else { return Ok(()) };
+    if MESSAGES_WRITE.is_some_and(|scope| key.scopes.allow(scope)) {
+        return Ok(());
+    }
+    match content {
+        RequestedContent::Template {
+            key: RequestedTemplate::Id(id),
+            ..
+        } if key.scopes.has(KeyScope::Trigger(*id)) => Ok(()),
+        RequestedContent::Template { .. } | RequestedContent::Text(_) => Err(ItemError::Forbidden),
+    }
+}
+
+/// Decides on a request. `new_id` makes the ids of the message and of its contact.
+pub fn decide(tenant: &Tenant, request: &MessageRequest, facts: &CreationFacts, new_id: &dyn Fn() -> Uuid) -> Verdict {
+    match try_decide(tenant, request, facts, new_id) {
+        Ok(verdict) => verdict,
+        Err(error) => Verdict::Bad(error),
+    }
+}
+
+fn try_decide(
+    tenant: &Tenant,
+    request: &MessageRequest,
+    facts: &CreationFacts,
+    new_id: &dyn Fn() -> Uuid,
+) -> Result<Verdict, ItemError> {
+    check_scope(tenant, &request.content)?;
+    let canonical = request.canonical();
+    let earlier = request
+        .client_reference
+        .as_ref()
+        .and_then(|reference| facts.references.get(reference));
+    if let Some((message, earlier)) = earlier {
+        return match *earlier == canonical || earlier.is_null() {
+            true => Ok(Verdict::Repeated(Box::new(message.clone()))),
+            false => Err(ItemError::ReferenceTaken(message.id)),
+        };
+    }
+    let (send_at, expires_at) = request.times(facts.now)?;
+    let (contact, new_contact) = contact(request, facts, new_id)?;
+    let template = template(&request.content, facts)?;
+    let profile_id = number(request, facts, &contact)?;
+    check_content(&request.content, template, &contact, send_at)?;
+    let uses_quota = template.is_some();
+    if uses_quota && facts.billing.messages_per_month(facts.now).is_none() {
+        return Err(Refusal::PlanInactive.into());
+    }
+    let message = DirectMessage {
+        id: new_id().into(),
+        contact_id: contact.id,
+        phone: Some(contact.recipient.phone.clone()).filter(|phone| !phone.is_empty()),
+        wa_user_id: contact.wa_user_id.clone(),
+        profile_id,
+        kind: request.content.kind(),
+        template: template.map(MessageTemplate::of),
+        client_reference: request.client_reference.clone(),
+        created_by: tenant.actor.user_id,
+        api_key_id: tenant.api_key.as_ref().map(|key| key.id),
+        ..DirectMessage::pending(facts.now, send_at, expires_at)
+    };
+    let new = NewMessage {
+        message,
+        request: canonical,
+        template_id: template.map(|template| template.id),
+        quota_month: uses_quota.then(|| month_of(send_at)),
+    };
+    Ok(Verdict::New(Box::new(new), new_contact))
+}
+
+/// The first day of the time's month (UTC).
+pub(super) fn month_of(at: OffsetDateTime) -> Date {
+    let date = at.to_offset(time::UtcOffset::UTC).date();
+    date.replace_day(1).unwrap_or(date)
+}
+
+fn contact(
+    request: &MessageRequest,
+    facts: &CreationFacts,
+    new_id: &dyn Fn() -> Uuid,
+) -> Result<(ContactFacts, Option<NewContact>), ItemError> {
+    if let Some(contact) = facts.contacts.get(&request.to) {
+        return Ok((contact.clone(), None));
+    }
+    let (phone, wa_user_id, address) = match &request.to {
+        Requested::Contact(_) => return Err(FieldErrors::one("to.contact_id", "does not exist").into()),
+        Requested::Phone(phone) => (Some(phone.clone()), None, phone.to_string()),
+        Requested::User(id) => (None, Some(id.clone()), id.clone()),
+    };
+    let new = NewContact {
+        id: new_id().into(),
+        draft: ContactDraft {
+            name: request.name.clone().unwrap_or(address),
+            phone,
+            email: None,
+            wa_user_id,
+            attributes: Map::new(),
+            opted_out: None,
+        },
+    };
+    Ok((ContactFacts::of(&new), Some(new)))
+}
+
+fn template<'a>(content: &RequestedContent, facts: &'a CreationFacts) -> Result<Option<&'a Template>, ItemError> {
+    let RequestedContent::Template { key, .. } = content else {
+        return Ok(None);
+    };
+    let field = match key {
+        RequestedTemplate::Id(_) => "template.id",
+        RequestedTemplate::Name { .. } => "template.name",
+    };
+    let found = facts.templates.get(key);
+    found
+        .map(Some)
+        .ok_or_else(|| FieldErrors::one(field, "does not exist").into())
+}
+
+/// The number of the request, else a verified one of the contact's conversation, else the account's default. None: the
+/// account has no number.
+fn number(
+    request: &MessageRequest,
+    facts: &CreationFacts,
+    contact: &ContactFacts,
+) -> Result<Option<ProfileId>, ItemError> {
+    let find = |id: ProfileId| facts.numbers.iter().find(|number| number.id == id);
+    let chosen = match request.profile_id {
+        Some(id) => Some(find(id).ok_or_else(|| FieldErrors::one("profile_id", "does not exist"))?),
+        None => {
+            let conversation = contact.conversation_profile.and_then(find);
+            conversation
+                .filter(|number| number.is_verified)
+                .or(facts.numbers.first())
+        }
+    };
+    match chosen {
+        Some(number) if !number.is_verified => Err(Refusal::NumberUnverified.into()),
+        chosen => Ok(chosen.map(|number| number.id)),
+    }
+}
+
+impl MessageTemplate {
+    fn of(template: &Template) -> Self {
+        Self {
+            id: template.id,
+            name: template.name.clone(),
+            language: template.language.clone(),
+            category: template.category,
+        }
+    }
+}
+
+impl DirectMessage {
+    /// A message that was made now, without the values of a request.
+    pub(super) fn pending(now: OffsetDateTime, send_at: OffsetDateTime, expires_at: OffsetDateTime) -> Self {
+        Self {
+            id: Uuid::nil().into(),
+            contact_id: Uuid::nil().into(),
+            phone: None,
+            wa_user_id: None,
+            profile_id: None,
+            kind: ContentKind::Text,
+            template: None,
+            status: DirectStatus::Pending,
+            started_at: None,
+            is_unknown: false,
+            hold_reason: None,
+            retry_at: None,
+            send_at,
+            expires_at,
+            sent_at: None,
+            client_reference: None,
+            wa_message_id: None,
+            error_code: None,
+            error_message: None,
+            pricing: None,
+            conversation_id: None,
+            created_by: UserId(Uuid::nil()),
+            api_key_id: None::<ApiKeyId>,
+            created_at: now,
+            updated_at: now,
+            now,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Decides whether a message may leave. The same rules hold when it is made.
+
+use time::OffsetDateTime;
+
+use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent};
+use crate::campaigns::{Recipient, Variables};
+use crate::conversations::WINDOW;
+use crate::messaging::{Addressee, Category, MetaStatus};
+use crate::shared::{MessageId, redacted_debug};
+use crate::templates::Template;
+
+/// What decides whether a due message leaves, read in the transaction that starts it.
+#[derive(Clone, PartialEq)]
+pub struct DepartureFacts {
+    pub id: MessageId,
+    pub content: RequestedContent,
+    /// None: the contact was deleted.
+    pub contact: Option<ContactFacts>,
+    /// The template of the content, unless it was deleted.
+    pub template: Option<Template>,
+    /// Whether the account has an active plan.
+    pub has_plan: bool,
+    /// Whether the number of the queue was removed.
+    pub is_number_removed: bool,
+    pub expires_at: OffsetDateTime,
+    /// The number of earlier attempts.
+    pub attempts: u32,
+    pub now: OffsetDateTime,
+}
+
+redacted_debug!(DepartureFacts { id, content });
+
+/// A message that leaves now.
+#[derive(Clone, PartialEq)]
+pub struct LeavingMessage {
+    pub id: MessageId,
+    pub attempts: u32,
+    pub to: Addressee,
+    pub content: LeavingContent,
+    /// WhatsApp's id of the contact, if known.
+    pub wa_id: Option<String>,
+}
+
+redacted_debug!(LeavingMessage { id, content });
+
+#[derive(Clone, PartialEq)]
+pub enum LeavingContent {
+    Template {
+        template: Box<Template>,
+        /// The value of each placeholder, in order.
+        values: Vec<String>,
+    },
+    Text(String),
+}
+
+redacted_debug!(
+    enum LeavingContent {
+        Template,
+        Text,
+    }
+);
+
+/// What becomes of a due message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Departure {
+    Leave(LeavingMessage),
+    /// It fails with this error message and is not sent.
+    Fail(String),
+}
+
+/// Decides on a due message of a number that may send.
+pub fn departure(facts: DepartureFacts) -> Departure {
+    if facts.is_number_removed {
+        return Departure::Fail(NUMBER_REMOVED.to_owned());
+    }
+    if facts.now >= facts.expires_at {
+        return Departure::Fail(EXPIRED.to_owned());
+    }
+    let Some(contact) = &facts.contact else {
+        return Departure::Fail("the contact was deleted".to_owned());
+    };
+    let needs_template = matches!(facts.content, RequestedContent::Template { .. });
+    let checked = match facts.template.as_ref().filter(|_| needs_template) {
+        None if needs_template => return Departure::Fail("the template was deleted".to_owned()),
+        Some(_) if !facts.has_plan => Err(Refusal::PlanInactive),
+        template => check_content(&facts.content, template, contact, facts.now),
+    };
+    match checked {
+        Err(refusal) => Departure::Fail(refusal.to_string()),
+        Ok((to, content)) => Departure::Leave(LeavingMessage {
+            id: facts.id,
+            attempts: facts.attempts,
+            to,
+            content,
+            wa_id: contact.wa_id.clone(),
+        }),
+    }
+}
+
+/// Checks content, template and contact of a message that leaves at `at`. Returns its address and its rendered content.
+pub(super) fn check_content(
+    content: &RequestedContent,
+    template: Option<&Template>,
+    contact: &ContactFacts,
+    at: OffsetDateTime,
+) -> Result<(Addressee, LeavingContent), Refusal> {
+    match (content, template) {
+        (
+            RequestedContent::Template {
+                variables, header_url, ..
+            },
+            Some(template),
+        ) => {
+            let values = check_template(template, variables, &contact.recipient)?;
+            if contact.opted_out && template.category != Category::Authentication {
+                return Err(Refusal::OptedOut);
+            }
+            let needs_phone = template.category == Category::Authentication;
+            let to = contact.address(needs_phone).ok_or(Refusal::NoAddress)?;
+            let mut template = template.clone();
+            if header_url.is_some() {
+                template.header_media_url.clone_from(header_url);
+            }
+            let template = Box::new(template);
+            Ok((to, LeavingContent::Template { template, values }))
+        }
+        (RequestedContent::Template { .. }, None) => Err(Refusal::TemplateNotApproved),
+        (RequestedContent::Text(text), _) => {
+            let to = contact.address(false).ok_or(Refusal::NoAddress)?;
+            let closes_at = contact.last_inbound_at.and_then(|last| last.checked_add(WINDOW));
+            match closes_at {
+                Some(closes_at) if at < closes_at => Ok((to, LeavingContent::Text(text.clone()))),
+                _ => Err(Refusal::OutsideWindow),
+            }
+        }
+    }
+}
+
+/// Checks that the template may be sent, and returns the recipient's value of each placeholder.
+fn check_template(template: &Template, variables: &Variables, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
+    if template.meta_status != MetaStatus::Approved {
+        return Err(Refusal::TemplateNotApproved);
+    }
+    let reasons = template.unsendable_reasons();
+    if !reasons.is_empty() {
+        return Err(Refusal::TemplateNotSendable { reasons });
+    }
+    let placeholders = template.placeholders();
+    let values = variables.render(&placeholders, recipient);
+    let empty = placeholders
+        .into_iter()
+        .zip(&values)
+        .filter(|(_, value)| value.is_empty());
+    let empty: Vec<String> = empty.map(|(placeholder, _)| placeholder.key).collect();
+    match empty.is_empty() {
+        true => Ok(values),
+        false => Err(Refusal::EmptyPlaceholders { placeholders: empty }),
+    }
+}

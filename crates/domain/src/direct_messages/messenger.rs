@@ -1,0 +1,367 @@
+//! Sends the direct messages of a number's queue: starts, calls and records them, at the pace of the number.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::select;
+use time::Duration;
+
+use super::{DirectMessageQueue, HoldReason, LeavingContent, LeavingMessage, NumberQueue, QueueInputs};
+use crate::campaigns::{
+    Burst, CompletedCall, InFlightSends, SendRate, SendRateLimiter, SendResult, SlotTime, Worker, file_sources,
+    template_message, to_result,
+};
+use crate::messaging::{BlockCause, ErrorClass, OutboundText, SendOutcome, WhatsappCredentials, WhatsappGateway};
+use crate::shared::{Cipher, MessageId, SendId, Shutdown, StoreError, Timer};
+use crate::whatsapp::{MessageFileError, MessageFiles, StoredProfile};
+
+/// The lease of a queue. Every start renews it.
+const LEASE: Duration = Duration::seconds(30);
+
+/// How soon a queue is looked at again while its number is not verified, WhatsApp refuses it, or its account is
+/// suspended.
+const UNVERIFIED_DELAY: Duration = Duration::seconds(5);
+const REFUSED_DELAY: Duration = Duration::seconds(60);
+const SUSPENDED_DELAY: Duration = Duration::seconds(10);
+
+/// The most messages in flight of one queue.
+const MAX_IN_FLIGHT: usize = 100;
+
+/// The most messages of a simulated queue that are recorded together.
+const SIMULATED_BATCH: u32 = 100;
+
+/// How soon new messages are looked for while calls are running.
+const POLL_INTERVAL: Duration = Duration::milliseconds(50);
+
+/// After this many bursts the worker gives the queue back, so that other queues get a turn.
+const BURSTS_OF_A_TURN: u32 = 100;
+
+/// The most bursts that one reservation makes up for.
+const MAX_BURSTS: u32 = 10;
+
+/// How the work on a queue ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueEnd {
+    /// No message is due.
+    Empty,
+    /// All messages of the number are kept back.
+    Held(HoldReason),
+    /// The server stops, or the queue gives way to others.
+    HandedOver,
+    /// Another worker holds the queue.
+    Lost,
+    /// The account does not exist any more.
+    Gone,
+}
+
+/// Sends the messages of one queue at a time.
+#[derive(Clone)]
+pub struct Messenger {
+    pub queue: Arc<dyn DirectMessageQueue>,
+    pub gateway: Arc<dyn WhatsappGateway>,
+    pub files: MessageFiles,
+    pub cipher: Arc<dyn Cipher>,
+    pub limiter: Arc<dyn SendRateLimiter>,
+    pub timer: Arc<dyn Timer>,
+    pub shutdown: Arc<dyn Shutdown>,
+    pub worker: Worker,
+}
+
+/// How the messages of a queue leave.
+struct Sender {
+    credentials: Option<WhatsappCredentials>,
+    send_rate: SendRate,
+    is_number_removed: bool,
+}
+
+impl Messenger {
+    /// Takes the queue that has waited longest, if a message is due.
+    pub async fn take(&self) -> Result<Option<NumberQueue>, StoreError> {
+        self.queue.take(self.worker.id, LEASE).await
+    }
+
+    /// Sends the due messages of a queue that this worker holds.
+    pub async fn run(&self, queue: NumberQueue) -> Result<QueueEnd, StoreError> {
+        let Some(inputs) = self.queue.inputs(queue).await? else {
+            return Ok(QueueEnd::Gone);
+        };
+        let sender = match self.sender(queue, &inputs) {
+            Ok(sender) => sender,
+            Err((reason, delay)) => return self.hold(queue, reason, delay).await,
+        };
+        let mut in_flight = InFlightSends::default();
+        let sent = self.send_due(queue, &sender, &mut in_flight).await;
+        // Messages that left are recorded also after an error.
+        let results = in_flight.drain().await;
+        let block = in_flight.block();
+        self.record(queue, results).await?;
+        match sent? {
+            QueueEnd::Lost => Ok(QueueEnd::Lost),
+            _ if block.is_some() => self.hold(queue, HoldReason::Number, REFUSED_DELAY).await,
+            end => {
+                self.queue.release(queue, self.worker.id).await?;
+                Ok(end)
+            }
+        }
+    }
+
+    pub async fn abandon(&self, queue: NumberQueue) -> Result<(), StoreError> {
+        self.queue.abandon(queue, self.worker.id).await
+    }
+
+    async fn hold(&self, queue: NumberQueue, reason: HoldReason, delay: Duration) -> Result<QueueEnd, StoreError> {
+        self.queue.hold(queue, self.worker.id, reason, delay).await?;
+        Ok(QueueEnd::Held(reason))
+    }
+
+    /// The sender of a queue, or why and how long it is held.
+    fn sender(&self, queue: NumberQueue, inputs: &QueueInputs) -> Result<Sender, (HoldReason, Duration)> {
+        if !inputs.is_active {
+            return Err((HoldReason::Suspended, SUSPENDED_DELAY));
+        }
+        let Some(profile) = &inputs.profile else {
+            return Ok(Sender {
+                credentials: None,
+                send_rate: SendRate::Delay(Duration::ZERO),
+                is_number_removed: queue.profile_id.is_some(),
+            });
+        };
+        let credentials = profile.credentials(queue.account_id, self.cipher.as_ref());
+        match credentials.filter(|_| profile.is_verified()) {
+            None => Err((HoldReason::Number, UNVERIFIED_DELAY)),
+            credentials => Ok(Sender {
+                credentials,
+                send_rate: self.send_rate(profile),
+                is_number_removed: false,
+            }),
+        }
+    }
+
+    fn send_rate(&self, profile: &StoredProfile) -> SendRate {
+        let rate = profile
+            .profile
+            .messages_per_second
+            .and_then(|rate| u32::try_from(rate).ok());
+        let rate = rate.map_or(SendRate::Delay(self.worker.delay), SendRate::PerSecond);
+        rate.limited(self.limiter.limit(&profile.profile.phone_number_id))
+    }
+
+    async fn send_due<'a>(
+        &'a self,
+        queue: NumberQueue,
+        sender: &'a Sender,
+        in_flight: &mut InFlightSends<'a>,
+    ) -> Result<QueueEnd, StoreError> {
+        let burst = sender.send_rate.burst();
+        let mut bursts_left = BURSTS_OF_A_TURN;
+        // Half of the number's places are for direct messages: as many as others had while this queue waited.
+        let mut bursts = 1;
+        while bursts_left > 0 && !self.shutdown.is_stopping() && in_flight.block().is_none() {
+            self.record_completed(queue, in_flight).await?;
+            self.slow_down(sender, in_flight).await?;
+            let limit = sender.batch_size(burst, bursts);
+            let due = in_flight.drive_during(self.queue.due(queue, limit)).await?;
+            if due == 0 {
+                if !in_flight.has_unrecorded() {
+                    return Ok(QueueEnd::Empty);
+                }
+                in_flight.drive_during(self.timer.sleep(POLL_INTERVAL)).await;
+                continue;
+            }
+            if in_flight.calls() >= MAX_IN_FLIGHT {
+                in_flight.wait_for_one_call().await;
+                continue;
+            }
+            bursts_left -= 1;
+            let slot = self.reserve(sender, burst, due, in_flight).await?;
+            bursts = bursts_after(slot.map_or(Duration::ZERO, |slot| -self.limiter.since(slot)), burst);
+            if !self.start(queue, sender, burst, due, slot, in_flight).await? {
+                return Ok(QueueEnd::Lost);
+            }
+        }
+        Ok(QueueEnd::HandedOver)
+    }
+
+    /// Reserves the send slots of `due` messages. None: they may leave at once.
+    async fn reserve(
+        &self,
+        sender: &Sender,
+        burst: Burst,
+        due: u32,
+        in_flight: &mut InFlightSends<'_>,
+    ) -> Result<Option<SlotTime>, StoreError> {
+        let Some(credentials) = sender.credentials.as_ref().filter(|_| burst.time.is_positive()) else {
+            return Ok(None);
+        };
+        let reservation = Burst {
+            messages: due,
+            time: burst.time * due.div_ceil(burst.messages),
+        };
+        let reserving = self.limiter.reserve(&credentials.phone_number_id, reservation);
+        in_flight.drive_during(reserving).await.map(Some)
+    }
+
+    /// Starts and calls `due` messages, burst by burst from the slot on. False: another worker holds the queue.
+    async fn start<'a>(
+        &'a self,
+        queue: NumberQueue,
+        sender: &'a Sender,
+        burst: Burst,
+        due: u32,
+        slot: Option<SlotTime>,
+        in_flight: &mut InFlightSends<'a>,
+    ) -> Result<bool, StoreError> {
+        let size = if slot.is_some() { burst.messages } else { due };
+        for number in 0..due.div_ceil(size) {
+            if let Some(SlotTime(first)) = slot {
+                let slot_time = SlotTime(first + burst.time * number);
+                if !in_flight.drive_during(self.wait_until(slot_time)).await {
+                    return Ok(true);
+                }
+            }
+            let starting = self
+                .queue
+                .start(queue, self.worker.id, size, LEASE, sender.is_number_removed);
+            let Some(started) = in_flight.drive_during(starting).await? else {
+                return Ok(false);
+            };
+            let calls = started.into_iter().map(|message| {
+                let id = SendId(message.id.0);
+                (id, self.call(queue, sender, message).boxed())
+            });
+            in_flight.start_calls(calls).await;
+        }
+        Ok(true)
+    }
+
+    /// Waits for a slot. False: the server stops, and no message may leave.
+    async fn wait_until(&self, slot_time: SlotTime) -> bool {
+        let waiting = self.limiter.until(slot_time, Duration::ZERO);
+        select(self.shutdown.stopped(), waiting).await;
+        !self.shutdown.is_stopping()
+    }
+
+    async fn slow_down(&self, sender: &Sender, in_flight: &mut InFlightSends<'_>) -> Result<(), StoreError> {
+        match &sender.credentials {
+            Some(credentials) if in_flight.take_throttled() => {
+                let slowing = self
+                    .limiter
+                    .slow_down(&credentials.phone_number_id, sender.send_rate.rate());
+                in_flight.drive_during(slowing).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn record_completed(&self, queue: NumberQueue, in_flight: &mut InFlightSends<'_>) -> Result<(), StoreError> {
+        let results = in_flight.take_results();
+        in_flight.drive_during(self.record(queue, results)).await
+    }
+
+    async fn record(&self, queue: NumberQueue, results: Vec<(SendId, SendResult)>) -> Result<(), StoreError> {
+        if results.is_empty() {
+            return Ok(());
+        }
+        let results: Vec<_> = results
+            .into_iter()
+            .map(|(id, result)| (MessageId(id.0), result))
+            .collect();
+        self.queue.record(queue, &results).await
+    }
+
+    async fn call(&self, queue: NumberQueue, sender: &Sender, message: LeavingMessage) -> CompletedCall {
+        let send = SendId(message.id.0);
+        let Some(credentials) = &sender.credentials else {
+            let (message_id, wa_id) = (None, None);
+            return CompletedCall::of(send, SendResult::Sent { message_id, wa_id });
+        };
+        let attempts = message.attempts;
+        let known = message.wa_id.clone();
+        let mut outcome = match self.outcome(queue, credentials, message).await {
+            Ok(outcome) => outcome,
+            Err(message) => return CompletedCall::of(send, SendResult::Failed { code: None, message }),
+        };
+        if let SendOutcome::Accepted { wa_id, .. } = &mut outcome {
+            wa_id.take_if(|id| known.as_ref() == Some(id));
+        }
+        let error = outcome.class();
+        let (send, result, block) = to_result(send, attempts, one_message(outcome));
+        CompletedCall {
+            send,
+            result,
+            error,
+            block,
+        }
+    }
+
+    /// The outcome of the call, or why the message cannot have its file.
+    async fn outcome(
+        &self,
+        queue: NumberQueue,
+        credentials: &WhatsappCredentials,
+        message: LeavingMessage,
+    ) -> Result<SendOutcome, String> {
+        let (template, values) = match message.content {
+            LeavingContent::Template { template, values } => (template, values),
+            LeavingContent::Text(text) => {
+                let (message_id, to) = (message.id, message.to);
+                let text = OutboundText { message_id, to, text };
+                return Ok(self.gateway.send_text(credentials, &text).await);
+            }
+        };
+        let gateway = self.gateway.as_ref();
+        match file_sources(&self.files, gateway, queue.account_id, credentials, &template).await {
+            Ok(files) => {
+                let message = template_message(&template, &files, SendId(message.id.0), message.to, &values);
+                Ok(gateway.send_template(credentials, &message).await)
+            }
+            Err(error) if error.is_temporary() || matches!(error, MessageFileError::Store(_)) => {
+                Ok(not_connected(error.to_string()))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Sender {
+    /// How many messages to start together.
+    fn batch_size(&self, burst: Burst, bursts: u32) -> u32 {
+        match self.credentials {
+            Some(_) => burst.messages * bursts,
+            None => SIMULATED_BATCH,
+        }
+    }
+}
+
+/// The bursts that make up for the places that others had during a wait.
+fn bursts_after(waited: Duration, burst: Burst) -> u32 {
+    let burst_time = burst.time.whole_microseconds().max(1);
+    let others = waited.whole_microseconds() / burst_time;
+    u32::try_from(others).unwrap_or(MAX_BURSTS).clamp(1, MAX_BURSTS)
+}
+
+/// A rejection of the template concerns this message only: other messages of the number have other templates.
+fn one_message(outcome: SendOutcome) -> SendOutcome {
+    match outcome {
+        SendOutcome::RunBlocked {
+            code,
+            cause: BlockCause::Template | BlockCause::TemplatePaused | BlockCause::TemplateDisabled,
+            message,
+        } => SendOutcome::Failed {
+            code,
+            class: ErrorClass::Other,
+            message,
+        },
+        outcome => outcome,
+    }
+}
+
+/// The outcome of a message for which WhatsApp could not be called.
+fn not_connected(message: String) -> SendOutcome {
+    SendOutcome::Throttled {
+        code: None,
+        scope: None,
+        message,
+        retry_after: None,
+    }
+}

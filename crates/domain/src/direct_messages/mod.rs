@@ -1,0 +1,41 @@
+//! Direct messages: one message to one person by one call, sent at most once.
+//!
+//! A message is stored before WhatsApp is called, and waits in the queue of its number. One worker at a time holds a
+//! queue by a lease ([`Messenger`]). It starts the due messages (committed), calls WhatsApp and records the results. A
+//! message whose outcome is in doubt is never sent again: a status update or a time limit resolves it. The rules of
+//! campaigns hold: [`to_result`](crate::campaigns::to_result) for outcomes,
+//! [`SendRateLimiter`](crate::campaigns::SendRateLimiter) for the pace of a number.
+//!
+//! `client_reference` makes a message unique in its account: the same request again returns the first message.
+//!
+//! Owns direct messages and their queues. Does not own contacts, templates, numbers or the conversations that show the
+//! messages.
+
+mod creation;
+mod departure;
+mod events;
+mod messenger;
+mod model;
+mod ports;
+mod refusals;
+mod request;
+mod results;
+mod service;
+mod status;
+
+pub use creation::{
+    ContactFacts, CreationFacts, CreationPlan, ItemError, NewContact, NewMessage, NumberChoice, Verdict, decide,
+};
+pub use departure::{Departure, DepartureFacts, LeavingContent, LeavingMessage, departure};
+pub use events::cancelled_event;
+pub use messenger::{Messenger, QueueEnd};
+pub use model::*;
+pub use ports::*;
+pub use refusals::{EXPIRED, NUMBER_REMOVED, Refusal};
+pub use request::{
+    HeaderInput, MessageInput, MessageRequest, RecipientInput, Requested, RequestedContent, RequestedTemplate,
+    TemplateInput,
+};
+pub use results::{Advance, MessageResult, MessageState};
+pub use service::{Batch, BatchItem, Created, DirectMessageError, DirectMessages, Outcome};
+pub use status::{DirectStatus, HoldReason, Phase};

@@ -1,0 +1,121 @@
+//! The ports of direct messages.
+
+use async_trait::async_trait;
+use time::Duration;
+use uuid::Uuid;
+
+use super::{
+    CreationFacts, CreationPlan, DirectMessage, DirectMessageQuery, HoldReason, LeavingMessage, MessageRequest,
+    NumberQueue,
+};
+use crate::campaigns::SendResult;
+use crate::shared::{AccountId, CursorPage, MessageId, StoreError};
+use crate::whatsapp::StoredProfile;
+
+/// How the insert of new messages ended. Unless it is `Inserted`, nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsertOutcome {
+    Inserted,
+    /// One of the references or contacts exists now: the caller reads the facts again.
+    Changed,
+    /// The month has only `left` messages for these.
+    QuotaExceeded {
+        month: time::Date,
+        left: i64,
+    },
+}
+
+/// How a cancel ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CancelOutcome {
+    /// The message is cancelled, now or before.
+    Cancelled(Box<DirectMessage>),
+    /// The message was started, or has ended otherwise.
+    AlreadyLeft,
+    Missing,
+}
+
+/// Direct messages. Each method reads and writes one account only.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait DirectMessageStore: Send + Sync {
+    /// What decides on these requests.
+    async fn facts(&self, account: AccountId, requests: &[MessageRequest]) -> Result<CreationFacts, StoreError>;
+
+    /// Stores contacts and messages, queues the messages and reserves their quota, in one transaction.
+    async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<InsertOutcome, StoreError>;
+
+    async fn find(&self, account: AccountId, id: MessageId) -> Result<Option<DirectMessage>, StoreError>;
+
+    /// Newest first, then by id.
+    async fn list(
+        &self,
+        account: AccountId,
+        query: &DirectMessageQuery,
+    ) -> Result<CursorPage<DirectMessage>, StoreError>;
+
+    /// Cancels a message that was not started, with its event, and returns its quota. A cancel and a start of one
+    /// message exclude each other.
+    async fn cancel(&self, account: AccountId, id: MessageId) -> Result<CancelOutcome, StoreError>;
+}
+
+/// The inputs of a worker that holds a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueInputs {
+    /// The number of the queue. None: the queue has none, or its number was removed.
+    pub profile: Option<StoredProfile>,
+    /// Whether the account is active.
+    pub is_active: bool,
+}
+
+/// The queues of direct messages, across accounts. One worker at a time holds a queue by a lease, which every method
+/// with a worker renews or requires; the database's clock decides when it expires.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait DirectMessageQueue: Send + Sync {
+    /// Leases the queue that has waited longest and has a due message. The messages that an earlier worker started and
+    /// did not record become unknown.
+    async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<NumberQueue>, StoreError>;
+
+    /// None: the account was deleted.
+    async fn inputs(&self, queue: NumberQueue) -> Result<Option<QueueInputs>, StoreError>;
+
+    /// How many messages are due, at most `limit`.
+    async fn due(&self, queue: NumberQueue, limit: u32) -> Result<u32, StoreError>;
+
+    /// Decides on up to `limit` due messages by [`departure`](super::departure): starts those that leave, and fails the
+    /// others. Returns the started ones. None: another worker holds the queue.
+    ///
+    /// The caller MUST call WhatsApp for a message only after this has returned it, and once.
+    async fn start(
+        &self,
+        queue: NumberQueue,
+        worker: Uuid,
+        limit: u32,
+        lease: Duration,
+        is_number_removed: bool,
+    ) -> Result<Option<Vec<LeavingMessage>>, StoreError>;
+
+    /// Records the results of started messages by [`MessageState::after`](super::MessageState::after), with quota,
+    /// statistics and events, in one transaction. Valid also after the lease was lost.
+    async fn record(&self, queue: NumberQueue, results: &[(MessageId, SendResult)]) -> Result<(), StoreError>;
+
+    /// Releases the queue. It is due again when its first message is. The caller MUST have recorded all messages that
+    /// it started.
+    async fn release(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;
+
+    /// Releases the queue, keeps all its messages back for `delay`, and fails those that have expired.
+    async fn hold(
+        &self,
+        queue: NumberQueue,
+        worker: Uuid,
+        reason: HoldReason,
+        delay: Duration,
+    ) -> Result<(), StoreError>;
+
+    /// Releases the queue after an error. Messages that were started and not recorded become unknown.
+    async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;
+
+    /// Fails at most `limit` messages whose outcome has been unknown for longer than `ttl`. Returns how many.
+    async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError>;
+}

@@ -1,0 +1,452 @@
+//! What a caller asks for: checked without knowing the account, and in the form by which a repeated request is
+//! recognized.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+
+use super::ContentKind;
+use crate::campaigns::Variables;
+use crate::contacts::{Phone, check_wa_user_id};
+use crate::shared::{ContactId, FieldErrors, ProfileId, TemplateId, redacted_debug, timestamp};
+
+/// The longest text, in characters.
+const TEXT_CHARS: usize = 4096;
+
+const NAME_CHARS: usize = 200;
+const REFERENCE_CHARS: usize = 128;
+
+/// The longest time until a message leaves, and from then until it expires.
+const LONGEST_TERM: Duration = Duration::days(30);
+
+/// The time until a message expires, unless the request has another.
+const DEFAULT_TERM: Duration = Duration::DAY;
+
+/// Input of which only the types are checked.
+#[derive(Clone, Default)]
+pub struct MessageInput {
+    pub to: Option<RecipientInput>,
+    pub template: Option<TemplateInput>,
+    pub text: Option<String>,
+    pub profile_id: Option<ProfileId>,
+    pub send_at: Option<OffsetDateTime>,
+    pub expires_at: Option<OffsetDateTime>,
+    pub client_reference: Option<String>,
+}
+
+redacted_debug!(MessageInput {});
+
+#[derive(Clone, Default)]
+pub struct RecipientInput {
+    pub contact_id: Option<ContactId>,
+    pub phone: Option<String>,
+    pub wa_user_id: Option<String>,
+    pub name: Option<String>,
+}
+
+redacted_debug!(RecipientInput {});
+
+#[derive(Clone, Default)]
+pub struct TemplateInput {
+    pub id: Option<TemplateId>,
+    pub name: Option<String>,
+    pub language: Option<String>,
+    pub variables: Option<Variables>,
+    pub header: Option<HeaderInput>,
+}
+
+redacted_debug!(TemplateInput { id });
+
+/// The file of a template's header, for this message only.
+#[derive(Clone, Default)]
+pub struct HeaderInput {
+    pub media_url: Option<String>,
+}
+
+redacted_debug!(HeaderInput {});
+
+/// The person that a message is for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Requested {
+    Contact(ContactId),
+    Phone(Phone),
+    User(String),
+}
+
+redacted_debug!(
+    enum Requested {
+        Contact,
+        Phone,
+        User,
+    }
+);
+
+/// The name of a template within an account.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestedTemplate {
+    Id(TemplateId),
+    Name { name: String, language: String },
+}
+
+/// What a message should say. Stored as JSON.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestedContent {
+    Template {
+        key: RequestedTemplate,
+        variables: Variables,
+        /// Replaces the URL of the template's header file.
+        header_url: Option<String>,
+    },
+    Text(String),
+}
+
+redacted_debug!(
+    enum RequestedContent {
+        Template,
+        Text,
+    }
+);
+
+impl RequestedContent {
+    /// The template of the content.
+    pub fn template_key(&self) -> Option<&RequestedTemplate> {
+        match self {
+            Self::Template { key, .. } => Some(key),
+            Self::Text(_) => None,
+        }
+    }
+
+    pub fn kind(&self) -> ContentKind {
+        match self {
+            Self::Template { .. } => ContentKind::Template,
+            Self::Text(_) => ContentKind::Text,
+        }
+    }
+}
+
+/// A checked request.
+#[derive(Clone, PartialEq)]
+pub struct MessageRequest {
+    pub to: Requested,
+    /// The name of a contact that has to be made.
+    pub name: Option<String>,
+    pub content: RequestedContent,
+    pub profile_id: Option<ProfileId>,
+    pub send_at: Option<OffsetDateTime>,
+    pub expires_at: Option<OffsetDateTime>,
+    pub client_reference: Option<String>,
+}
+
+redacted_debug!(MessageRequest { to, content });
+
+impl MessageRequest {
+    /// Checks everything that depends neither on the account nor on the time.
+    pub fn parse(input: MessageInput) -> Result<Self, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let to = recipient(input.to.as_ref(), &mut errors);
+        let content = content(input.template, input.text, &mut errors);
+        let name = input.to.and_then(|to| to.name).map(|name| name.trim().to_owned());
+        if name
+            .as_ref()
+            .is_some_and(|name| !(1..=NAME_CHARS).contains(&name.chars().count()))
+        {
+            errors.add("to.name", format!("must have 1 to {NAME_CHARS} characters"));
+        }
+        if let Some(reference) = &input.client_reference {
+            let is_visible = reference.bytes().all(|byte| byte.is_ascii_graphic());
+            if reference.is_empty() || reference.len() > REFERENCE_CHARS || !is_visible {
+                let message = format!("must have 1 to {REFERENCE_CHARS} visible ASCII characters");
+                errors.add("client_reference", message);
+            }
+        }
+        errors.into_result()?;
+        let missing = || FieldErrors::one("to", "is required");
+        Ok(Self {
+            to: to.ok_or_else(missing)?,
+            name,
+            content: content.ok_or_else(missing)?,
+            profile_id: input.profile_id,
+            send_at: input.send_at,
+            expires_at: input.expires_at,
+            client_reference: input.client_reference,
+        })
+    }
+
+    /// What the request asks, as JSON. Equal requests have equal JSON.
+    pub fn canonical(&self) -> Value {
+        let to = match &self.to {
+            Requested::Contact(id) => json!({ "contact_id": id }),
+            Requested::Phone(phone) => json!({ "phone": phone.as_str() }),
+            Requested::User(id) => json!({ "wa_user_id": id }),
+        };
+        let time = |at: Option<OffsetDateTime>| at.map(timestamp::format);
+        json!({ "to": to, "content": self.content, "profile_id": self.profile_id, "send_at": time(self.send_at),
+                "expires_at": time(self.expires_at) })
+    }
+
+    /// When the message leaves and when it expires.
+    pub fn times(&self, now: OffsetDateTime) -> Result<(OffsetDateTime, OffsetDateTime), FieldErrors> {
+        let send_at = self.send_at.unwrap_or(now).max(now);
+        if send_at > now.saturating_add(LONGEST_TERM) {
+            return Err(FieldErrors::one("send_at", "must be at most 30 days ahead"));
+        }
+        let latest = send_at.saturating_add(LONGEST_TERM);
+        match self.expires_at {
+            None => Ok((send_at, send_at.saturating_add(DEFAULT_TERM))),
+            Some(at) if at <= send_at || at > latest => {
+                let message = "must be after send_at (or now), by at most 30 days";
+                Err(FieldErrors::one("expires_at", message))
+            }
+            Some(at) => Ok((send_at, at)),
+        }
+    }
+}
+
+fn recipient(input: Option<&RecipientInput>, errors: &mut FieldErrors) -> Option<Requested> {
+    let Some(to) = input else {
+        errors.add("to", "is required");
+        return None;
+    };
+    match (to.contact_id, &to.phone, &to.wa_user_id) {
+        (Some(id), None, None) => Some(Requested::Contact(id)),
+        (None, Some(phone), None) => {
+            let parsed = Phone::parse(phone);
+            if parsed.is_none() {
+                errors.add("to.phone", "is not a phone number");
+            }
+            parsed.map(Requested::Phone)
+        }
+        (None, None, Some(id)) => {
+            let checked = check_wa_user_id(id.clone());
+            if checked.is_none() {
+                errors.add("to.wa_user_id", "is not a valid WhatsApp user id");
+            }
+            checked.map(Requested::User)
+        }
+        _ => {
+            errors.add("to", "must have exactly one of contact_id, phone and wa_user_id");
+            None
+        }
+    }
+}
+
+fn content(
+    template: Option<TemplateInput>,
+    text: Option<String>,
+    errors: &mut FieldErrors,
+) -> Option<RequestedContent> {
+    match (template, text) {
+        (Some(template), None) => template_content(template, errors),
+        (None, Some(text)) => {
+            let length = text.chars().count();
+            if text.trim().is_empty() || length > TEXT_CHARS {
+                errors.add("text", format!("must have 1 to {TEXT_CHARS} characters"));
+            }
+            Some(RequestedContent::Text(text))
+        }
+        _ => {
+            errors.add(
+                "template",
+                "exactly one of template, text, media and interactive is required",
+            );
+            None
+        }
+    }
+}
+
+fn template_content(input: TemplateInput, errors: &mut FieldErrors) -> Option<RequestedContent> {
+    let variables = input.variables.unwrap_or_default();
+    if let Err(invalid) = variables.validate() {
+        for (field, messages) in invalid.0 {
+            messages
+                .into_iter()
+                .for_each(|message| errors.add(format!("template.{field}"), message));
+        }
+    }
+    let header_url = input.header.and_then(|header| header.media_url);
+    if header_url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
+        errors.add("template.header.media_url", "must be an https URL");
+    }
+    let key = match (input.id, input.name, input.language) {
+        (Some(id), None, None) => Some(RequestedTemplate::Id(id)),
+        (None, Some(name), Some(language)) => Some(RequestedTemplate::Name { name, language }),
+        _ => {
+            errors.add("template", "must have either id, or name and language");
+            None
+        }
+    };
+    Some(RequestedContent::Template {
+        key: key?,
+        variables,
+        header_url,
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::*;
+
+    pub(in super::super) const NOW: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
+
+    pub(in super::super) fn text_input() -> MessageInput {
+        MessageInput {
+            to: Some(RecipientInput {
+                phone: Some("11 96123-4567".into()),
+                ..RecipientInput::default()
+            }),
+            text: Some("Oi".into()),
+            ..MessageInput::default()
+        }
+    }
+
+    pub(in super::super) fn template_input() -> MessageInput {
+        MessageInput {
+            template: Some(TemplateInput {
+                id: Some(Uuid::from_u128(3).into()),
+                ..TemplateInput::default()
+            }),
+            text: None,
+            ..text_input()
+        }
+    }
+
+    fn fields(input: MessageInput) -> Vec<String> {
+        let errors = MessageRequest::parse(input).unwrap_err();
+        errors.0.into_keys().collect()
+    }
+
+    #[test]
+    fn request_needs_exactly_one_recipient_and_one_content() {
+        assert_eq!(fields(MessageInput::default()), ["template", "to"]);
+        let both = MessageInput {
+            template: template_input().template,
+            ..text_input()
+        };
+        assert_eq!(fields(both), ["template"]);
+        let to = |to| MessageInput {
+            to: Some(to),
+            ..text_input()
+        };
+        let two = RecipientInput {
+            phone: Some("11961234567".into()),
+            wa_user_id: Some("BR.1".into()),
+            ..RecipientInput::default()
+        };
+        assert_eq!(fields(to(two)), ["to"]);
+        let phone = RecipientInput {
+            phone: Some("12".into()),
+            name: Some(" ".into()),
+            ..RecipientInput::default()
+        };
+        assert_eq!(fields(to(phone)), ["to.name", "to.phone"]);
+        let user = RecipientInput {
+            wa_user_id: Some("br.1".into()),
+            ..RecipientInput::default()
+        };
+        assert_eq!(fields(to(user)), ["to.wa_user_id"]);
+    }
+
+    #[test]
+    fn request_checks_the_bounds_of_every_field() {
+        for text in [" ".to_owned(), "x".repeat(4097)] {
+            let input = MessageInput {
+                text: Some(text),
+                ..text_input()
+            };
+            assert_eq!(fields(input), ["text"]);
+        }
+        for reference in [String::new(), "a b".into(), "é".into(), "x".repeat(129)] {
+            let input = MessageInput {
+                client_reference: Some(reference),
+                ..text_input()
+            };
+            assert_eq!(fields(input), ["client_reference"]);
+        }
+        let template = |template| MessageInput {
+            template: Some(template),
+            ..template_input()
+        };
+        assert_eq!(fields(template(TemplateInput::default())), ["template"]);
+        let wrong = TemplateInput {
+            id: Some(Uuid::nil().into()),
+            variables: Some(Variables([("1".to_owned(), "{age}".to_owned())].into())),
+            header: Some(HeaderInput {
+                media_url: Some("http://loja.example/a.png".into()),
+            }),
+            ..TemplateInput::default()
+        };
+        assert_eq!(
+            fields(template(wrong)),
+            ["template.header.media_url", "template.variables.1"]
+        );
+    }
+
+    #[test]
+    fn equal_requests_have_equal_json_whatever_their_spelling() {
+        let canonical = |input| MessageRequest::parse(input).unwrap().canonical();
+        let first = canonical(text_input());
+        let respelled = MessageInput {
+            to: Some(RecipientInput {
+                phone: Some("+5511961234567".into()),
+                name: Some("Ana".into()),
+                ..RecipientInput::default()
+            }),
+            client_reference: Some("r1".into()),
+            ..text_input()
+        };
+        assert_eq!(canonical(respelled), first);
+        for other in [
+            MessageInput {
+                text: Some("oi".into()),
+                ..text_input()
+            },
+            MessageInput {
+                send_at: Some(NOW),
+                ..text_input()
+            },
+            MessageInput {
+                expires_at: Some(NOW),
+                ..text_input()
+            },
+            MessageInput {
+                profile_id: Some(Uuid::nil().into()),
+                ..text_input()
+            },
+            template_input(),
+        ] {
+            assert_ne!(canonical(other), first);
+        }
+    }
+
+    #[test]
+    fn times_of_a_message_are_bounded() {
+        let times = |send_at: Option<Duration>, expires_at: Option<Duration>| {
+            let input = MessageInput {
+                send_at: send_at.map(|after| NOW + after),
+                expires_at: expires_at.map(|after| NOW + after),
+                ..text_input()
+            };
+            let times = MessageRequest::parse(input).unwrap().times(NOW);
+            times
+                .map(|(send_at, expires_at)| (send_at - NOW, expires_at - NOW))
+                .map_err(|errors| {
+                    let mut fields = errors.0.into_keys();
+                    fields.next().unwrap()
+                })
+        };
+        let (hour, day) = (Duration::HOUR, Duration::DAY);
+        assert_eq!(times(None, None), Ok((Duration::ZERO, day)));
+        assert_eq!(times(Some(-hour), Some(hour)), Ok((Duration::ZERO, hour)));
+        assert_eq!(times(Some(day), None), Ok((day, day * 2)));
+        assert_eq!(times(Some(day * 30), Some(day * 60)), Ok((day * 30, day * 60)));
+        assert_eq!(times(Some(day * 30 + hour), None), Err("send_at".into()));
+        for expires_at in [-hour, Duration::ZERO, day * 30 + hour] {
+            assert_eq!(times(None, Some(expires_at)), Err("expires_at".into()));
+        }
+    }
+}

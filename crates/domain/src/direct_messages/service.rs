@@ -1,0 +1,279 @@
+//! The use cases of direct messages: make one or many, read, list and cancel.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+use thiserror::Error;
+use time::Date;
+
+use super::{
+    CancelOutcome, CreationFacts, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore, InsertOutcome,
+    ItemError, MessageInput, MessageRequest, NewContact, NewMessage, Refusal, Verdict, decide,
+};
+use crate::shared::{
+    Conflict, CursorPage, FieldErrors, Ids, KeyScope, MessageId, RouteScope, ScopeArea, ScopeVerb, StoreError, Tenant,
+    redacted_debug,
+};
+
+/// How often an insert is decided again after a concurrent change.
+const ATTEMPTS: u32 = 10;
+
+/// Why a use case failed.
+#[derive(Debug, Error)]
+pub enum DirectMessageError {
+    #[error("not found")]
+    NotFound,
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    #[error("the scopes of the API key do not cover this message")]
+    Forbidden,
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Another request has the reference; the id of its message.
+    #[error("another message has this client_reference")]
+    ReferenceTaken(MessageId),
+    #[error("the message has left already, or has ended")]
+    AlreadyLeft,
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for DirectMessageError {
+    fn from(error: StoreError) -> Self {
+        error.into_field_errors().map_or_else(Self::Store, Self::Invalid)
+    }
+}
+
+impl From<ItemError> for DirectMessageError {
+    fn from(error: ItemError) -> Self {
+        match error {
+            ItemError::Invalid(errors) => Self::Invalid(errors),
+            ItemError::Forbidden => Self::Forbidden,
+            ItemError::Refused(refusal) => Self::Refused(refusal),
+            ItemError::ReferenceTaken(id) => Self::ReferenceTaken(id),
+        }
+    }
+}
+
+/// The message of a request.
+#[derive(Clone, PartialEq)]
+pub enum Created {
+    New(DirectMessage),
+    /// An earlier request asked the same with the same reference.
+    Repeated(DirectMessage),
+}
+
+redacted_debug!(
+    enum Created {
+        New,
+        Repeated,
+    }
+);
+
+/// How one item of a batch ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Done(Box<Created>),
+    /// An earlier item of the batch asked the same; the message of that item.
+    Repeats(MessageId),
+    Refused(ItemError),
+}
+
+/// An item of a batch: a checked request, or why it is not one.
+pub type BatchItem = Result<MessageInput, FieldErrors>;
+
+/// The outcomes of a batch, one an item, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch(pub Vec<Outcome>);
+
+/// The use cases of direct messages.
+pub struct DirectMessages {
+    store: Arc<dyn DirectMessageStore>,
+    ids: Arc<dyn Ids>,
+}
+
+impl DirectMessages {
+    pub fn new(store: Arc<dyn DirectMessageStore>, ids: Arc<dyn Ids>) -> Self {
+        Self { store, ids }
+    }
+
+    /// Makes one message, or finds that of an equal earlier request with its reference.
+    pub async fn create(&self, tenant: &Tenant, input: MessageInput) -> Result<Created, DirectMessageError> {
+        let request = MessageRequest::parse(input)?;
+        let outcomes = self.create_all(tenant, &[Ok(request)]).await?;
+        match outcomes.into_iter().next() {
+            Some(Outcome::Done(created)) => Ok(*created),
+            Some(Outcome::Refused(error)) => Err(error.into()),
+            Some(Outcome::Repeats(_)) | None => Err(DirectMessageError::NotFound),
+        }
+    }
+
+    /// Makes the messages of a batch. A bad item refuses itself alone; all others commit together.
+    pub async fn create_batch(&self, tenant: &Tenant, items: Vec<BatchItem>) -> Result<Batch, DirectMessageError> {
+        let parsed = items.into_iter().map(|item| item.and_then(MessageRequest::parse));
+        let requests: Vec<_> = parsed.map(|item| item.map_err(ItemError::from)).collect();
+        self.create_all(tenant, &requests).await.map(Batch)
+    }
+
+    async fn create_all(
+        &self,
+        tenant: &Tenant,
+        items: &[Result<MessageRequest, ItemError>],
+    ) -> Result<Vec<Outcome>, DirectMessageError> {
+        let requests: Vec<MessageRequest> = items.iter().filter_map(|item| item.clone().ok()).collect();
+        let account = tenant.account_id;
+        let mut left = BTreeMap::new();
+        for _ in 0..ATTEMPTS {
+            let facts = self.store.facts(account, &requests).await?;
+            let drafted = self.draft(tenant, items, facts, &left);
+            if drafted.plan.messages.is_empty() {
+                return Ok(drafted.outcomes);
+            }
+            match self.store.insert(account, &drafted.plan).await? {
+                InsertOutcome::Inserted => return Ok(drafted.outcomes),
+                InsertOutcome::Changed => {}
+                InsertOutcome::QuotaExceeded { month, left: of_month } => {
+                    left.insert(month, of_month);
+                }
+            }
+        }
+        Err(Conflict.into())
+    }
+
+    /// Decides on all items, in order: the quota of a month is given to the first ones.
+    fn draft(
+        &self,
+        tenant: &Tenant,
+        items: &[Result<MessageRequest, ItemError>],
+        facts: CreationFacts,
+        left: &BTreeMap<Date, i64>,
+    ) -> Draft {
+        let mut draft = Draft::new(facts, left.clone());
+        for item in items {
+            let outcome = match item {
+                Err(error) => Outcome::Refused(error.clone()),
+                Ok(request) => draft.add(tenant, request, self.ids.as_ref()),
+            };
+            draft.outcomes.push(outcome);
+        }
+        draft
+    }
+
+    /// A message. A key that only triggers templates sees its own messages.
+    pub async fn get(&self, tenant: &Tenant, id: MessageId) -> Result<DirectMessage, DirectMessageError> {
+        let found = self.store.find(tenant.account_id, id).await?;
+        found
+            .filter(|message| may_read(tenant, message))
+            .ok_or(DirectMessageError::NotFound)
+    }
+
+    /// Newest first.
+    pub async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &DirectMessageQuery,
+    ) -> Result<CursorPage<DirectMessage>, DirectMessageError> {
+        Ok(self.store.list(tenant.account_id, query).await?)
+    }
+
+    /// Cancels a message that has not left.
+    pub async fn cancel(&self, tenant: &Tenant, id: MessageId) -> Result<DirectMessage, DirectMessageError> {
+        match self.store.cancel(tenant.account_id, id).await? {
+            CancelOutcome::Cancelled(message) => Ok(*message),
+            CancelOutcome::AlreadyLeft => Err(DirectMessageError::AlreadyLeft),
+            CancelOutcome::Missing => Err(DirectMessageError::NotFound),
+        }
+    }
+}
+
+fn may_read(tenant: &Tenant, message: &DirectMessage) -> bool {
+    let Some(key) = &tenant.api_key else { return true };
+    let reads = RouteScope::new(ScopeArea::Messages, ScopeVerb::Read);
+    if reads.is_some_and(|scope| key.scopes.allow(scope)) {
+        return true;
+    }
+    let template = message.template.as_ref().map(|template| KeyScope::Trigger(template.id));
+    message.api_key_id == Some(key.id) && template.is_some_and(|scope| key.scopes.has(scope))
+}
+
+/// The decisions on a batch so far.
+struct Draft {
+    facts: CreationFacts,
+    /// The messages that a month has left, where that is known.
+    left: BTreeMap<Date, i64>,
+    /// The references of the batch's new messages, with their requests.
+    references: HashMap<String, (MessageId, Value)>,
+    plan: CreationPlan,
+    outcomes: Vec<Outcome>,
+}
+
+impl Draft {
+    fn new(facts: CreationFacts, left: BTreeMap<Date, i64>) -> Self {
+        let plan = CreationPlan {
+            contacts: vec![],
+            messages: vec![],
+            quota: BTreeMap::new(),
+            monthly_limit: facts.billing.messages_per_month(facts.now).unwrap_or(0),
+            now: facts.now,
+        };
+        Self {
+            facts,
+            left,
+            references: HashMap::new(),
+            plan,
+            outcomes: vec![],
+        }
+    }
+
+    fn add(&mut self, tenant: &Tenant, request: &MessageRequest, ids: &dyn Ids) -> Outcome {
+        let reference = request.client_reference.as_ref();
+        if let Some((id, earlier)) = reference.and_then(|reference| self.references.get(reference)) {
+            return match *earlier == request.canonical() {
+                true => Outcome::Repeats(*id),
+                false => Outcome::Refused(ItemError::ReferenceTaken(*id)),
+            };
+        }
+        match decide(tenant, request, &self.facts, &|| ids.next()) {
+            Verdict::Bad(error) => Outcome::Refused(error),
+            Verdict::Repeated(message) => Outcome::Done(Box::new(Created::Repeated(*message))),
+            Verdict::New(new, contact) => match self.reserve(new.quota_month) {
+                Err(refusal) => Outcome::Refused(refusal.into()),
+                Ok(()) => self.accept(request, *new, contact),
+            },
+        }
+    }
+
+    /// Takes one message of the month.
+    fn reserve(&mut self, month: Option<Date>) -> Result<(), Refusal> {
+        let Some(month) = month else { return Ok(()) };
+        if let Some(left) = self.left.get_mut(&month) {
+            if *left <= 0 {
+                let limit = self.plan.monthly_limit;
+                return Err(Refusal::MonthLimit { limit });
+            }
+            *left -= 1;
+        }
+        *self.plan.quota.entry(month).or_default() += 1;
+        Ok(())
+    }
+
+    fn accept(&mut self, request: &MessageRequest, new: NewMessage, contact: Option<NewContact>) -> Outcome {
+        let message = new.message.clone();
+        if let Some(reference) = &request.client_reference {
+            self.references
+                .insert(reference.clone(), (message.id, new.request.clone()));
+        }
+        if let Some(contact) = contact {
+            // The next item for the same person finds this contact.
+            self.facts
+                .contacts
+                .insert(request.to.clone(), super::ContactFacts::of(&contact));
+            self.plan.contacts.push(contact);
+        }
+        self.plan.messages.push(new);
+        Outcome::Done(Box::new(Created::New(message)))
+    }
+}

@@ -1,0 +1,102 @@
+//! Stores new messages with their contacts, queues and quota.
+
+use std::collections::BTreeMap;
+
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::direct_messages::{CreationPlan, InsertOutcome, NewMessage};
+use recado_domain::shared::AccountId;
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::stored_profile;
+use crate::campaigns::usage;
+use crate::contacts::insert_contact;
+use crate::errors::DbResult;
+use crate::sql::{collect_column, sql};
+
+/// Any outcome but `Inserted` MUST roll back.
+pub(super) async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    plan: &CreationPlan,
+) -> DbResult<InsertOutcome> {
+    let mut contacts: Vec<_> = plan.contacts.iter().collect();
+    // Two batches for the same people wait for each other instead of deadlocking.
+    contacts.sort_by_key(|contact| (contact.draft.phone.clone(), contact.draft.wa_user_id.clone()));
+    queue_messages(conn, account, plan).await?;
+    for contact in contacts {
+        insert_contact(conn, account, contact.id, &contact.draft, &[], plan.now).await?;
+    }
+    insert_messages(conn, account, plan).await?;
+    // Reserve last: every start of the account waits for this row.
+    for (&month, &count) in &plan.quota {
+        usage::reserve(conn, account, month, count).await?;
+        let used = usage::used(conn, account, month).await?;
+        if used > plan.monthly_limit {
+            let left = (plan.monthly_limit - (used - count)).max(0);
+            return Ok(InsertOutcome::QuotaExceeded { month, left });
+        }
+    }
+    Ok(InsertOutcome::Inserted)
+}
+
+async fn insert_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<()> {
+    let mut messages: Vec<&NewMessage> = plan.messages.iter().collect();
+    messages.sort_by_key(|new| &new.message.client_reference);
+    let column = |value: fn(&NewMessage) -> Uuid| messages.iter().map(|new| value(new)).collect::<Vec<Uuid>>();
+    let text = |value: fn(&NewMessage) -> Option<String>| messages.iter().map(|new| value(new)).collect::<Vec<_>>();
+    sql(include_str!("insert.sql"))
+        .bind(account)
+        .bind(column(|new| new.message.id.0))
+        .bind(column(|new| new.message.contact_id.0))
+        .bind(column(|new| stored_profile(new.message.profile_id)))
+        .bind(
+            messages
+                .iter()
+                .map(|new| new.message.kind.as_str().to_owned())
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            messages
+                .iter()
+                .map(|new| new.template_id.map(Uuid::from))
+                .collect::<Vec<_>>(),
+        )
+        .bind(messages.iter().map(|new| new.request.clone()).collect::<Vec<Value>>())
+        .bind(text(|new| new.message.client_reference.clone()))
+        .bind(collect_column(&messages, |new| new.message.send_at))
+        .bind(collect_column(&messages, |new| new.message.expires_at))
+        .bind(text(|new| new.quota_month.map(|month| month.to_string())))
+        .bind(column(|new| new.message.created_by.0))
+        .bind(
+            messages
+                .iter()
+                .map(|new| new.message.api_key_id.map(Uuid::from))
+                .collect::<Vec<_>>(),
+        )
+        .bind(plan.now)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Makes the queues of the messages due when their first message is.
+async fn queue_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<()> {
+    let mut due: BTreeMap<Uuid, OffsetDateTime> = BTreeMap::new();
+    for new in &plan.messages {
+        let first = due
+            .entry(stored_profile(new.message.profile_id))
+            .or_insert(new.message.send_at);
+        *first = (*first).min(new.message.send_at);
+    }
+    sql("INSERT INTO direct_message_queues AS q (account_id, profile_id, due_at)
+         SELECT $1, k.profile_id, k.due_at FROM unnest($2, $3) AS k (profile_id, due_at) ORDER BY k.profile_id
+         ON CONFLICT (account_id, profile_id) DO UPDATE SET due_at = least(q.due_at, excluded.due_at)")
+    .bind(account)
+    .bind(due.keys().copied().collect::<Vec<_>>())
+    .bind(due.values().copied().collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! Reads what decides on new messages, and on messages that are due.
+
+use std::collections::HashMap;
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::Recipient;
+use recado_domain::direct_messages::{
+    ContactFacts, CreationFacts, DirectMessage, MessageRequest, NumberChoice, Requested, RequestedContent,
+    RequestedTemplate,
+};
+use recado_domain::shared::{AccountId, StoreError};
+use recado_domain::templates::Template;
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::rows::{COLUMNS, FROM, MessageRow};
+use crate::errors::{DbResult, corrupt};
+use crate::sql::{key_rows, sql};
+use crate::{billing, templates};
+
+#[derive(QueryableByName)]
+struct NumberRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Bool)]
+    is_verified: bool,
+}
+
+#[derive(QueryableByName)]
+pub(super) struct ContactRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    email: Option<String>,
+    #[diesel(sql_type = Jsonb)]
+    attributes: Value,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_user_id: Option<String>,
+    #[diesel(sql_type = Bool)]
+    opted_out: bool,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_inbound_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    conversation_profile: Option<Uuid>,
+}
+
+impl TryFrom<ContactRow> for ContactFacts {
+    type Error = StoreError;
+
+    fn try_from(row: ContactRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            recipient: Recipient {
+                name: row.name,
+                phone: row.phone.unwrap_or_default(),
+                email: row.email,
+                attributes: serde_json::from_value(row.attributes).map_err(corrupt)?,
+            },
+            wa_id: row.wa_id,
+            wa_user_id: row.wa_user_id,
+            opted_out: row.opted_out,
+            last_inbound_at: row.last_inbound_at,
+            conversation_profile: row.conversation_profile.map(Into::into),
+        })
+    }
+}
+
+/// How a contact is looked up.
+#[derive(Clone, Copy)]
+pub(super) enum ContactKey {
+    Id,
+    Phone,
+    User,
+}
+
+impl ContactKey {
+    /// A column of the type of the keys.
+    fn column(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Phone => "phone",
+            Self::User => "wa_user_id",
+        }
+    }
+
+    fn of(self, contact: &ContactFacts) -> String {
+        match self {
+            Self::Id => contact.id.to_string(),
+            Self::Phone => contact.recipient.phone.clone(),
+            Self::User => contact.wa_user_id.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The contacts with these keys that are not deleted, by their keys.
+pub(super) async fn contacts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    key: ContactKey,
+    keys: Vec<String>,
+) -> DbResult<HashMap<String, ContactFacts>> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let column = key.column();
+    let keys_are = if matches!(key, ContactKey::Id) {
+        "$2::uuid[]"
+    } else {
+        "$2"
+    };
+    let rows: Vec<ContactRow> = sql(format!(
+        "SELECT c.id, c.name, c.phone, c.email, c.attributes, c.wa_id, c.wa_user_id,
+           c.opted_out_at IS NOT NULL AS opted_out, v.last_inbound_at, v.profile_id AS conversation_profile
+         FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.key
+         LEFT JOIN conversations v ON v.account_id = c.account_id AND v.contact_id = c.id
+         WHERE c.deleted_at IS NULL",
+        keys = key_rows(keys_are, "key"),
+    ))
+    .bind(account)
+    .bind(keys)
+    .load(conn)
+    .await?;
+    let mut found = HashMap::new();
+    for row in rows {
+        let contact = ContactFacts::try_from(row)?;
+        found.insert(key.of(&contact), contact);
+    }
+    Ok(found)
+}
+
+async fn requested_contacts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    requests: &[MessageRequest],
+) -> DbResult<HashMap<Requested, ContactFacts>> {
+    let mut found = HashMap::new();
+    for key in [ContactKey::Id, ContactKey::Phone, ContactKey::User] {
+        let of_key = |request: &MessageRequest| match (key, &request.to) {
+            (ContactKey::Id, Requested::Contact(id)) => Some(id.to_string()),
+            (ContactKey::Phone, Requested::Phone(phone)) => Some(phone.to_string()),
+            (ContactKey::User, Requested::User(id)) => Some(id.clone()),
+            _ => None,
+        };
+        let keys: Vec<String> = requests.iter().filter_map(of_key).collect();
+        let contacts = contacts(conn, account, key, keys).await?;
+        for request in requests {
+            let contact = of_key(request).and_then(|text| contacts.get(&text));
+            if let Some(contact) = contact {
+                found.insert(request.to.clone(), contact.clone());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The templates that the contents name and that are not deleted.
+pub(super) async fn requested_templates(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    contents: impl Iterator<Item = &RequestedContent>,
+) -> DbResult<HashMap<RequestedTemplate, Template>> {
+    let (mut ids, mut names) = (Vec::new(), Vec::new());
+    for content in contents {
+        match content {
+            RequestedContent::Template {
+                key: RequestedTemplate::Id(id),
+                ..
+            } => ids.push(id.0),
+            RequestedContent::Template {
+                key: RequestedTemplate::Name { name, .. },
+                ..
+            } => names.push(name.clone()),
+            RequestedContent::Text(_) => {}
+        }
+    }
+    if ids.is_empty() && names.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut found = HashMap::new();
+    for template in templates::find_all(conn, account, &ids, &names).await? {
+        let (name, language) = (template.name.clone(), template.language.clone());
+        found.insert(RequestedTemplate::Name { name, language }, template.clone());
+        found.insert(RequestedTemplate::Id(template.id), template);
+    }
+    Ok(found)
+}
+
+#[derive(QueryableByName)]
+struct ReferenceRow {
+    #[diesel(embed)]
+    message: MessageRow,
+    #[diesel(sql_type = Jsonb)]
+    request: Value,
+}
+
+async fn references(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    requests: &[MessageRequest],
+) -> DbResult<HashMap<String, (DirectMessage, Value)>> {
+    let references: Vec<String> = requests
+        .iter()
+        .filter_map(|request| request.client_reference.clone())
+        .collect();
+    if references.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<ReferenceRow> = sql(format!(
+        "SELECT {COLUMNS}, m.request FROM {keys} k JOIN ({FROM})
+           ON m.account_id = $1 AND m.client_reference = k.reference",
+        keys = key_rows("$2", "reference"),
+    ))
+    .bind(account)
+    .bind(references)
+    .load(conn)
+    .await?;
+    let mut found = HashMap::new();
+    for row in rows {
+        let message = DirectMessage::try_from(row.message)?;
+        if let Some(reference) = message.client_reference.clone() {
+            found.insert(reference, (message, row.request));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads what decides on these requests.
+pub(super) async fn creation(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    requests: &[MessageRequest],
+) -> DbResult<CreationFacts> {
+    let (billing, now) = billing::entitlement(conn, account).await?;
+    let numbers: Vec<NumberRow> = sql(
+        "SELECT id, verification_state = 'verified' AS is_verified FROM whatsapp_profiles WHERE account_id = $1
+         ORDER BY verification_state <> 'verified', created_at, id",
+    )
+    .bind(account)
+    .load(&mut *conn)
+    .await?;
+    let numbers = numbers.into_iter().map(|row| NumberChoice {
+        id: row.id.into(),
+        is_verified: row.is_verified,
+    });
+    Ok(CreationFacts {
+        now,
+        billing,
+        numbers: numbers.collect(),
+        contacts: requested_contacts(conn, account, requests).await?,
+        templates: requested_templates(conn, account, requests.iter().map(|request| &request.content)).await?,
+        references: references(conn, account, requests).await?,
+    })
+}

@@ -1,0 +1,28 @@
+//! Direct messages and the queues of their numbers.
+//!
+//! Every transaction takes locks in one order: queue, messages by id, contacts, conversations, counters, the month's
+//! usage.
+
+mod changes;
+mod creation;
+mod facts;
+mod queues;
+mod rows;
+mod store;
+
+pub(crate) use changes::{find as find_direct_message, lock as lock_direct_messages, write as write_direct_messages};
+pub use queues::PgDirectMessageQueues;
+pub use store::PgDirectMessages;
+
+/// Stands for the number of simulated messages.
+const SIMULATED: uuid::Uuid = uuid::Uuid::nil();
+
+/// The stored number of a message.
+fn stored_profile(profile: Option<recado_domain::shared::ProfileId>) -> uuid::Uuid {
+    profile.map_or(SIMULATED, uuid::Uuid::from)
+}
+
+/// The number of a stored message.
+fn read_profile(profile: uuid::Uuid) -> Option<recado_domain::shared::ProfileId> {
+    (profile != SIMULATED).then_some(profile.into())
+}

@@ -1,0 +1,424 @@
+//! The queues of direct messages: one row for each number with messages that are not started.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Integer, Jsonb, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::NEVER_CONFIRMED;
+use recado_domain::direct_messages::{
+    Departure, DepartureFacts, DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, MessageResult, NumberQueue,
+    QueueInputs, RequestedContent, RequestedTemplate, departure,
+};
+use recado_domain::messaging::SendStatus;
+use recado_domain::shared::{AccountId, MessageId, StoreError};
+use serde_json::Value;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::changes::{self, find, lock, write};
+use super::facts::{ContactKey, contacts, requested_templates};
+use super::{read_profile, stored_profile};
+use crate::billing;
+use crate::contacts::set_wa_ids;
+use crate::errors::{DbResult, corrupt};
+use crate::pool::{OwnerPool, TenantPool};
+use crate::sql::{FlagRow, IdRow, NumberRow, PlannedEachTime, sql};
+use crate::transactions::in_tenant;
+use crate::whatsapp::find_profile;
+
+/// The most messages of a held queue that fail together because they have expired.
+const EXPIRED_BATCH: i64 = 100;
+
+#[derive(Clone, Debug)]
+pub struct PgDirectMessageQueues {
+    tenants: TenantPool,
+    owner: OwnerPool,
+}
+
+impl PgDirectMessageQueues {
+    /// `owner` claims queues and finds unknown outcomes, across all accounts.
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
+        Self { tenants, owner }
+    }
+}
+
+#[derive(QueryableByName)]
+struct QueueRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    profile_id: Uuid,
+}
+
+#[derive(QueryableByName)]
+struct DueRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Jsonb)]
+    content: Value,
+    #[diesel(sql_type = Timestamptz)]
+    expires_at: OffsetDateTime,
+    #[diesel(sql_type = Integer)]
+    attempts: i32,
+}
+
+#[derive(QueryableByName)]
+struct UnknownRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+}
+
+/// Renews the lease. False: another worker holds the queue.
+async fn renew(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid, lease: Duration) -> DbResult<bool> {
+    let renewed = sql(
+        "UPDATE direct_message_queues SET leased_until = now() + $4 * interval '1 microsecond'
+         WHERE account_id = $1 AND profile_id = $2 AND worker = $3",
+    )
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .bind(worker)
+    .bind(lease)
+    .execute(conn)
+    .await?;
+    Ok(renewed > 0)
+}
+
+/// Locks the queue if the worker holds it.
+async fn is_held(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid) -> DbResult<bool> {
+    let held: Option<FlagRow> = sql("SELECT true AS yes FROM direct_message_queues
+         WHERE account_id = $1 AND profile_id = $2 AND worker = $3 FOR UPDATE")
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .bind(worker)
+    .get_result(conn)
+    .await
+    .optional()?;
+    Ok(held.is_some())
+}
+
+/// Marks the started messages of the queue as unknown.
+async fn mark_unknown(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<()> {
+    sql("UPDATE direct_messages SET unknown_at = now(), updated_at = now()
+         WHERE account_id = $1 AND profile_id = $2 AND status = 'pending' AND started_at IS NOT NULL
+           AND unknown_at IS NULL")
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn due_messages(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: i64) -> DbResult<Vec<DueRow>> {
+    let rows = sql(
+        "SELECT id, contact_id, request -> 'content' AS content, expires_at, attempts FROM direct_messages
+         WHERE account_id = $1 AND profile_id = $2 AND due_at <= now()
+         ORDER BY due_at, id LIMIT $3 FOR NO KEY UPDATE",
+    )
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .bind(limit)
+    .load(conn)
+    .await?;
+    Ok(rows)
+}
+
+/// The facts on which the departure of each message depends.
+async fn departure_facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    rows: Vec<DueRow>,
+    is_number_removed: bool,
+) -> DbResult<Vec<DepartureFacts>> {
+    let keys = rows.iter().map(|row| row.contact_id.to_string()).collect();
+    let contacts = contacts(conn, account, ContactKey::Id, keys).await?;
+    let contents: Vec<RequestedContent> = rows
+        .iter()
+        .map(|row| serde_json::from_value(row.content.clone()).map_err(corrupt))
+        .collect::<Result<_, StoreError>>()?;
+    let templates = requested_templates(conn, account, contents.iter()).await?;
+    let (billing, now) = billing::entitlement(conn, account).await?;
+    let has_plan = billing.messages_per_month(now).is_some();
+    let facts = rows.into_iter().zip(contents).map(|(row, content)| {
+        let key: Option<&RequestedTemplate> = content.template_key();
+        DepartureFacts {
+            id: row.id.into(),
+            contact: contacts.get(&row.contact_id.to_string()).cloned(),
+            template: key.and_then(|key| templates.get(key)).cloned(),
+            content,
+            has_plan,
+            is_number_removed,
+            expires_at: row.expires_at,
+            attempts: row.attempts.unsigned_abs(),
+            now,
+        }
+    });
+    Ok(facts.collect())
+}
+
+async fn start(
+    conn: &mut AsyncPgConnection,
+    queue: NumberQueue,
+    worker: Uuid,
+    limit: i64,
+    lease: Duration,
+    is_number_removed: bool,
+) -> DbResult<Option<Vec<LeavingMessage>>> {
+    if !renew(conn, queue, worker, lease).await? {
+        return Ok(None);
+    }
+    let account = queue.account_id;
+    let rows = due_messages(conn, queue, limit).await?;
+    let (mut leaving, mut failed) = (Vec::new(), Vec::new());
+    for facts in departure_facts(conn, account, rows, is_number_removed).await? {
+        let id = facts.id;
+        match departure(facts) {
+            Departure::Leave(message) => leaving.push(message),
+            Departure::Fail(message) => failed.push((id, message)),
+        }
+    }
+    fail(conn, account, &failed).await?;
+    let ids: Vec<Uuid> = leaving.iter().map(|message| message.id.0).collect();
+    if !ids.is_empty() {
+        sql(
+            "UPDATE direct_messages SET started_at = now(), due_at = NULL, hold_reason = NULL, updated_at = now()
+             WHERE account_id = $1 AND id = ANY ($2)",
+        )
+        .bind(account)
+        .bind(ids)
+        .execute(conn)
+        .await?;
+    }
+    Ok(Some(leaving))
+}
+
+/// Fails messages that were not sent.
+async fn fail(conn: &mut AsyncPgConnection, account: AccountId, failed: &[(MessageId, String)]) -> DbResult<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let mut locked = lock(conn, account, failed.iter().map(|(id, _)| id.0).collect(), vec![]).await?;
+    for (id, message) in failed {
+        if let Some(locked) = find(&mut locked, Some(id.0), "") {
+            locked.advance(SendStatus::Failed, None, Some(message));
+        }
+    }
+    write(conn, account, &mut locked).await
+}
+
+async fn record(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    results: &[(MessageId, MessageResult)],
+) -> DbResult<()> {
+    let mut locked = lock(conn, account, results.iter().map(|(id, _)| id.0).collect(), vec![]).await?;
+    let (mut contacts, mut wa_ids) = (Vec::new(), Vec::new());
+    for (id, result) in results {
+        let Some(message) = find(&mut locked, Some(id.0), "") else {
+            continue;
+        };
+        message.apply(result);
+        if let MessageResult::Sent { wa_id: Some(wa_id), .. } = result {
+            contacts.push(message.contact());
+            wa_ids.push(wa_id.clone());
+        }
+    }
+    if !contacts.is_empty() {
+        set_wa_ids(conn, account, contacts, wa_ids).await?;
+    }
+    write(conn, account, &mut locked).await
+}
+
+/// Releases a held queue. Without waiting messages it is deleted.
+async fn release(
+    conn: &mut AsyncPgConnection,
+    queue: NumberQueue,
+    worker: Uuid,
+    hold: Option<(HoldReason, Duration)>,
+) -> DbResult<()> {
+    if !is_held(conn, queue, worker).await? {
+        return Ok(());
+    }
+    if let Some((_, _)) = hold {
+        fail_expired(conn, queue).await?;
+    }
+    // A statement of its own: it sees the messages whose insert held the queue's row before.
+    sql(include_str!("release.sql"))
+        .bind(queue.account_id)
+        .bind(stored_profile(queue.profile_id))
+        .bind(hold.map(|(reason, _)| reason.as_str()))
+        .bind(hold.map_or(Duration::ZERO, |(_, delay)| delay))
+        .execute(&mut *conn)
+        .await?;
+    sql(
+        "DELETE FROM direct_message_queues WHERE account_id = $1 AND profile_id = $2 AND worker IS NULL
+           AND due_at = 'infinity'",
+    )
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn fail_expired(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<()> {
+    let expired: Vec<IdRow> = sql("SELECT id FROM direct_messages
+         WHERE account_id = $1 AND profile_id = $2 AND due_at <= now() AND expires_at <= now()
+         ORDER BY due_at, id LIMIT $3 FOR NO KEY UPDATE")
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .bind(EXPIRED_BATCH)
+    .load(conn)
+    .await?;
+    let failed: Vec<_> = expired
+        .into_iter()
+        .map(|row| (row.id.into(), EXPIRED.to_owned()))
+        .collect();
+    fail(conn, queue.account_id, &failed).await
+}
+
+async fn inputs(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<Option<QueueInputs>> {
+    let active: Option<FlagRow> = sql("SELECT status = 'active' AS yes FROM accounts WHERE id = $1")
+        .bind(queue.account_id)
+        .get_result(conn)
+        .await
+        .optional()?;
+    let Some(active) = active else { return Ok(None) };
+    let profile = match queue.profile_id {
+        None => None,
+        Some(profile) => find_profile(conn, queue.account_id, profile).await?,
+    };
+    Ok(Some(QueueInputs {
+        profile,
+        is_active: active.yes,
+    }))
+}
+
+async fn due(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: u32) -> DbResult<u32> {
+    let row: NumberRow = sql("SELECT count(*) AS n FROM (SELECT 1 FROM direct_messages
+         WHERE account_id = $1 AND profile_id = $2 AND due_at <= now() ORDER BY due_at LIMIT $3) d")
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .bind(i64::from(limit))
+    .get_result(conn)
+    .await?;
+    Ok(u32::try_from(row.n).unwrap_or(limit))
+}
+
+async fn fail_unconfirmed(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> DbResult<u64> {
+    let mut locked = changes::lock(conn, account, ids, vec![]).await?;
+    let before = locked
+        .iter()
+        .filter(|message| message.status().as_send() == Some(SendStatus::Pending))
+        .count();
+    for message in &mut locked {
+        // A status update may have resolved it since it was found. Then a failure would change a final status.
+        if message.status().as_send() == Some(SendStatus::Pending) {
+            message.advance(SendStatus::Failed, None, Some(NEVER_CONFIRMED));
+        }
+    }
+    write(conn, account, &mut locked).await?;
+    Ok(u64::try_from(before).unwrap_or(u64::MAX))
+}
+
+#[async_trait]
+impl DirectMessageQueue for PgDirectMessageQueues {
+    async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<NumberQueue>, StoreError> {
+        let query = sql(include_str!("take.sql")).bind(worker).bind(lease);
+        let taken = self.owner.row_if_any::<QueueRow>(PlannedEachTime(query)).await?;
+        let Some(row) = taken else { return Ok(None) };
+        let queue = NumberQueue {
+            account_id: row.account_id.into(),
+            profile_id: read_profile(row.profile_id),
+        };
+        in_tenant!(self.tenants, queue.account_id, |conn| mark_unknown(conn, queue))?;
+        Ok(Some(queue))
+    }
+
+    async fn inputs(&self, queue: NumberQueue) -> Result<Option<QueueInputs>, StoreError> {
+        in_tenant!(self.tenants, queue.account_id, |conn| inputs(conn, queue))
+    }
+
+    async fn due(&self, queue: NumberQueue, limit: u32) -> Result<u32, StoreError> {
+        in_tenant!(self.tenants, queue.account_id, |conn| due(conn, queue, limit))
+    }
+
+    async fn start(
+        &self,
+        queue: NumberQueue,
+        worker: Uuid,
+        limit: u32,
+        lease: Duration,
+        is_number_removed: bool,
+    ) -> Result<Option<Vec<LeavingMessage>>, StoreError> {
+        let limit = i64::from(limit);
+        in_tenant!(self.tenants, queue.account_id, |conn| start(
+            conn,
+            queue,
+            worker,
+            limit,
+            lease,
+            is_number_removed
+        ))
+    }
+
+    async fn record(&self, queue: NumberQueue, results: &[(MessageId, MessageResult)]) -> Result<(), StoreError> {
+        let account = queue.account_id;
+        in_tenant!(self.tenants, account, |conn| record(conn, account, results))
+    }
+
+    async fn release(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, queue.account_id, |conn| release(
+            conn, queue, worker, None
+        ))
+    }
+
+    async fn hold(
+        &self,
+        queue: NumberQueue,
+        worker: Uuid,
+        reason: HoldReason,
+        delay: Duration,
+    ) -> Result<(), StoreError> {
+        let hold = Some((reason, delay));
+        in_tenant!(self.tenants, queue.account_id, |conn| release(
+            conn, queue, worker, hold
+        ))
+    }
+
+    async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, queue.account_id, |conn| async {
+            if is_held(conn, queue, worker).await? {
+                mark_unknown(conn, queue).await?;
+            }
+            release(conn, queue, worker, None).await
+        })
+    }
+
+    async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
+        let query = sql("SELECT account_id, id FROM direct_messages
+             WHERE status = 'pending' AND started_at <= now() - $1 * interval '1 microsecond'
+             ORDER BY started_at LIMIT $2")
+        .bind(ttl)
+        .bind(limit);
+        let mut unknown: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
+        for row in self.owner.rows::<UnknownRow>(query).await? {
+            unknown.entry(row.account_id.into()).or_default().push(row.id);
+        }
+        let mut failed = 0;
+        for (account, ids) in unknown {
+            failed += in_tenant!(self.tenants, account, |conn| fail_unconfirmed(
+                conn,
+                account,
+                ids.clone()
+            ))?;
+        }
+        Ok(failed)
+    }
+}

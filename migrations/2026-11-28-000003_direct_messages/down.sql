@@ -1,0 +1,2 @@
+DROP TABLE direct_message_queues;
+DROP TABLE direct_messages;
