@@ -302,7 +302,7 @@ fn bad_items_of_a_batch_are_refused_alone() {
         ][number % 4]
             .clone();
     }
-    server.db.run("UPDATE accounts SET plan = 'enterprise'");
+    server.db.run("UPDATE accounts SET plan = 'scale'");
     let report = ana.post("/api/messages/batch", json!({ "messages": items })).ok();
     assert_eq!(
         (&report["accepted"], &report["duplicates"], &report["refused"]),
@@ -486,7 +486,7 @@ fn crash_neither_loses_a_message_nor_sends_it_twice() {
     let ana = server.owner();
     ana.profile();
     let template = ana.approved("Oi", &[]);
-    server.db.run("UPDATE accounts SET plan = 'enterprise'");
+    server.db.run("UPDATE accounts SET plan = 'scale'");
     let items = |round: usize| {
         let item = |number: usize| to_phone(&template, &format!("+5511961{round:01}2{number:04}"));
         json!({ "messages": (0..40).map(item).collect::<Vec<_>>() })

@@ -22,15 +22,15 @@ pub enum RouteInput {
     /// A query that the route requires.
     RequiredQuery(&'static str),
     Json(&'static str),
-    /// A JSON body with a URL that the egress rules refuse.
-    Unfetched(&'static str),
+    /// A JSON body that the route reads and refuses with 422.
+    Refused(&'static str),
     Csv,
     Form,
     /// A public route, and the status of a call without credentials.
     Public(u16),
 }
 
-use RouteInput::{Csv, Form, Json, Nothing, Public, Query, RequiredQuery, Unfetched};
+use RouteInput::{Csv, Form, Json, Nothing, Public, Query, RequiredQuery, Refused};
 
 /// The inputs that do not follow from the API reference: the status of a public route, a query, a body without a JSON
 /// example, and bodies in place of an example that names missing ids or addresses or would change the caller's rights.
@@ -55,7 +55,7 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     (
         "POST",
         "/api/brand-context/scrape",
-        Unfetched(r#"{"url":"http://10.0.0.1/"}"#),
+        Refused(r#"{"url":"http://10.0.0.1/"}"#),
     ),
     (
         "POST",
@@ -65,6 +65,12 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ("POST", "/api/contacts/import", Csv),
     ("PUT", "/api/contacts/{id}", Json(r#"{"name":"Changed"}"#)),
     ("PUT", "/api/contacts/{id}/tags", Json(r#"{"tag_ids":[]}"#)),
+    (
+        "POST",
+        "/api/messages",
+        Refused(r#"{"to":{"phone":"+5511961234567"},"template":{"id":"0190a1b2-0000-7000-8000-000000000000"}}"#),
+    ),
+    ("POST", "/api/messages/batch", Json(r#"{"messages":[{}]}"#)),
     ("POST", "/api/segments", Json(r#"{"name":"VIP"}"#)),
     ("PUT", "/api/segments/{id}", Json(r#"{"name":"Changed"}"#)),
     ("POST", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
@@ -183,7 +189,7 @@ pub fn with_body(request: Request, input: &RouteInput) -> Request {
     match input {
         Nothing | Public(_) => request,
         Query(query) | RequiredQuery(query) => request.query(query),
-        Json(body) | Unfetched(body) => request.body("application/json", *body),
+        Json(body) | Refused(body) => request.body("application/json", *body),
         Csv => request.body("text/csv", "name,phone\nAna,+5511961234567\n"),
         Form => request.body(media::FORM, media::form(&[("file", "a.png", media::PNG)])),
     }
@@ -215,6 +221,7 @@ pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
             text(&owner.post("/api/folders", folder).created()["id"]),
         ),
         ("/api/conversations/", conversation(owner)),
+        ("/api/messages/", cancelled_message(owner)),
         ("/api/notifications/", notification(owner)),
         ("/api/tags/", owner.tag("rótulo")),
         ("/api/templates/", owner.template("own", "Oi", &[])),
@@ -245,6 +252,20 @@ fn conversation(owner: &User<'_>) -> String {
            VALUES ('{account}', '{id}', '{contact}', now(), now());
          INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, created_at)
            VALUES ('{account}', '{id}', '{id}', 'inbound', 'text', 'oi', 'received', now())"
+    ));
+    id.to_string()
+}
+
+/// Makes a message, which is cancelled so that no worker changes it, and returns its id.
+fn cancelled_message(owner: &User<'_>) -> String {
+    let contact = owner.contact("Mensagem", "+5511963333333");
+    let (account, id, user) = (&owner.account, Uuid::now_v7(), owner.id);
+    owner.server.db.run(&format!(
+        "INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, status, send_at, expires_at,
+           created_by, created_at, updated_at)
+         VALUES ('{account}', '{id}', '{contact}', '{nil}', 'text', '{{}}', 'cancelled', now(), now(), '{user}', now(),
+           now())",
+        nil = Uuid::nil()
     ));
     id.to_string()
 }
@@ -324,7 +345,7 @@ pub fn dump(owner: &User<'_>) -> BTreeMap<String, String> {
 /// Whether the request passed the access check.
 pub fn is_admitted(spec: &RouteSpec, reply: &Reply) -> bool {
     match row(spec) {
-        Unfetched(_) => reply.status == 422,
+        Refused(_) => reply.status == 422,
         _ => [200, 201, 204, 404].contains(&reply.status),
     }
 }
@@ -523,7 +544,7 @@ fn malformed_body_is_refused_by_every_route() {
             request.body(media_type, body).send()
         };
         match row(spec) {
-            Json(_) | Unfetched(_) => {
+            Json(_) | Refused(_) => {
                 assert_eq!(
                     call("application/json", "{\"name\":").invalid(),
                     ["body"],

@@ -65,7 +65,10 @@ fn required_scope(spec: &RouteSpec) -> Option<String> {
 
 /// Calls every route that is not public with a key of these scopes, and compares the answers with the table.
 fn check_routes(owner: &User<'_>, key: &str, scope: &str) {
-    for spec in TABLE.iter().filter(|spec| spec.access != Access::Public) {
+    // The tests of direct messages show what a key that triggers templates may do with them.
+    let by_table =
+        |spec: &&RouteSpec| spec.access != Access::Public && !(spec.triggers && scope.starts_with("trigger:"));
+    for spec in TABLE.iter().filter(by_table) {
         let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
         let request = owner.server.request(spec.method.as_str(), &path).bearer(key);
         let reply = with_body(request, row(spec)).send();
