@@ -125,6 +125,12 @@ async fn filled() -> (DbFixture, [String; 2]) {
                    VALUES ('{account}', '{tag}', '{contact}', now());
                  INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
                    VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now());
+                 INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, send_at, expires_at,
+                   created_by, created_at, updated_at)
+                   VALUES ('{account}', '{tag}', '{contact}', '{profile}', 'text', '{{}}', now(), now(), '{tag}', now(),
+                     now());
+                 INSERT INTO direct_message_queues (account_id, profile_id, due_at)
+                   VALUES ('{account}', '{profile}', now());
                  INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
                    VALUES ('{account}', '{tag}', 'w', 'outbound', 'https://e.example', '{{*}}', '\\x00', 'beef');
                  INSERT INTO webhook_endpoint_ids (account_id, id) VALUES ('{account}', '{tag}');

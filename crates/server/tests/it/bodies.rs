@@ -199,7 +199,7 @@ fn body_schema<'a>(document: &'a Value, spec: &RouteSpec) -> &'a Value {
 fn json_routes<'a>(server: &'a Server) -> impl Iterator<Item = (&'static RouteSpec, User<'a>)> {
     let specs = TABLE
         .iter()
-        .filter(|spec| matches!(row(spec), RouteInput::Json(_) | RouteInput::Unfetched(_)));
+        .filter(|spec| matches!(row(spec), RouteInput::Json(_) | RouteInput::Refused(_)));
     specs.map(|spec| (spec, new_caller(server, spec)))
 }
 
@@ -421,7 +421,7 @@ fn missing_body_is_handled_as_an_empty_body() {
     let mut seen = 0;
     for spec in TABLE {
         let media_type = match row(spec) {
-            RouteInput::Json(_) | RouteInput::Unfetched(_) => "application/json",
+            RouteInput::Json(_) | RouteInput::Refused(_) => "application/json",
             RouteInput::Csv => "text/csv",
             RouteInput::Form => media::FORM,
             RouteInput::Nothing | RouteInput::Query(_) | RouteInput::RequiredQuery(_) | RouteInput::Public(_) => {

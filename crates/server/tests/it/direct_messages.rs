@@ -523,3 +523,70 @@ fn crash_neither_loses_a_message_nor_sends_it_twice() {
         unknown
     );
 }
+
+/// The places of a number that sends this many messages a second.
+const PACE: u64 = 20;
+
+/// An owner with a number of this pace, a template, and contacts for a campaign of this size.
+fn paced(server: &Server, contacts: usize) -> (User<'_>, String, String) {
+    let ana = server.owner();
+    server.db.run("UPDATE accounts SET plan = 'scale'");
+    let profile = ana.profile();
+    let pace = json!({ "messages_per_second": PACE });
+    ana.put(&format!("/api/whatsapp/profiles/{profile}"), pace).ok();
+    let campaign = ana.campaign_to("a", 0..contacts);
+    let template = ana.approved("Oi direto", &[]);
+    (ana, template, campaign)
+}
+
+#[test]
+fn message_beside_a_campaign_leaves_within_two_seconds() {
+    let server = Server::start(without_statuses());
+    let (ana, template, campaign) = paced(&server, 300);
+    ana.send(&campaign);
+    until("the campaign fills the number", || server.whatsapp.sends().len() > 20);
+    // A third of the number's pace for five seconds.
+    for number in 0..30_usize {
+        post(&ana, to_phone(&template, &format!("+55119619999{number:02}"))).created();
+        thread::sleep(Duration::from_millis(1000 * 3 / PACE));
+    }
+    until("every message left", || {
+        server.db.count("FROM direct_messages WHERE status = 'sent'") == 30
+    });
+    assert_eq!(
+        ana.status(&campaign),
+        "sending",
+        "the campaign filled the number all the time"
+    );
+    let late = server
+        .db
+        .rows("SELECT id::text FROM direct_messages WHERE sent_at - created_at > interval '2 seconds'");
+    assert!(
+        late.len() <= 3,
+        "{} of 30 messages left late on a busy machine",
+        late.len()
+    );
+}
+
+#[test]
+fn campaign_keeps_its_share_beside_direct_messages() {
+    let server = Server::start(without_statuses());
+    let (ana, template, campaign) = paced(&server, 300);
+    let items: Vec<Value> = (0..600)
+        .map(|number| to_phone(&template, &format!("+5511961{number:06}")))
+        .collect();
+    let report = ana.post("/api/messages/batch", json!({ "messages": items })).ok();
+    assert_eq!(report["accepted"], 600);
+    until("direct messages fill the number", || server.whatsapp.sends().len() > 20);
+    ana.send(&campaign);
+    let of_campaign = || server.db.count("FROM campaign_sends WHERE started_at IS NOT NULL");
+    until("the campaign begins", || of_campaign() > 0);
+    let (campaign_before, before) = (of_campaign(), server.whatsapp.sends().len());
+    until("ten seconds of places", || {
+        server.whatsapp.sends().len() >= before + usize::try_from(PACE * 8).unwrap()
+    });
+    let all = i64::try_from(server.whatsapp.sends().len() - before).unwrap();
+    let share = of_campaign() - campaign_before;
+    assert!(share * 100 >= all * 40, "{share} of {all} places are the campaign's");
+    assert!(share * 100 <= all * 60, "{share} of {all} places are the campaign's");
+}

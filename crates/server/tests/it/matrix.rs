@@ -30,7 +30,7 @@ pub enum RouteInput {
     Public(u16),
 }
 
-use RouteInput::{Csv, Form, Json, Nothing, Public, Query, RequiredQuery, Refused};
+use RouteInput::{Csv, Form, Json, Nothing, Public, Query, Refused, RequiredQuery};
 
 /// The inputs that do not follow from the API reference: the status of a public route, a query, a body without a JSON
 /// example, and bodies in place of an example that names missing ids or addresses or would change the caller's rights.

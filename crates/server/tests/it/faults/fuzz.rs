@@ -83,7 +83,7 @@ struct Sample {
 fn sample(spec: &RouteSpec, caller: &User<'_>, resources: &[(&'static str, String)]) -> Option<Sample> {
     let takes = row(spec);
     // A mutated host would be resolved outside of this machine, and a stream does not end.
-    if matches!(takes, RouteInput::Unfetched(_)) || spec.path == "/api/notifications/stream" {
+    if matches!(takes, RouteInput::Refused(_)) || spec.path == "/api/notifications/stream" {
         return None;
     }
     let path = resource_path(spec, resources);
