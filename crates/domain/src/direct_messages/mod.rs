@@ -11,6 +11,7 @@
 //! Owns direct messages and their queues. Does not own contacts, templates, numbers or the conversations that show the
 //! messages.
 
+mod contact;
 mod creation;
 mod departure;
 mod events;
@@ -23,9 +24,8 @@ mod results;
 mod service;
 mod status;
 
-pub use creation::{
-    ContactFacts, CreationFacts, CreationPlan, ItemError, NewContact, NewMessage, NumberChoice, Verdict, decide,
-};
+pub use contact::{ContactFacts, NewContact};
+pub use creation::{CreationFacts, CreationPlan, ItemError, NewMessage, NumberChoice, Verdict, decide};
 pub use departure::{Departure, DepartureFacts, LeavingContent, LeavingMessage, departure};
 pub use events::cancelled_event;
 pub use messenger::{Messenger, QueueEnd};
@@ -33,8 +33,8 @@ pub use model::*;
 pub use ports::*;
 pub use refusals::{EXPIRED, NUMBER_REMOVED, Refusal};
 pub use request::{
-    HeaderInput, MessageInput, MessageRequest, RecipientInput, Requested, RequestedContent, RequestedTemplate,
-    TemplateInput,
+    HeaderInput, MessageInput, MessageRequest, MessageTemplateInput, RecipientInput, Requested, RequestedContent,
+    RequestedTemplate,
 };
 pub use results::{Advance, MessageResult, MessageState};
 pub use service::{Batch, BatchItem, Created, DirectMessageError, DirectMessages, Outcome};

@@ -14,7 +14,7 @@ use crate::whatsapp::StoredProfile;
 
 /// How the insert of new messages ended. Unless it is `Inserted`, nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InsertOutcome {
+pub enum CreationOutcome {
     Inserted,
     /// One of the references or contacts exists now: the caller reads the facts again.
     Changed,
@@ -43,7 +43,7 @@ pub trait DirectMessageStore: Send + Sync {
     async fn facts(&self, account: AccountId, requests: &[MessageRequest]) -> Result<CreationFacts, StoreError>;
 
     /// Stores contacts and messages, queues the messages and reserves their quota, in one transaction.
-    async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<InsertOutcome, StoreError>;
+    async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<CreationOutcome, StoreError>;
 
     async fn find(&self, account: AccountId, id: MessageId) -> Result<Option<DirectMessage>, StoreError>;
 

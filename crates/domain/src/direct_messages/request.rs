@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::ContentKind;
+use super::model::ContentKind;
 use crate::campaigns::Variables;
 use crate::contacts::{Phone, check_wa_user_id};
 use crate::shared::{ContactId, FieldErrors, ProfileId, TemplateId, redacted_debug, timestamp};
@@ -26,7 +26,7 @@ const DEFAULT_TERM: Duration = Duration::DAY;
 #[derive(Clone, Default)]
 pub struct MessageInput {
     pub to: Option<RecipientInput>,
-    pub template: Option<TemplateInput>,
+    pub template: Option<MessageTemplateInput>,
     pub text: Option<String>,
     pub profile_id: Option<ProfileId>,
     pub send_at: Option<OffsetDateTime>,
@@ -47,7 +47,7 @@ pub struct RecipientInput {
 redacted_debug!(RecipientInput {});
 
 #[derive(Clone, Default)]
-pub struct TemplateInput {
+pub struct MessageTemplateInput {
     pub id: Option<TemplateId>,
     pub name: Option<String>,
     pub language: Option<String>,
@@ -55,7 +55,7 @@ pub struct TemplateInput {
     pub header: Option<HeaderInput>,
 }
 
-redacted_debug!(TemplateInput { id });
+redacted_debug!(MessageTemplateInput { id });
 
 /// The file of a template's header, for this message only.
 #[derive(Clone, Default)]
@@ -233,7 +233,7 @@ fn recipient(input: Option<&RecipientInput>, errors: &mut FieldErrors) -> Option
 }
 
 fn content(
-    template: Option<TemplateInput>,
+    template: Option<MessageTemplateInput>,
     text: Option<String>,
     errors: &mut FieldErrors,
 ) -> Option<RequestedContent> {
@@ -256,7 +256,7 @@ fn content(
     }
 }
 
-fn template_content(input: TemplateInput, errors: &mut FieldErrors) -> Option<RequestedContent> {
+fn template_content(input: MessageTemplateInput, errors: &mut FieldErrors) -> Option<RequestedContent> {
     let variables = input.variables.unwrap_or_default();
     if let Err(invalid) = variables.validate() {
         for (field, messages) in invalid.0 {
@@ -306,9 +306,9 @@ pub(super) mod tests {
 
     pub(in super::super) fn template_input() -> MessageInput {
         MessageInput {
-            template: Some(TemplateInput {
+            template: Some(MessageTemplateInput {
                 id: Some(Uuid::from_u128(3).into()),
-                ..TemplateInput::default()
+                ..MessageTemplateInput::default()
             }),
             text: None,
             ..text_input()
@@ -371,14 +371,14 @@ pub(super) mod tests {
             template: Some(template),
             ..template_input()
         };
-        assert_eq!(fields(template(TemplateInput::default())), ["template"]);
-        let wrong = TemplateInput {
+        assert_eq!(fields(template(MessageTemplateInput::default())), ["template"]);
+        let wrong = MessageTemplateInput {
             id: Some(Uuid::nil().into()),
             variables: Some(Variables([("1".to_owned(), "{age}".to_owned())].into())),
             header: Some(HeaderInput {
                 media_url: Some("http://loja.example/a.png".into()),
             }),
-            ..TemplateInput::default()
+            ..MessageTemplateInput::default()
         };
         assert_eq!(
             fields(template(wrong)),

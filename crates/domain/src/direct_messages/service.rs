@@ -8,7 +8,7 @@ use thiserror::Error;
 use time::Date;
 
 use super::{
-    CancelOutcome, CreationFacts, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore, InsertOutcome,
+    CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore,
     ItemError, MessageInput, MessageRequest, NewContact, NewMessage, Refusal, Verdict, decide,
 };
 use crate::shared::{
@@ -133,9 +133,9 @@ impl DirectMessages {
                 return Ok(drafted.outcomes);
             }
             match self.store.insert(account, &drafted.plan).await? {
-                InsertOutcome::Inserted => return Ok(drafted.outcomes),
-                InsertOutcome::Changed => {}
-                InsertOutcome::QuotaExceeded { month, left: of_month } => {
+                CreationOutcome::Inserted => return Ok(drafted.outcomes),
+                CreationOutcome::Changed => {}
+                CreationOutcome::QuotaExceeded { month, left: of_month } => {
                     left.insert(month, of_month);
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::direct_messages::{CreationPlan, InsertOutcome, NewMessage};
+use recado_domain::direct_messages::{CreationOutcome, CreationPlan, NewMessage};
 use recado_domain::shared::AccountId;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -20,7 +20,7 @@ pub(super) async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     plan: &CreationPlan,
-) -> DbResult<InsertOutcome> {
+) -> DbResult<CreationOutcome> {
     let mut contacts: Vec<_> = plan.contacts.iter().collect();
     // Two batches for the same people wait for each other instead of deadlocking.
     contacts.sort_by_key(|contact| (contact.draft.phone.clone(), contact.draft.wa_user_id.clone()));
@@ -35,10 +35,10 @@ pub(super) async fn insert(
         let used = usage::used(conn, account, month).await?;
         if used > plan.monthly_limit {
             let left = (plan.monthly_limit - (used - count)).max(0);
-            return Ok(InsertOutcome::QuotaExceeded { month, left });
+            return Ok(CreationOutcome::QuotaExceeded { month, left });
         }
     }
-    Ok(InsertOutcome::Inserted)
+    Ok(CreationOutcome::Inserted)
 }
 
 async fn insert_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<()> {

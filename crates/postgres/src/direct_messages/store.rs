@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::direct_messages::{
-    CancelOutcome, CreationFacts, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore, DirectStatus,
-    InsertOutcome, MessageRequest, Phase, cancelled_event,
+    CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore,
+    DirectStatus, MessageRequest, Phase, cancelled_event,
 };
 use recado_domain::shared::{AccountId, CursorPage, MessageId, StoreError, TimeCursor};
 
@@ -129,12 +129,12 @@ impl DirectMessageStore for PgDirectMessages {
         in_tenant!(self.0, account, |conn| facts::creation(conn, account, requests))
     }
 
-    async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<InsertOutcome, StoreError> {
+    async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<CreationOutcome, StoreError> {
         let inserted = in_tenant!(self.0, account, |conn| creation::insert(conn, account, plan),
-            unless InsertOutcome::QuotaExceeded { .. });
+            unless CreationOutcome::QuotaExceeded { .. });
         match inserted {
             // Another request inserted the reference or the contact first.
-            Err(StoreError::Duplicate { .. }) => Ok(InsertOutcome::Changed),
+            Err(StoreError::Duplicate { .. }) => Ok(CreationOutcome::Changed),
             inserted => inserted,
         }
     }

@@ -71,6 +71,19 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
     )
 }
 
+fn message_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
+    format!(
+        "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+           VALUES ('{account}', '{tag}', '{contact}', now());
+         INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
+           VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now());
+         INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, send_at, expires_at,
+           created_by, created_at, updated_at)
+         VALUES ('{account}', '{tag}', '{contact}', '{tag}', 'text', '{{}}', now(), now(), '{tag}', now(), now());
+         INSERT INTO direct_message_queues (account_id, profile_id, due_at) VALUES ('{account}', '{tag}', now())"
+    )
+}
+
 /// Two accounts with a row in every tenant table.
 async fn filled() -> (DbFixture, [String; 2]) {
     let fixture = DbFixture::new().await;
@@ -121,16 +134,6 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO audit_counts VALUES ('{account}', '2026-03-01', 'x', 'create', 1);
                  INSERT INTO notifications (account_id, id, type, title, message)
                    VALUES ('{account}', '{tag}', 'info', 't', 'm');
-                 INSERT INTO conversations (account_id, id, contact_id, last_message_at)
-                   VALUES ('{account}', '{tag}', '{contact}', now());
-                 INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
-                   VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now());
-                 INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, send_at, expires_at,
-                   created_by, created_at, updated_at)
-                   VALUES ('{account}', '{tag}', '{contact}', '{profile}', 'text', '{{}}', now(), now(), '{tag}', now(),
-                     now());
-                 INSERT INTO direct_message_queues (account_id, profile_id, due_at)
-                   VALUES ('{account}', '{profile}', now());
                  INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
                    VALUES ('{account}', '{tag}', 'w', 'outbound', 'https://e.example', '{{*}}', '\\x00', 'beef');
                  INSERT INTO webhook_endpoint_ids (account_id, id) VALUES ('{account}', '{tag}');
@@ -144,6 +147,7 @@ async fn filled() -> (DbFixture, [String; 2]) {
             ))
             .await;
         fixture.sql(&analytics_rows(&account.to_string(), tag, contact)).await;
+        fixture.sql(&message_rows(&account.to_string(), tag, contact)).await;
     }
     let accounts = [fixture.account.to_string(), other_account.to_string()];
     (fixture, accounts)

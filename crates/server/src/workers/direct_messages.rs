@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::worker_loop::{self, Backoff};
+use super::worker_loop::{self, Backoff, UNKNOWN_BATCH, unknown_interval};
 use crate::wiring::{Shared, Stores};
 
 /// The most queues that a process works on at a time.
@@ -70,19 +70,13 @@ pub(super) fn start(
         },
     ));
     let ttl = shared.config.send_unknown_ttl;
-    worker_loop::spawn(
-        tasks,
-        stop,
-        "unknown_messages",
-        super::unknown_interval(ttl),
-        move || {
-            let queue = queue.clone();
-            async move {
-                let failed = queue.fail_unknown(ttl, super::UNKNOWN_BATCH).await?;
-                Ok(failed > 0)
-            }
-        },
-    );
+    worker_loop::spawn(tasks, stop, "unknown_messages", unknown_interval(ttl), move || {
+        let queue = queue.clone();
+        async move {
+            let failed = queue.fail_unknown(ttl, UNKNOWN_BATCH).await?;
+            Ok(failed > 0)
+        }
+    });
 }
 
 #[derive(Clone)]

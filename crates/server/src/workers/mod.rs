@@ -34,16 +34,13 @@ pub use send_rate_limiter::TokioSendRateLimiter;
 
 use crate::wiring::Shared;
 use recado_api::system::{SystemShutdown, SystemTimer};
-use worker_loop::{SWEEP_BATCH, SWEEP_INTERVAL};
+use worker_loop::{SWEEP_BATCH, SWEEP_INTERVAL, UNKNOWN_BATCH, unknown_interval};
 
 /// Connections of all workers together, in each of the two pools.
 const CONNECTIONS: usize = 4;
 
 /// The maximum number of scheduled campaigns that one iteration enqueues.
 const DUE_BATCH: i64 = 100;
-
-/// The maximum number of sends with an unknown outcome that one iteration fails.
-const UNKNOWN_BATCH: i64 = 1000;
 
 /// The maximum number of recipient and retry batches that one iteration prepares. A run prepares the batches that it
 /// needs itself, so this worker is not urgent.
@@ -55,7 +52,6 @@ const FOLD_BATCH: i64 = 100;
 /// How long each kind of worker waits after an iteration without work.
 const SCHEDULE_INTERVAL: Duration = Duration::from_millis(500);
 const CALLBACKS_INTERVAL: Duration = Duration::from_secs(1);
-const UNKNOWN_INTERVAL: Duration = Duration::from_secs(5);
 const MATERIALIZE_INTERVAL: Duration = Duration::from_millis(500);
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -106,7 +102,6 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     );
 
     direct_messages::start(shared, &stores, limiter, stop, tasks);
-
     let campaigns = Arc::new(stores.campaigns(shared));
     worker_loop::spawn(tasks, stop, "schedule", SCHEDULE_INTERVAL, move || {
         let campaigns = campaigns.clone();
@@ -186,13 +181,6 @@ fn analyze_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &Ta
         }
     };
     worker_loop::spawn(tasks, stop, "statistics", STATISTICS_INTERVAL, iteration);
-}
-
-/// The interval at which outcomes are looked for that have been unknown for `ttl`.
-fn unknown_interval(ttl: time::Duration) -> Duration {
-    UNKNOWN_INTERVAL
-        .min(ttl.try_into().unwrap_or(UNKNOWN_INTERVAL))
-        .max(Duration::from_millis(100))
 }
 
 /// Fails sends and replies whose outcome stayed unknown for `SEND_UNKNOWN_TTL`.

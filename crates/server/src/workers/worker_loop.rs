@@ -23,6 +23,12 @@ pub(super) const SWEEP_BATCH: i64 = 1000;
 /// How long a worker that deletes expired rows waits after an iteration without work.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The maximum number of messages with an unknown outcome that one iteration fails.
+pub(super) const UNKNOWN_BATCH: i64 = 1000;
+
+/// How long a worker that fails unknown outcomes waits after an iteration without work.
+const UNKNOWN_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The pauses of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
@@ -38,6 +44,13 @@ impl Backoff {
         let longest = Duration::from_secs(30);
         Self { idle, longest }
     }
+}
+
+/// The interval at which outcomes are looked for that have been unknown for `ttl`.
+pub(super) fn unknown_interval(ttl: time::Duration) -> Duration {
+    UNKNOWN_INTERVAL
+        .min(ttl.try_into().unwrap_or(UNKNOWN_INTERVAL))
+        .max(Duration::from_millis(100))
 }
 
 /// Starts a worker that runs by its interval only.

@@ -540,7 +540,7 @@ fn paced(server: &Server, contacts: usize) -> (User<'_>, String, String) {
 }
 
 #[test]
-fn message_beside_a_campaign_leaves_within_two_seconds() {
+fn message_beside_a_campaign_waits_for_few_of_its_sends() {
     let server = Server::start(without_statuses());
     let (ana, template, campaign) = paced(&server, 300);
     ana.send(&campaign);
@@ -558,14 +558,13 @@ fn message_beside_a_campaign_leaves_within_two_seconds() {
         "sending",
         "the campaign filled the number all the time"
     );
-    let late = server
-        .db
-        .rows("SELECT id::text FROM direct_messages WHERE sent_at - created_at > interval '2 seconds'");
-    assert!(
-        late.len() <= 3,
-        "{} of 30 messages left late on a busy machine",
-        late.len()
-    );
+    // In places of the number instead of seconds, which a busy machine stretches.
+    let late = server.db.count(&format!(
+        "FROM direct_messages m WHERE (SELECT count(*) FROM campaign_sends s
+           WHERE s.started_at > m.created_at AND s.started_at < m.started_at) > {}",
+        2 * PACE
+    ));
+    assert_eq!(late, 0, "of 30 messages");
 }
 
 #[test]

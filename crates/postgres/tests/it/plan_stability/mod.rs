@@ -5,6 +5,7 @@
 //! key. A generic plan expects the rows of the average account, which may be as few. So each test runs with the
 //! statistics of one large account and with those of many small accounts.
 
+mod direct_messages;
 mod fixture;
 mod narrow_sources;
 mod queues;
@@ -12,6 +13,7 @@ mod reports;
 mod runs;
 mod statements;
 
+use direct_messages::direct_messages_use_index_lookups;
 use fixture::{FIRST_PAGE, PART, PlannerStatistics, newest, unanalyzed_account};
 use narrow_sources::{
     audiences_of_few_contacts_read_few_rows, contacts_of_a_rare_source_read_few_rows,
@@ -86,6 +88,7 @@ under_statistics! {
         retries_and_pages_of_sends_read_few_rows
         relayed_events_use_index_lookups
         idempotency_keys_use_index_lookups
+        direct_messages_use_index_lookups
         queue_depths_read_waiting_rows_only
         reports_of_a_month_read_few_rows;
     Small as small_accounts:
@@ -107,6 +110,7 @@ under_statistics! {
         retries_and_pages_of_sends_read_few_rows
         relayed_events_use_index_lookups
         idempotency_keys_use_index_lookups
+        direct_messages_use_index_lookups
         queue_depths_read_waiting_rows_only
         reports_of_a_month_read_few_rows;
 }

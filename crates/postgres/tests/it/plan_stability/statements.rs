@@ -17,6 +17,7 @@ const CATALOG: &str = "reads the system catalog";
 const ADMINISTRATION: &str = "a report of the platform's administrators, over all accounts";
 const REPORTS: Plan = Tested("reports_of_a_month_read_few_rows");
 const RUNS: Plan = Tested("claims_and_ends_of_runs_read_few_rows");
+const DIRECT: Plan = Tested("direct_messages_use_index_lookups");
 const RETRIES: Plan = Tested("retries_and_pages_of_sends_read_few_rows");
 
 /// Every `.sql` file under `src`, and its plan test.
@@ -75,6 +76,11 @@ const STATEMENTS: &[(&str, Plan)] = &[
         "conversations/write_messages.sql",
         Tested("inbound_messages_use_index_lookups"),
     ),
+    ("direct_messages/insert.sql", Untested("inserts rows by their values")),
+    ("direct_messages/lock.sql", DIRECT),
+    ("direct_messages/release.sql", DIRECT),
+    ("direct_messages/take.sql", DIRECT),
+    ("direct_messages/write.sql", DIRECT),
     ("idempotency/claim.sql", Tested("idempotency_keys_use_index_lookups")),
     ("ingestion/add_orders.sql", Tested("ingestion_uses_index_lookups")),
     ("links/add_clicks.sql", Untested("a worker's batch of clicks, by key")),

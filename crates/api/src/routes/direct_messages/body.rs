@@ -1,79 +1,29 @@
-//! Routes of direct messages, in URLs `messages`.
+//! The bodies of requests and responses.
 
-use actix_web::HttpResponse;
-use actix_web::http::header;
-use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::Variables;
 use recado_domain::direct_messages::{
-    Batch, ContentKind, Created, DirectMessage, DirectMessageError, DirectMessageQuery, DirectMessages, DirectStatus,
-    HeaderInput, HoldReason, MessageInput, MessageTemplate, Outcome, Phase, RecipientInput, TemplateInput,
+    Batch, ContentKind, Created, DirectMessage, DirectMessageError, DirectStatus, HeaderInput, HoldReason,
+    MessageInput, MessageTemplate, MessageTemplateInput, Outcome, Phase, RecipientInput,
 };
 use recado_domain::messaging::{Category, Pricing};
 use recado_domain::shared::schema::Timestamp;
-use recado_domain::shared::{
-    ApiKeyId, ContactId, ConversationId, CursorPage, FieldErrors, MessageId, ProfileId, TemplateId, UserId, timestamp,
-};
+use recado_domain::shared::{ApiKeyId, ContactId, ConversationId, MessageId, ProfileId, TemplateId, UserId, timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::error::{ApiError, ErrorCode};
-use crate::web::body::{self, Json};
-use crate::web::extractors::{Authenticated, Id, TenantContext};
-use crate::web::operation::{Body, OpenApiTag, Operation, created, data, path_id};
-use crate::web::parameters::{CursorParam, EnumParam, IdParam, LIMIT, TextParam, TimeParam};
-use crate::web::query::Params;
-use crate::web::responses::{self, response_type};
-use crate::web::route::{Endpoint, endpoint};
-use crate::worker_handles::WorkerSignals;
-
-pub(super) const TAG: OpenApiTag = OpenApiTag {
-    name: "Messages",
-    description: "Single messages: one call sends one message to one person, once.",
-};
-
-const ID: &str = "The message's id.";
+use crate::error::ApiError;
+use crate::web::responses::response_type;
 
 /// The most items of a batch.
 const BATCH: usize = 1000;
 
-const CURSOR: CursorParam = CursorParam::first_page(Some(""));
-
-const STATUS: EnumParam<DirectStatus> = EnumParam {
-    name: "status",
-    description: "Only messages in this status.",
-    accepted: "pending, sent, delivered, read, failed or cancelled",
-    example: Some(DirectStatus::Sent),
-};
-
-const PHASE: EnumParam<Phase> = EnumParam {
-    name: "phase",
-    description: "Only pending messages in this phase.",
-    accepted: "scheduled, waiting, held, leaving or unknown",
-    example: Some(Phase::Held),
-};
-
-const CONTACT: IdParam = IdParam::new("contact_id", "Only messages to this contact.");
-const PROFILE: IdParam = IdParam::new("profile_id", "Only messages from this WhatsApp number.");
-const TEMPLATE: IdParam = IdParam::new("template_id", "Only messages with this template.");
-const REFERENCE: TextParam = TextParam::new(
-    "client_reference",
-    "Only the message with this reference.",
-    "order-1042-shipped",
-);
-const SINCE: TimeParam = TimeParam::new(
-    "since",
-    "Only messages made at this time or later.",
-    "2026-01-01T00:00:00Z",
-);
-const UNTIL: TimeParam = TimeParam::new("until", "Only messages made before this time.", "2027-01-01T00:00:00Z");
-
 /// The person that a message is for: exactly one of `contact_id`, `phone` and `wa_user_id`.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MessageRecipient")]
-struct RecipientBody {
+pub(super) struct RecipientBody {
     /// A contact of the account.
     contact_id: Option<ContactId>,
     /// A phone number. Without a contact that has it, one is made.
@@ -90,7 +40,7 @@ struct RecipientBody {
 /// The file of a template's header, for this message only.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MessageHeader")]
-struct HeaderBody {
+pub(super) struct HeaderBody {
     /// An https URL that WhatsApp fetches.
     #[schemars(example = &"https://loja.example/nota-1042.pdf")]
     media_url: Option<String>,
@@ -99,7 +49,7 @@ struct HeaderBody {
 /// The template of a message: either its `id`, or its `name` and `language`.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MessageTemplateInput")]
-struct TemplateBody {
+pub(super) struct TemplateBody {
     /// The template's id.
     id: Option<TemplateId>,
     /// The template's name.
@@ -117,7 +67,7 @@ struct TemplateBody {
 /// A message to one person.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[schemars(rename = "NewMessage")]
-struct MessageBody {
+pub(super) struct MessageBody {
     /// The recipient.
     #[schemars(required)]
     #[garde(skip)]
@@ -158,7 +108,7 @@ impl From<MessageBody> for MessageInput {
                 wa_user_id: to.wa_user_id,
                 name: to.name,
             }),
-            template: body.template.map(|template| TemplateInput {
+            template: body.template.map(|template| MessageTemplateInput {
                 id: template.id,
                 name: template.name,
                 language: template.language,
@@ -179,17 +129,17 @@ impl From<MessageBody> for MessageInput {
 /// Messages that are stored together.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[schemars(rename = "MessageBatch")]
-struct BatchBody {
+pub(super) struct BatchBody {
     /// 1 to 1000 messages, each as in `POST /api/messages`. A bad one is refused alone.
     #[schemars(required, with = "Vec<MessageBody>", length(min = 1, max = 1000))]
     #[garde(required, inner(length(min = 1, max = BATCH)))]
-    messages: Option<Vec<Value>>,
+    pub(super) messages: Option<Vec<Value>>,
 }
 
 /// The recipient of a message.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "MessageAddress")]
-struct AddressResponse {
+pub(super) struct AddressResponse {
     /// The contact's phone number; null if it has none.
     #[schemars(example = &"+5511961234567")]
     phone: Option<String>,
@@ -200,7 +150,7 @@ struct AddressResponse {
 response_type! {
     /// The template of a message.
     #[schemars(rename = "MessageTemplate")]
-    struct TemplateResponse from template: MessageTemplate {
+    pub(super) struct TemplateResponse from template: MessageTemplate {
         /// The template's id.
         id: TemplateId,
         /// The template's name.
@@ -217,7 +167,7 @@ response_type! {
 response_type! {
     /// A message to one person.
     #[schemars(rename = "DirectMessage")]
-    struct MessageResponse from message: DirectMessage {
+    pub(super) struct MessageResponse from message: DirectMessage {
         /// The message's id.
         id: MessageId,
         /// The contact that it is for.
@@ -287,7 +237,7 @@ response_type! {
 /// How one item of a batch ended.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum ItemOutcome {
+pub(super) enum ItemOutcome {
     /// The message is stored.
     Accepted,
     /// The message of an earlier equal request.
@@ -299,7 +249,7 @@ enum ItemOutcome {
 /// An item of a batch.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "MessageBatchItem")]
-struct ItemResponse {
+pub(super) struct ItemResponse {
     /// The position in the request, counted from 0.
     index: usize,
     /// How it ended.
@@ -315,7 +265,7 @@ struct ItemResponse {
 /// The outcomes of a batch.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "MessageBatchReport")]
-struct BatchResponse {
+pub(super) struct BatchResponse {
     /// The number of messages that are stored now.
     accepted: usize,
     /// The number of items whose message existed.
@@ -362,167 +312,3 @@ fn item_response((index, outcome): (usize, Outcome)) -> ItemResponse {
         },
     }
 }
-
-/// `POST /api/messages`
-async fn create(
-    messages: Data<DirectMessages>,
-    signals: Data<WorkerSignals>,
-    Authenticated(tenant): TenantContext,
-    Json(input): Json<MessageBody>,
-) -> Result<HttpResponse, ApiError> {
-    match messages.create(&tenant, input.into()).await? {
-        Created::New(message) => {
-            signals.wake_messengers();
-            let location = format!("/api/messages/{}", message.id);
-            let mut response = responses::created(MessageResponse::from(message));
-            if let Ok(location) = header::HeaderValue::from_str(&location) {
-                response.headers_mut().insert(header::LOCATION, location);
-            }
-            Ok(response)
-        }
-        Created::Repeated(message) => {
-            let mut response = responses::ok(MessageResponse::from(message));
-            let name = header::HeaderName::from_static("idempotent-replayed");
-            response
-                .headers_mut()
-                .insert(name, header::HeaderValue::from_static("true"));
-            Ok(response)
-        }
-    }
-}
-
-pub(super) const CREATE: Endpoint = endpoint!(create, {
-    let description = "Sends one message to one person, at most once: a template at any time, or a text within 24 \
-                hours after the contact's last message. The response returns as soon as the message is stored; \
-                webhook events or `GET /api/messages/{id}` report its status. With `client_reference`, the same \
-                request again returns the first message (200), also after its failure. A template message uses one \
-                message of the quota of the month of `send_at`.";
-    Operation::new("Send a message", description)
-        .body(Body::json::<MessageBody>().example(json!({
-            "to": { "phone": "+5511961234567", "name": "Ana Souza" },
-            "template": { "name": "order_update", "language": "pt_BR", "variables": { "1": "Ana", "2": "1042" } },
-            "client_reference": "order-1042-shipped",
-        })))
-        .responds(
-            created::<MessageResponse>("The message.")
-                .header("Location", "The path of the message.", json!({ "type": "string" }))
-                .example(json!({ "kind": "template", "status": "pending", "phase": "waiting" })),
-        )
-        .responds(data::<MessageResponse>(
-            "The message of an earlier equal request with this `client_reference`, as it is now.",
-        ))
-        .refuses(
-            ErrorCode::Precondition,
-            "`details.reason` is `number_unverified`, `template_not_approved`, `template_not_sendable` (with \
-             `details.reasons`), `placeholder_empty` (with `details.placeholders`), `opted_out`, `no_address`, \
-             `outside_window`, `plan_inactive` or `month_limit`.",
-        )
-        .refuses(
-            ErrorCode::Conflict,
-            "Another request has this `client_reference`; `details.id` is its message.",
-        )
-});
-
-/// `POST /api/messages/batch`
-async fn create_batch(
-    messages: Data<DirectMessages>,
-    signals: Data<WorkerSignals>,
-    Authenticated(tenant): TenantContext,
-    Json(input): Json<BatchBody>,
-) -> Result<HttpResponse, ApiError> {
-    let items = input.messages.unwrap_or_default();
-    let items = items.iter().map(|item| {
-        let message: Result<MessageBody, FieldErrors> = body::item(item);
-        message.map(MessageInput::from)
-    });
-    let batch = messages.create_batch(&tenant, items.collect()).await?;
-    signals.wake_messengers();
-    Ok(responses::ok(BatchResponse::from(batch)))
-}
-
-pub(super) const CREATE_BATCH: Endpoint = endpoint!(create_batch, {
-    let description = "Sends up to 1000 messages. Each item is a message of `POST /api/messages`; a bad item refuses \
-                itself alone. All accepted items are stored together, before the response.";
-    Operation::new("Send messages", description)
-        .body(Body::json::<BatchBody>())
-        .responds(data::<BatchResponse>("The outcome of each item, in order."))
-});
-
-/// `GET /api/messages`
-async fn list(
-    messages: Data<DirectMessages>,
-    Authenticated(tenant): TenantContext,
-    mut params: Params,
-) -> Result<HttpResponse, ApiError> {
-    let query = DirectMessageQuery {
-        status: params.one_of(&STATUS),
-        phase: params.one_of(&PHASE),
-        contact_id: params.id(&CONTACT),
-        profile_id: params.id(&PROFILE),
-        template_id: params.id(&TEMPLATE),
-        client_reference: params.text(&REFERENCE),
-        since: params.time(&SINCE),
-        until: params.time(&UNTIL),
-        page: params.cursor_query(),
-    };
-    params.check()?;
-    let page = messages.list(&tenant, &query).await?;
-    Ok(responses::ok(page.map(MessageResponse::from)))
-}
-
-pub(super) const LIST: Endpoint = endpoint!(list, {
-    Operation::new(
-        "List messages",
-        "Returns single messages, newest first. Messages of campaigns and replies are not among them.",
-    )
-    .takes(&STATUS)
-    .takes(&PHASE)
-    .takes(&CONTACT)
-    .takes(&PROFILE)
-    .takes(&TEMPLATE)
-    .takes(&REFERENCE)
-    .takes(&SINCE)
-    .takes(&UNTIL)
-    .takes(&CURSOR)
-    .takes(&LIMIT)
-    .responds(data::<CursorPage<MessageResponse>>(
-        "A page of messages and its `nextCursor`.",
-    ))
-});
-
-/// `GET /api/messages/<id>`
-async fn get(
-    messages: Data<DirectMessages>,
-    Authenticated(tenant): TenantContext,
-    Id(id): Id<MessageId>,
-) -> Result<HttpResponse, ApiError> {
-    let message = messages.get(&tenant, id).await?;
-    Ok(responses::ok(MessageResponse::from(message)))
-}
-
-pub(super) const GET: Endpoint = endpoint!(get, {
-    Operation::new("Get a message", "Returns a single message.")
-        .takes(path_id(ID))
-        .responds(data::<MessageResponse>("The message."))
-});
-
-/// `POST /api/messages/<id>/cancel`
-async fn cancel(
-    messages: Data<DirectMessages>,
-    Authenticated(tenant): TenantContext,
-    Id(id): Id<MessageId>,
-) -> Result<HttpResponse, ApiError> {
-    let message = messages.cancel(&tenant, id).await?;
-    Ok(responses::ok(MessageResponse::from(message)))
-}
-
-pub(super) const CANCEL: Endpoint = endpoint!(cancel, {
-    let description = "Cancels a message before it leaves, and returns its quota. Cancelling it again changes nothing.";
-    Operation::new("Cancel a message", description)
-        .takes(path_id(ID))
-        .responds(data::<MessageResponse>("The cancelled message.").example(json!({ "status": "cancelled" })))
-        .refuses(
-            ErrorCode::Precondition,
-            "`details.reason` is `already_left`: the message was sent, or has ended otherwise.",
-        )
-});
