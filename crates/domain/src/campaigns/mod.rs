@@ -63,6 +63,8 @@ mod send_rate;
 mod service;
 mod start;
 mod status;
+#[cfg(test)]
+mod stored_transitions;
 mod test_send;
 mod variables;
 

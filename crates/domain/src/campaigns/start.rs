@@ -146,13 +146,12 @@ impl Campaigns {
 
     /// Pauses a run. A run that is already paused keeps its reason.
     pub async fn pause(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        self.apply_command(tenant, id, Command::PauseOrResume, async |stored, status| {
+        self.apply_command(tenant, id, Command::PauseOrResume, async |stored, _| {
             if stored.paused_at.is_some() {
                 return Ok((WriteOutcome::Done, stored));
             }
             let now = self.clock.now();
             let paused = Campaign {
-                status,
                 paused_at: Some(now),
                 pause_reason: Some(PAUSED_BY_HAND.to_owned()),
                 updated_at: now,
@@ -166,7 +165,7 @@ impl Campaigns {
     /// Resumes a paused run if the preconditions of a start still hold. The run pauses again if the cause of the pause
     /// still exists.
     pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        self.apply_command(tenant, id, Command::PauseOrResume, async |stored, status| {
+        self.apply_command(tenant, id, Command::PauseOrResume, async |stored, _| {
             if stored.paused_at.is_none() {
                 return Ok((WriteOutcome::Done, stored));
             }
@@ -175,7 +174,6 @@ impl Campaigns {
                 return Err(refusal.into());
             }
             let resumed = Campaign {
-                status,
                 paused_at: None,
                 pause_reason: None,
                 updated_at: self.clock.now(),

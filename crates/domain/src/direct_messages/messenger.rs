@@ -365,3 +365,16 @@ fn not_connected(message: String) -> SendOutcome {
         retry_after: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_gives_as_many_bursts_as_others_had() {
+        let burst = SendRate::PerSecond(80).burst();
+        let after = |bursts: f64| bursts_after(burst.time * bursts, burst);
+        assert_eq!([after(0.0), after(1.0), after(3.9), after(500.0)], [1, 1, 3, MAX_BURSTS]);
+        assert_eq!(bursts_after(Duration::seconds(-3), burst), 1);
+    }
+}

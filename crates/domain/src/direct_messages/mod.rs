@@ -39,3 +39,6 @@ pub use request::{
 pub use results::{Advance, MessageResult, MessageState};
 pub use service::{Batch, BatchItem, Created, DirectMessageError, DirectMessages, Outcome};
 pub use status::{DirectStatus, HoldReason, Phase};
+
+#[cfg(test)]
+mod tests;

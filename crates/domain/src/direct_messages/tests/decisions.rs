@@ -1,0 +1,306 @@
+//! What is accepted, refused and repeated, and what leaves.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use time::Duration;
+
+use super::*;
+use crate::campaigns::Variables;
+use crate::messaging::{Addressee, Category, MetaStatus};
+use crate::shared::{CallingKey, KeyScopes};
+
+fn decided(input: MessageInput, facts: &CreationFacts) -> Verdict {
+    decide(&tenant(), &request(input), facts, &Uuid::now_v7)
+}
+
+fn refusal(input: MessageInput, facts: &CreationFacts) -> Option<&'static str> {
+    match decided(input, facts) {
+        Verdict::Bad(ItemError::Refused(refusal)) => Some(refusal.reason()),
+        Verdict::New(..) => None,
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+fn with_contact(change: impl FnOnce(&mut ContactFacts)) -> CreationFacts {
+    let mut facts = facts();
+    change(facts.contacts.values_mut().next().unwrap());
+    facts
+}
+
+fn with_template(change: impl FnOnce(&mut Template)) -> CreationFacts {
+    let mut facts = facts();
+    change(facts.templates.values_mut().next().unwrap());
+    facts
+}
+
+#[test]
+fn template_message_takes_quota_of_its_month_and_a_text_takes_none() {
+    let Verdict::New(new, None) = decided(template_input(), &facts()) else {
+        panic!()
+    };
+    assert_eq!(new.quota_month, Some(time::macros::date!(2026-03-01)));
+    assert_eq!(new.message.profile_id, Some(Uuid::from_u128(4).into()));
+    assert_eq!((new.message.phase(), new.message.kind), (Some(Phase::Waiting), ContentKind::Template));
+    let later = MessageInput {
+        send_at: Some(NOW + Duration::days(30)),
+        ..template_input()
+    };
+    let Verdict::New(new, None) = decided(later, &facts()) else {
+        panic!()
+    };
+    assert_eq!(new.quota_month, Some(time::macros::date!(2026-04-01)));
+    let Verdict::New(new, None) = decided(text_input(), &facts()) else {
+        panic!()
+    };
+    assert_eq!(new.quota_month, None);
+}
+
+#[test]
+fn each_obstacle_refuses_with_its_reason() {
+    for (facts, reason) in [
+        (with_template(|template| template.meta_status = MetaStatus::Paused), "template_not_approved"),
+        (
+            with_template(|template| template.unsupported = vec!["unsupported_header:gif".into()]),
+            "template_not_sendable",
+        ),
+        (with_contact(|contact| contact.recipient.name = " ".into()), "placeholder_empty"),
+        (with_contact(|contact| contact.opted_out = true), "opted_out"),
+        (
+            with_contact(|contact| {
+                contact.recipient.phone = String::new();
+                contact.wa_user_id = None;
+            }),
+            "no_address",
+        ),
+    ] {
+        assert_eq!(refusal(template_input(), &facts), Some(reason));
+    }
+    let mut unverified = facts();
+    unverified.numbers[0].is_verified = false;
+    assert_eq!(refusal(template_input(), &unverified), Some("number_unverified"));
+    assert_eq!(refusal(text_input(), &unverified), Some("number_unverified"));
+    let mut without_plan = facts();
+    without_plan.billing.plan = "gold".into();
+    assert_eq!(refusal(template_input(), &without_plan), Some("plan_inactive"));
+    assert_eq!(refusal(text_input(), &without_plan), None);
+}
+
+#[test]
+fn authentication_reaches_opted_out_people_and_needs_a_phone() {
+    let authentication = |mut facts: CreationFacts| {
+        facts.templates.values_mut().next().unwrap().category = Category::Authentication;
+        facts
+    };
+    let opted_out = authentication(with_contact(|contact| contact.opted_out = true));
+    assert_eq!(refusal(template_input(), &opted_out), None);
+    let hidden = authentication(with_contact(|contact| contact.recipient.phone = String::new()));
+    assert_eq!(refusal(template_input(), &hidden), Some("no_address"));
+}
+
+#[test]
+fn text_needs_an_inbound_message_within_a_day_before_it_leaves() {
+    let since = |age: Option<Duration>| with_contact(|contact| contact.last_inbound_at = age.map(|age| NOW - age));
+    let (day, microsecond) = (Duration::DAY, Duration::MICROSECOND);
+    assert_eq!(refusal(text_input(), &since(Some(day - microsecond))), None);
+    assert_eq!(refusal(text_input(), &since(Some(day))), Some("outside_window"));
+    assert_eq!(refusal(text_input(), &since(None)), Some("outside_window"));
+    let later = MessageInput {
+        send_at: Some(NOW + Duration::hours(23)),
+        ..text_input()
+    };
+    assert_eq!(refusal(later, &since(Some(Duration::HOUR))), Some("outside_window"));
+}
+
+#[test]
+fn number_of_the_conversation_is_used_only_if_it_is_verified() {
+    let number = |conversation: u128, verified: [bool; 2]| {
+        let mut facts = with_contact(|contact| contact.conversation_profile = Some(Uuid::from_u128(conversation).into()));
+        facts.numbers = [4, 5]
+            .into_iter()
+            .zip(verified)
+            .map(|(id, is_verified)| NumberChoice {
+                id: Uuid::from_u128(id).into(),
+                is_verified,
+            })
+            .collect();
+        match decided(text_input(), &facts) {
+            Verdict::New(new, _) => new.message.profile_id.map(|id| id.0.as_u128()),
+            verdict => panic!("{verdict:?}"),
+        }
+    };
+    assert_eq!(number(5, [true, true]), Some(5));
+    assert_eq!(number(5, [true, false]), Some(4));
+    assert_eq!(number(6, [true, true]), Some(4));
+    let mut without = facts();
+    without.numbers.clear();
+    let Verdict::New(new, _) = decided(text_input(), &without) else {
+        panic!()
+    };
+    assert_eq!(new.message.profile_id, None, "simulated");
+}
+
+#[test]
+fn unknown_phone_makes_a_contact_and_unknown_ids_are_invalid() {
+    let mut facts = facts();
+    facts.contacts.clear();
+    let Verdict::New(new, Some(contact)) = decided(template_input(), &facts) else {
+        panic!()
+    };
+    assert_eq!((new.message.contact_id, contact.draft.name.as_str()), (contact.id, "+5511961234567"));
+    for (field, input) in [
+        (
+            "to.contact_id",
+            MessageInput {
+                to: Some(RecipientInput {
+                    contact_id: Some(Uuid::nil().into()),
+                    ..RecipientInput::default()
+                }),
+                ..text_input()
+            },
+        ),
+        (
+            "profile_id",
+            MessageInput {
+                profile_id: Some(Uuid::nil().into()),
+                ..template_input()
+            },
+        ),
+    ] {
+        let Verdict::Bad(ItemError::Invalid(errors)) = decided(input, &facts) else {
+            panic!("{field}")
+        };
+        assert_eq!(errors.0.keys().collect::<Vec<_>>(), [field]);
+    }
+    facts.templates.clear();
+    let Verdict::Bad(ItemError::Invalid(errors)) = decided(template_input(), &facts) else {
+        panic!()
+    };
+    assert!(errors.0.contains_key("template.id"));
+}
+
+
+#[test]
+fn same_reference_repeats_an_equal_request_and_refuses_another_one() {
+    let input = |text: &str| MessageInput {
+        text: Some(text.into()),
+        client_reference: Some("r1".into()),
+        ..text_input()
+    };
+    let Verdict::New(first, _) = decided(input("Oi"), &facts()) else {
+        panic!()
+    };
+    let known = |earlier: Value| {
+        let mut facts = facts();
+        // Neither the window nor the number matters for a repetition.
+        facts.numbers[0].is_verified = false;
+        facts.references = HashMap::from([("r1".to_owned(), (first.message.clone(), earlier))]);
+        facts
+    };
+    assert_eq!(
+        decided(input("Oi"), &known(first.request.clone())),
+        Verdict::Repeated(Box::new(first.message.clone()))
+    );
+    assert_eq!(
+        decided(input("oi"), &known(first.request.clone())),
+        Verdict::Bad(ItemError::ReferenceTaken(first.message.id))
+    );
+    // An erased message says nothing of its request any more.
+    assert!(matches!(decided(input("oi"), &known(Value::Null)), Verdict::Repeated(_)));
+}
+
+#[test]
+fn key_that_triggers_a_template_sends_nothing_else() {
+    let with_scopes = |scopes: &[String]| Tenant {
+        api_key: Some(CallingKey {
+            id: Uuid::from_u128(1).into(),
+            scopes: Arc::new(KeyScopes::from_stored(scopes)),
+        }),
+        ..tenant()
+    };
+    let (own, other) = (Uuid::from_u128(3), Uuid::from_u128(5));
+    for (scope, input, allowed) in [
+        (format!("trigger:{own}"), template_input(), true),
+        (format!("trigger:{other}"), template_input(), false),
+        (format!("trigger:{own}"), text_input(), false),
+        ("messages:write".to_owned(), text_input(), true),
+    ] {
+        let verdict = decide(&with_scopes(&[scope.clone()]), &request(input), &facts(), &Uuid::now_v7);
+        assert_eq!(verdict != Verdict::Bad(ItemError::Forbidden), allowed, "{scope}");
+    }
+}
+
+fn departing(content: RequestedContent) -> DepartureFacts {
+    DepartureFacts {
+        id: Uuid::from_u128(1).into(),
+        content,
+        contact: Some(contact()),
+        template: Some(template()),
+        has_plan: true,
+        is_number_removed: false,
+        expires_at: at(1),
+        attempts: 2,
+        now: NOW,
+    }
+}
+
+#[test]
+fn due_message_leaves_rendered_for_its_contact() {
+    let RequestedContent::Template { key, .. } = request(template_input()).content else {
+        panic!()
+    };
+    let content = RequestedContent::Template {
+        key,
+        variables: Variables([("1".to_owned(), "{first_name}!".to_owned())].into()),
+        header_url: None,
+    };
+    let Departure::Leave(leaving) = departure(departing(content)) else {
+        panic!()
+    };
+    assert_eq!((leaving.attempts, leaving.to), (2, Addressee::Phone("+5511961234567".into())));
+    assert!(matches!(leaving.content, LeavingContent::Template { values, .. } if values == ["Ana!"]));
+}
+
+#[test]
+fn due_message_that_may_not_leave_fails_with_the_reason() {
+    let template_content = || request(template_input()).content;
+    let text_content = || request(text_input()).content;
+    let failure = |facts: DepartureFacts| match departure(facts) {
+        Departure::Fail(message) => message,
+        Departure::Leave(leaving) => panic!("{leaving:?}"),
+    };
+    let base = || departing(template_content());
+    for (facts, message) in [
+        (DepartureFacts { is_number_removed: true, ..base() }, NUMBER_REMOVED),
+        (DepartureFacts { expires_at: NOW, ..base() }, EXPIRED),
+        (DepartureFacts { contact: None, ..base() }, "the contact was deleted"),
+        (DepartureFacts { template: None, ..base() }, "the template was deleted"),
+        (DepartureFacts { has_plan: false, ..base() }, "The account has no active plan"),
+    ] {
+        assert_eq!(failure(facts), message);
+    }
+    let opted_out = ContactFacts {
+        opted_out: true,
+        ..contact()
+    };
+    let facts = DepartureFacts {
+        contact: Some(opted_out),
+        ..base()
+    };
+    assert_eq!(failure(facts), Refusal::OptedOut.to_string());
+    let silent = ContactFacts {
+        last_inbound_at: None,
+        ..contact()
+    };
+    let facts = DepartureFacts {
+        contact: Some(silent),
+        ..departing(text_content())
+    };
+    assert_eq!(failure(facts), Refusal::OutsideWindow.to_string());
+    let facts = DepartureFacts {
+        has_plan: false,
+        template: None,
+        ..departing(text_content())
+    };
+    assert!(matches!(departure(facts), Departure::Leave(_)), "a text needs neither");
+}

@@ -1,0 +1,74 @@
+//! Tests of the decisions on new and due messages, of the use cases, and of the work on a queue.
+
+mod decisions;
+mod queue;
+mod use_cases;
+
+use std::collections::HashMap;
+
+use serde_json::Map;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::request::tests::{NOW, template_input, text_input};
+use super::*;
+use crate::billing::PlanEntitlement;
+use crate::campaigns::Recipient;
+use crate::shared::{AccountId, Role, Tenant, UserId};
+use crate::templates::Template;
+use crate::templates::tests::approved_template;
+
+fn tenant() -> Tenant {
+    Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)
+}
+
+fn request(input: MessageInput) -> MessageRequest {
+    MessageRequest::parse(input).unwrap()
+}
+
+/// A contact who wrote an hour ago.
+fn contact() -> ContactFacts {
+    ContactFacts {
+        id: Uuid::from_u128(2).into(),
+        recipient: Recipient {
+            name: "Ana Lima".into(),
+            phone: "+5511961234567".into(),
+            email: None,
+            attributes: Map::new(),
+        },
+        wa_id: None,
+        wa_user_id: Some("BR.1".into()),
+        opted_out: false,
+        last_inbound_at: Some(NOW - time::Duration::HOUR),
+        conversation_profile: None,
+    }
+}
+
+fn template() -> Template {
+    approved_template("Oi {{1}}", &["Bia"])
+}
+
+/// The free plan, one verified number, and the contact and template of the requests.
+fn facts() -> CreationFacts {
+    let to = request(text_input()).to;
+    let key = request(template_input()).content.template_key().cloned().unwrap();
+    CreationFacts {
+        now: NOW,
+        billing: PlanEntitlement {
+            plan: "free".into(),
+            granted: None,
+            subscriptions: vec![],
+        },
+        numbers: vec![NumberChoice {
+            id: Uuid::from_u128(4).into(),
+            is_verified: true,
+        }],
+        contacts: HashMap::from([(to, contact())]),
+        templates: HashMap::from([(key, template())]),
+        references: HashMap::new(),
+    }
+}
+
+fn at(seconds: i64) -> OffsetDateTime {
+    NOW + time::Duration::seconds(seconds)
+}
