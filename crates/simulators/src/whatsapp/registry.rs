@@ -13,7 +13,7 @@ use crate::{now_ms, set};
 pub(super) struct Template {
     pub(super) id: u64,
     pub(super) waba: String,
-    /// Name, language, category, components and parameter format, as they were submitted.
+    /// Name, language, category, components and further fields, as they were submitted.
     pub(super) definition: Value,
     pub(super) status: String,
     pub(super) rejected_reason: String,
@@ -82,7 +82,15 @@ impl Registry {
     pub(super) fn insert(&mut self, waba: &str, body: &Value, status: &str) -> Template {
         // Ids grow with the clock, so that a restarted simulator does not reuse an id.
         self.last_id = (self.last_id + 1).max(now_ms().saturating_mul(1000));
-        let stored_fields = ["name", "language", "category", "components", "parameter_format"];
+        let stored_fields = [
+            "name",
+            "language",
+            "category",
+            "correct_category",
+            "components",
+            "parameter_format",
+            "message_send_ttl_seconds",
+        ];
         let entry = |field: &str| body.get(field).map(|value| (field.to_owned(), value.clone()));
         let mut definition: Map<String, Value> = stored_fields.into_iter().filter_map(entry).collect();
         definition.entry("category").or_insert_with(|| json!("MARKETING"));
@@ -131,7 +139,7 @@ impl Registry {
             ));
         }
         let mut changed = template.definition.clone();
-        for field in ["components", "category", "parameter_format"] {
+        for field in ["components", "category", "parameter_format", "message_send_ttl_seconds"] {
             if let Some(value) = body.get(field) {
                 set(&mut changed, field, value.clone());
             }

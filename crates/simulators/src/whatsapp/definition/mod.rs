@@ -7,6 +7,12 @@ use serde_json::Value;
 
 use super::graph::GraphError;
 
+mod format;
+mod parts;
+
+use parts::{component, components, kind, same_count, variables};
+pub(super) use parts::{list, text};
+
 /// Checks a definition as WhatsApp does at creation.
 pub(super) fn check(template: &Value) -> Result<(), GraphError> {
     let bad = |details: &str| Err(GraphError::new(100, details));
@@ -28,7 +34,8 @@ pub(super) fn check(template: &Value) -> Result<(), GraphError> {
     let named = is_named(template);
     components(template)
         .iter()
-        .try_for_each(|component| check_component(component, named))
+        .try_for_each(|component| check_component(component, named))?;
+    format::check(template, category)
 }
 
 /// Whether the placeholders of header and body are named instead of numbered.
@@ -55,6 +62,9 @@ fn check_component(component: &Value, named: bool) -> Result<(), GraphError> {
 fn check_body(component: &Value, content: &str, length: usize, named: bool) -> Result<(), GraphError> {
     if length > 1024 {
         return Err(GraphError::new(2388040, "the body is longer than 1024 characters"));
+    }
+    if has_adjacent_variables(content) {
+        return Err(GraphError::new(2388299, "the body has variables side by side"));
     }
     let trimmed = content.trim();
     if trimmed.starts_with("{{") || trimmed.ends_with("}}") {
@@ -109,6 +119,12 @@ fn check_buttons(buttons: &[Value]) -> Result<(), GraphError> {
     Ok(())
 }
 
+/// Whether only white space is between two variables.
+fn has_adjacent_variables(content: &str) -> bool {
+    let closed = content.split("}}").skip(1);
+    content.contains("{{") && closed.into_iter().any(|rest| rest.trim_start().starts_with("{{"))
+}
+
 /// Returns 132018 if a text parameter has a line break, a tab or more than four spaces in a row.
 pub(super) fn check_white_space(sent: &Value) -> Result<(), GraphError> {
     for component in components(sent) {
@@ -141,6 +157,7 @@ fn check_components(template: &Value, sent: &Value, named: bool) -> Result<(), G
             None => same_count(part, 0, actual.len())?,
         }
     }
+    format::check_offer_parameters(template, components(sent))?;
     if let Some(buttons) = component(template, "BUTTONS") {
         check_button_parameters(list(buttons, "buttons"), components(sent))?;
     }
@@ -161,7 +178,10 @@ fn check_part(part: &str, defined: &Value, actual: &[Value], named: bool) -> Res
     let format = text(defined, "format").to_ascii_uppercase();
     if part == "HEADER" && !format.is_empty() && format != "TEXT" {
         same_count(part, 1, actual.len())?;
-        let matches = actual.iter().all(|parameter| kind(parameter) == format);
+        let is_complete = |parameter: &Value| format != "LOCATION" || format::is_location(parameter);
+        let matches = actual
+            .iter()
+            .all(|parameter| kind(parameter) == format && is_complete(parameter));
         return if matches {
             Ok(())
         } else {
@@ -203,17 +223,6 @@ fn check_button_parameters(buttons: &[Value], sent: &[Value]) -> Result<(), Grap
     Ok(())
 }
 
-fn same_count(part: &str, expected: usize, actual: usize) -> Result<(), GraphError> {
-    if expected == actual {
-        return Ok(());
-    }
-    let part = part.to_ascii_lowercase();
-    let details = format!(
-        "{part}: number of localizable_params ({actual}) does not match the expected number of params ({expected})"
-    );
-    Err(GraphError::new(132000, details))
-}
-
 fn format_mismatch(part: &str, expected: &str) -> GraphError {
     GraphError::new(
         132012,
@@ -242,43 +251,11 @@ pub(super) fn parameters(sent: &Value) -> Vec<String> {
     found
 }
 
-/// The distinct variables of a text: `{{1}}` or `{{first_name}}`.
-fn variables(content: &str) -> BTreeSet<&str> {
-    content
-        .split("{{")
-        .skip(1)
-        .filter_map(|rest| rest.split_once("}}"))
-        .map(|(name, _)| name.trim())
-        .collect()
-}
-
 fn index(component: &Value) -> Option<usize> {
     match component.get("index")? {
         Value::String(index) => index.parse().ok(),
         index => index.as_u64().and_then(|index| usize::try_from(index).ok()),
     }
-}
-
-fn component<'a>(template: &'a Value, expected: &str) -> Option<&'a Value> {
-    components(template)
-        .iter()
-        .find(|component| kind(component) == expected)
-}
-
-fn components(template: &Value) -> &[Value] {
-    list(template, "components")
-}
-
-fn kind(component: &Value) -> String {
-    text(component, "type").to_ascii_uppercase()
-}
-
-pub(super) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
