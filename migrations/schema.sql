@@ -439,6 +439,8 @@ CREATE TABLE public.campaigns (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
+    header_location jsonb,
+    offer_expires_at timestamp with time zone,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -739,6 +741,10 @@ CREATE TABLE public.message_templates (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
+    limited_time_offer jsonb,
+    message_send_ttl_seconds bigint,
+    rejection_recommendation text,
+    correct_category text,
     CONSTRAINT message_templates_meta_status_check CHECK ((meta_status = ANY (ARRAY['draft'::text, 'pending'::text, 'approved'::text, 'rejected'::text, 'paused'::text, 'disabled'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');

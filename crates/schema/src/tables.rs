@@ -363,6 +363,8 @@ diesel::table! {
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
+        header_location -> Nullable<Jsonb>,
+        offer_expires_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -665,6 +667,10 @@ diesel::table! {
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
+        limited_time_offer -> Nullable<Jsonb>,
+        message_send_ttl_seconds -> Nullable<BigInt>,
+        rejection_recommendation -> Nullable<Text>,
+        correct_category -> Nullable<Text>,
     }
 }
 
