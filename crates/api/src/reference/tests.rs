@@ -321,6 +321,8 @@ fn notification_example_is_of_a_finished_campaign() {
         scheduled_at: None,
         scheduled_by: None,
         variables: None,
+        header_location: None,
+        offer_expires_at: None,
         folder_id: None,
         status: CampaignStatus::Sending,
         total_recipients: 1840,

@@ -177,6 +177,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/templates/{id}", Write, templates::UPDATE),
     route!(DELETE, "/api/templates/{id}", Write, templates::DELETE),
     route!(POST, "/api/templates/{id}/submit", Write, templates::SUBMIT),
+    route!(POST, "/api/templates/{id}/check", Read, templates::CHECK),
     route!(GET, "/api/whatsapp/profiles", Read, whatsapp::LIST),
     route!(POST, "/api/whatsapp/profiles", Write, whatsapp::CREATE),
     route!(GET, "/api/whatsapp/profiles/{id}", Read, whatsapp::GET),

@@ -4,9 +4,9 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::conversations::InboundEvent;
-use crate::messaging::{MetaStatus, Pricing, SendStatus, StatusPricing};
+use crate::messaging::{Pricing, SendStatus, StatusPricing};
 use crate::shared::{SendId, redacted_debug};
-use crate::templates::CategoryUpdate;
+use crate::templates::{CategoryUpdate, Review};
 use crate::whatsapp::verification::BusinessUpdate;
 
 /// One change in a callback.
@@ -88,11 +88,7 @@ pub struct TemplateUpdate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateChange {
     /// A new review status.
-    Review {
-        status: MetaStatus,
-        /// WhatsApp's reason for a rejection.
-        reason: Option<String>,
-    },
+    Review(Review),
     /// A new quality score.
     Quality(String),
     /// A new category, or a scheduled one.

@@ -6,6 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{Audience, CampaignRefusal, CampaignStatus, SegmentConfig, Variables};
+use crate::messaging::HeaderLocation;
 use crate::shared::string_enum;
 use crate::shared::{
     AccountId, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId, UserId,
@@ -30,6 +31,10 @@ pub struct Campaign {
     pub scheduled_by: Option<Scheduler>,
     /// The mapping of the template's placeholders to values; null for the default values.
     pub variables: Option<Variables>,
+    /// The place of a location header; null for none.
+    pub header_location: Option<HeaderLocation>,
+    /// When the template's limited-time offer ends; null for no end.
+    pub offer_expires_at: Option<OffsetDateTime>,
     pub folder_id: Option<FolderId>,
     pub status: CampaignStatus,
     /// The number of contacts in the campaign's run; 0 before the run.
@@ -81,6 +86,8 @@ pub struct CampaignInput {
     pub rfm_segments: Option<Option<Vec<String>>>,
     pub scheduled_at: Option<Option<OffsetDateTime>>,
     pub variables: Option<Option<Variables>>,
+    pub header_location: Option<Option<HeaderLocation>>,
+    pub offer_expires_at: Option<Option<OffsetDateTime>>,
     pub folder_id: Option<Option<FolderId>>,
 }
 

@@ -15,6 +15,7 @@ pub fn failed_preconditions(facts: &RunFacts, command: Command) -> Vec<CampaignR
             found.push(CampaignRefusal::EmptyPlaceholder { placeholder });
         }
     }
+    found.extend(missing_values(facts));
     found.extend(check_number(facts).err());
     if facts.billing.messages_per_month(facts.now).is_none() {
         found.push(CampaignRefusal::NoActivePlan);
@@ -76,6 +77,17 @@ pub(super) fn check_sendable(template: &Template) -> Result<(), CampaignRefusal>
     }
 }
 
+/// The values beside the placeholders that the template needs and the campaign does not have.
+pub(super) fn missing_values(facts: &RunFacts) -> Vec<CampaignRefusal> {
+    let campaign = &facts.campaign;
+    let missing = facts
+        .template
+        .as_ref()
+        .map(|template| template.missing_values(campaign.header_location.as_ref(), campaign.offer_expires_at));
+    let missing = missing.unwrap_or_default().into_iter();
+    missing.map(|field| CampaignRefusal::MissingValue { field }).collect()
+}
+
 /// The placeholders that must not be empty for any recipient.
 pub fn required_placeholders(facts: &RunFacts) -> Vec<RequiredPlaceholder> {
     let variables = facts.campaign.variables.clone().unwrap_or_default();
@@ -97,6 +109,7 @@ mod tests {
     use super::*;
     use crate::messaging::MetaStatus;
     use crate::shared::CampaignId;
+    use crate::templates::outbound_tests::{location, location_template, offer_template};
 
     #[test]
     fn failed_preconditions_lists_all_of_them() {
@@ -131,6 +144,26 @@ mod tests {
                 CampaignRefusal::TemplateNotSendable { reasons }
             ]
         );
+    }
+
+    #[test]
+    fn place_and_end_of_offer_are_preconditions() {
+        for (template, field) in [
+            (location_template(), "header_location"),
+            (offer_template(true), "offer_expires_at"),
+        ] {
+            let mut facts = RunFacts {
+                template: Some(template),
+                ..facts()
+            };
+            let found = failed_preconditions(&facts, Command::Start);
+            assert_eq!(found, [CampaignRefusal::MissingValue { field }]);
+            let details = json!({ "reason": "placeholder_empty", "placeholders": [field] });
+            assert_eq!(found[0].details(), details);
+            facts.campaign.header_location = Some(location());
+            facts.campaign.offer_expires_at = Some(NOW);
+            assert_eq!(failed_preconditions(&facts, Command::Start), []);
+        }
     }
 
     fn paused() -> ResumeFacts {

@@ -78,7 +78,7 @@ redacted_debug!(PreviewContact {});
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewRefusal {
     /// The reason as a fixed value: `status`, `no_template`, `template_not_approved`, `template_not_sendable`,
-    /// `segment_deleted`, `no_recipients`, `empty_placeholder`, `number_unverified`, `no_active_plan` or
+    /// `segment_deleted`, `no_recipients`, `placeholder_empty`, `number_unverified`, `no_active_plan` or
     /// `quota_exceeded`.
     #[schemars(example = &"quota_exceeded")]
     pub reason: &'static str,
@@ -220,8 +220,8 @@ mod tests {
         let published = serde_json::to_value(&shown.messages[1]).unwrap();
         let expected = json!({
             "contact": { "id": "00000000-0000-0000-0000-000000000002", "name": "Caio", "phone": "+5511900000002" },
-            "header_type": "none", "header": null, "header_media_url": null, "body": "Oi Caio, use PROMO10.",
-            "footer": null, "buttons": [], "cards": [] });
+            "header_type": "none", "header": null, "header_media_url": null,
+            "header_location": null, "limited_time_offer": null, "body": "Oi Caio, use PROMO10.", "footer": null, "buttons": [], "cards": [] });
         assert_eq!(published, expected);
     }
 
@@ -257,9 +257,9 @@ mod tests {
         let all = [
             "status",
             "template_not_approved",
-            "empty_placeholder",
+            "placeholder_empty",
             "segment_deleted",
-            "empty_placeholder",
+            "placeholder_empty",
             "quota_exceeded",
         ];
         assert_eq!(reasons(worst.clone()), all);
@@ -281,7 +281,7 @@ mod tests {
         let without_recipients = [
             "status",
             "template_not_approved",
-            "empty_placeholder",
+            "placeholder_empty",
             "no_active_plan",
             "segment_deleted",
         ];

@@ -1,14 +1,11 @@
 //! The messages of a run: the context that all of them share, and the message of each recipient.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
-use crate::messaging::{
-    Addressee, FileSource, HeaderType, OutboundCard, OutboundFile, OutboundTemplate, WhatsappCredentials,
-    WhatsappGateway,
-};
+use crate::messaging::{Addressee, FileSource, OutboundTemplate, WhatsappCredentials, WhatsappGateway};
 use crate::shared::{AccountId, SendId};
-use crate::templates::Template;
+use crate::templates::{MessageValues, Template};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The data that all sends of a run share.
@@ -20,10 +17,14 @@ pub(super) struct RunContext {
     pub(super) files: HashMap<String, FileSource>,
 }
 
-/// The recipient's value of each placeholder, in order.
-pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Vec<String> {
+/// The values of a message to the recipient.
+pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recipient) -> MessageValues {
     let variables = campaign.variables.clone().unwrap_or_default();
-    variables.render(&template.placeholders(), recipient)
+    MessageValues {
+        placeholders: variables.render(&template.placeholders(), recipient),
+        header_location: campaign.header_location.clone(),
+        offer_expires_at: campaign.offer_expires_at,
+    }
 }
 
 /// Uploads the template's files to WhatsApp if needed, and returns the source of each file by URL.
@@ -35,64 +36,21 @@ pub(crate) async fn file_sources(
     template: &Template,
 ) -> Result<HashMap<String, FileSource>, MessageFileError> {
     let mut sources = HashMap::new();
-    for url in file_urls(template) {
+    for url in template.file_urls() {
         let source = files.source(gateway, account, credentials, &url).await?;
         sources.insert(url, source);
     }
     Ok(sources)
 }
 
-/// The URLs of the files in the template's header and cards.
-fn file_urls(template: &Template) -> BTreeSet<String> {
-    let header = template.header_file().map(|(_, url)| url.to_owned());
-    let cards = template.cards().into_iter().map(|card| card.header.1);
-    header.into_iter().chain(cards).collect()
-}
-
-/// The message of a template to one recipient. `values` has one value per placeholder, `files` the source of each file
-/// of the template by URL.
-pub(crate) fn template_message(
-    template: &Template,
-    files: &HashMap<String, FileSource>,
-    send_id: SendId,
-    to: Addressee,
-    values: &[String],
-) -> OutboundTemplate {
-    let file = |kind: HeaderType, url: &str| {
-        let source = files.get(url)?.clone();
-        Some(OutboundFile { kind, source })
-    };
-    let cards = template.cards().into_iter().filter_map(|card| {
-        Some(OutboundCard {
-            file: file(card.header.0, &card.header.1)?,
-            body: card.body,
-            buttons: card.buttons,
-        })
-    });
-    OutboundTemplate {
-        send_id,
-        to,
-        template: template.name.clone(),
-        language: template.language.clone(),
-        header: template
-            .header_placeholder_text()
-            .map(|text| template.parameters_of(text, values))
-            .unwrap_or_default(),
-        body: template.parameters_of(template.body_text.as_deref().unwrap_or_default(), values),
-        header_file: template.header_file().and_then(|(kind, url)| file(kind, url)),
-        buttons: template.button_values(values),
-        cards: cards.collect(),
-    }
-}
-
 impl RunContext {
-    pub(super) fn values(&self, recipient: &Recipient) -> Vec<String> {
+    pub(super) fn values(&self, recipient: &Recipient) -> MessageValues {
         values(&self.inputs.campaign, &self.inputs.template, recipient)
     }
 
-    pub(super) fn message(&self, send_id: SendId, recipient: &Recipient, values: &[String]) -> OutboundTemplate {
+    pub(super) fn message(&self, send_id: SendId, recipient: &Recipient, values: &MessageValues) -> OutboundTemplate {
         let to = Addressee::Phone(recipient.phone.clone());
-        template_message(&self.inputs.template, &self.files, send_id, to, values)
+        self.inputs.template.outbound(send_id, to, values, &self.files)
     }
 
     /// The number of sends to start together: a burst, or all claimed sends of a simulated run.

@@ -186,6 +186,8 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         scheduled_at: None,
         scheduled_by: None,
         variables: None,
+        header_location: None,
+        offer_expires_at: None,
         folder_id: None,
         status: CampaignStatus::Draft,
         total_recipients: 0,
@@ -252,6 +254,9 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
     {
         errors.0.extend(mapping_errors);
     }
+    if let Some(Some(location)) = &input.header_location {
+        location.check("header_location", &mut errors);
+    }
     errors.into_result()?;
     Ok(Campaign {
         name: name.unwrap_or(campaign.name),
@@ -263,6 +268,8 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
             .map_or(campaign.rfm_segments, Option::unwrap_or_default),
         scheduled_at: input.scheduled_at.unwrap_or(campaign.scheduled_at),
         variables: input.variables.unwrap_or(campaign.variables),
+        header_location: input.header_location.unwrap_or(campaign.header_location),
+        offer_expires_at: input.offer_expires_at.unwrap_or(campaign.offer_expires_at),
         folder_id: input.folder_id.unwrap_or(campaign.folder_id),
         ..campaign
     })

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::LeftOut;
 use crate::shared::string_enum;
+use crate::templates::OFFER_ENDED;
 
 string_enum! {
     /// The status of a campaign.
@@ -133,6 +134,15 @@ pub enum CampaignRefusal {
         /// The number or name of the placeholder.
         placeholder: String,
     },
+    /// The template needs a value beside its placeholders.
+    #[error("the template needs {field}, which the campaign does not have")]
+    MissingValue {
+        /// The campaign's field.
+        field: &'static str,
+    },
+    /// The offer of a test send is over, or almost.
+    #[error("{OFFER_ENDED}")]
+    OfferEnded,
     /// The number of the run was disconnected.
     #[error("the WhatsApp number is not connected any more")]
     NumberNotConnected,
@@ -181,7 +191,8 @@ impl CampaignRefusal {
             Self::TemplateNotSendable { .. } => "template_not_sendable",
             Self::SegmentDeleted { .. } => "segment_deleted",
             Self::NoRecipients => "no_recipients",
-            Self::EmptyPlaceholder { .. } => "empty_placeholder",
+            Self::EmptyPlaceholder { .. } | Self::MissingValue { .. } => "placeholder_empty",
+            Self::OfferEnded => "offer_ended",
             Self::NumberNotConnected => "number_not_connected",
             Self::NumberUnverified => "number_unverified",
             Self::NoActivePlan => "no_active_plan",
@@ -199,6 +210,8 @@ impl CampaignRefusal {
         let mut details = json!({ "reason": self.reason() });
         let data = match self {
             Self::TemplateNotSendable { reasons } => Some(("reasons", json!(reasons))),
+            Self::EmptyPlaceholder { placeholder } => Some(("placeholders", json!([placeholder]))),
+            Self::MissingValue { field } => Some(("placeholders", json!([field]))),
             Self::NothingToRetry { left_out } => Some(("left_out", json!(left_out))),
             _ => None,
         };
@@ -289,8 +302,15 @@ mod tests {
                 CampaignRefusal::EmptyPlaceholder {
                     placeholder: "2".into(),
                 },
-                "empty_placeholder",
+                "placeholder_empty",
             ),
+            (
+                CampaignRefusal::MissingValue {
+                    field: "header_location",
+                },
+                "placeholder_empty",
+            ),
+            (CampaignRefusal::OfferEnded, "offer_ended"),
             (CampaignRefusal::NumberNotConnected, "number_not_connected"),
             (CampaignRefusal::NoActivePlan, "no_active_plan"),
             (CampaignRefusal::QuotaExceeded { limit, left, wanted }, "quota_exceeded"),

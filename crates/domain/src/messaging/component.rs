@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::{HeaderType, TextParameter};
+use super::{HeaderType, LimitedTimeOffer, TextParameter};
 
 /// WhatsApp's type of a button. The case of its name does not matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,7 @@ pub enum ComponentType {
     Footer,
     Buttons,
     Carousel,
+    LimitedTimeOffer,
     /// Any other name, in upper case.
     Other(String),
 }
@@ -123,6 +124,8 @@ pub struct Component {
     /// The URL of a header's file, or its handle after the upload. An upload changes it here, not in the card's JSON.
     pub file: Option<String>,
     pub buttons: Vec<Button>,
+    /// None in a component of another type, and if the offer has no text.
+    pub limited_time_offer: Option<LimitedTimeOffer>,
     /// Empty in a component of a card: cards do not nest.
     pub cards: Vec<CarouselCard>,
 }
@@ -143,6 +146,7 @@ impl Component {
             "FOOTER" => ComponentType::Footer,
             "BUTTONS" => ComponentType::Buttons,
             "CAROUSEL" => ComponentType::Carousel,
+            "LIMITED_TIME_OFFER" => ComponentType::LimitedTimeOffer,
             _ => ComponentType::Other(name),
         };
         let examples = match kind {
@@ -162,6 +166,7 @@ impl Component {
             named_body_examples: named("/example/body_text_named_params"),
             file: file.map(str::to_owned),
             buttons: buttons.map(Button::from).collect(),
+            limited_time_offer: json.get("limited_time_offer").and_then(limited_time_offer),
             cards: vec![],
         }
     }
@@ -224,6 +229,14 @@ impl Serialize for CarouselCard {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.json.serialize(serializer)
     }
+}
+
+fn limited_time_offer(json: &Value) -> Option<LimitedTimeOffer> {
+    let offer = LimitedTimeOffer {
+        text: text(json, "text").to_owned(),
+        has_expiration: json.get("has_expiration").and_then(Value::as_bool).unwrap_or_default(),
+    };
+    (!offer.text.is_empty()).then_some(offer)
 }
 
 fn named_examples(examples: &[Value]) -> Vec<TextParameter> {

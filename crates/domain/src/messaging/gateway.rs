@@ -79,6 +79,8 @@ pub struct RemoteTemplate {
     pub language: String,
     /// For example `MARKETING`.
     pub category: String,
+    /// The category that WhatsApp considers right, if it is another one.
+    pub correct_category: Option<String>,
     /// None: a status that changes nothing here, or that WhatsApp has added.
     pub status: Option<MetaStatus>,
     /// The reason of a rejection. `NONE` if the template was not rejected.
@@ -87,6 +89,8 @@ pub struct RemoteTemplate {
     pub quality_score: Option<String>,
     /// `NAMED` or `POSITIONAL`. None if WhatsApp does not return it.
     pub parameter_format: Option<String>,
+    /// How long WhatsApp tries to deliver a message. None if WhatsApp does not return it.
+    pub message_send_ttl_seconds: Option<i64>,
     pub components: Vec<Component>,
 }
 

@@ -1,6 +1,8 @@
 //! The messages that Recado sends.
 
-use super::{ButtonValue, HeaderType, TextParameter};
+use time::OffsetDateTime;
+
+use super::{ButtonValue, HeaderLocation, HeaderType, TextParameter};
 use crate::shared::{MessageId, SendId, redacted_debug};
 
 /// One template message to one contact.
@@ -15,6 +17,10 @@ pub struct OutboundTemplate {
     pub header: Vec<TextParameter>,
     /// The file of a media header.
     pub header_file: Option<OutboundFile>,
+    /// The place of a location header.
+    pub header_location: Option<HeaderLocation>,
+    /// When the template's limited-time offer ends. None if it has no end.
+    pub offer_expires_at: Option<OffsetDateTime>,
     /// The body's values, in order.
     pub body: Vec<TextParameter>,
     /// The values of the buttons that have a placeholder.

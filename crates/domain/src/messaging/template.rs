@@ -1,7 +1,15 @@
 //! The parts of a template that calls to WhatsApp contain, and the values of its placeholders and buttons.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::media::MediaType;
-use crate::shared::{redacted_debug, string_enum};
+use crate::shared::text::is_blank;
+use crate::shared::{FieldErrors, redacted_debug, string_enum};
+
+/// The longest name and address of a header's location, in characters.
+const LOCATION_NAME_CHARS: usize = 100;
+const LOCATION_ADDRESS_CHARS: usize = 200;
 
 string_enum! {
     /// The purpose of a template. WhatsApp prices and limits messages by it.
@@ -46,6 +54,8 @@ string_enum! {
         Video = "video",
         /// A document file.
         Document = "document",
+        /// A place, which each run or message gives.
+        Location = "location",
     }
 }
 
@@ -53,7 +63,7 @@ impl HeaderType {
     /// Whether WhatsApp accepts a file of this media type in a header of this type. No header may be a WebP file.
     pub fn accepts(self, file_type: MediaType) -> bool {
         match self {
-            Self::None | Self::Text => false,
+            Self::None | Self::Text | Self::Location => false,
             Self::Image => matches!(file_type, MediaType::Jpeg | MediaType::Png),
             Self::Video => file_type == MediaType::Mp4,
             Self::Document => file_type == MediaType::Pdf,
@@ -93,6 +103,57 @@ impl TextParameter {
     }
 }
 
+/// The place in the header of a message, of a template whose header is a location.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeaderLocation {
+    /// Degrees north of the equator, from -90 to 90.
+    #[schemars(range(min = -90, max = 90), example = -23.561_4)]
+    pub latitude: f64,
+    /// Degrees east of Greenwich, from -180 to 180.
+    #[schemars(range(min = -180, max = 180), example = -46.655_9)]
+    pub longitude: f64,
+    /// The name of the place: 1 to 100 characters.
+    #[schemars(length(min = 1, max = 100), example = &"Loja Paulista")]
+    pub name: String,
+    /// The address of the place: 1 to 200 characters.
+    #[schemars(length(min = 1, max = 200), example = &"Av. Paulista, 1578, São Paulo")]
+    pub address: String,
+}
+
+redacted_debug!(HeaderLocation {});
+
+impl HeaderLocation {
+    /// Adds the errors of the location's fields below the field `at`.
+    pub fn check(&self, at: &str, errors: &mut FieldErrors) {
+        for (field, degrees, most) in [("latitude", self.latitude, 90.0), ("longitude", self.longitude, 180.0)] {
+            if !(-most..=most).contains(&degrees) {
+                errors.add(
+                    format!("{at}.{field}"),
+                    format!("must be a number from -{most} to {most}"),
+                );
+            }
+        }
+        for (field, text, most) in [
+            ("name", &self.name, LOCATION_NAME_CHARS),
+            ("address", &self.address, LOCATION_ADDRESS_CHARS),
+        ] {
+            if is_blank(text) || text.chars().count() > most {
+                errors.add(format!("{at}.{field}"), format!("must have 1 to {most} characters"));
+            }
+        }
+    }
+}
+
+/// The limited-time offer of a template: WhatsApp shows its text above the body, with a countdown if it expires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitedTimeOffer {
+    /// The text of the offer: 1 to 16 characters.
+    #[schemars(length(min = 1, max = 16), example = &"Só até domingo")]
+    pub text: String,
+    /// Whether the offer ends at a time, which each run or message gives.
+    pub has_expiration: bool,
+}
+
 /// The kind of value that a button needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ButtonKind {
@@ -111,3 +172,35 @@ pub struct ButtonValue {
 }
 
 redacted_debug!(ButtonValue {});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn location_names_each_wrong_field() {
+        let location = HeaderLocation {
+            latitude: -90.0,
+            longitude: 180.0,
+            name: "x".repeat(100),
+            address: "y".repeat(200),
+        };
+        let error_fields = |location: &HeaderLocation| {
+            let mut errors = FieldErrors::default();
+            location.check("header_location", &mut errors);
+            errors.0.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(error_fields(&location), Vec::<String>::new());
+        let wrong = HeaderLocation {
+            latitude: 90.1,
+            longitude: -180.1,
+            name: " \n".into(),
+            address: "y".repeat(201),
+        };
+        let fields = ["address", "latitude", "longitude", "name"];
+        assert_eq!(
+            error_fields(&wrong),
+            fields.map(|field| format!("header_location.{field}"))
+        );
+    }
+}

@@ -64,6 +64,8 @@ fn draft(account: AccountId, id: CampaignId) -> Campaign {
         scheduled_at: None,
         scheduled_by: None,
         variables: None,
+        header_location: None,
+        offer_expires_at: None,
         folder_id: None,
         status: CampaignStatus::Draft,
         total_recipients: 0,

@@ -97,6 +97,7 @@ impl UseCases {
             limiter: limiter.clone(),
             time_slices: limiter,
             timer: clock.clone(),
+            clock: clock.clone(),
             shutdown: clock.clone(),
             worker: Worker {
                 id: clock.next(),

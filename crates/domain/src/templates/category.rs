@@ -13,6 +13,7 @@ pub(super) fn with_category(template: &Template, category: Option<Category>) -> 
         Some(category) if category != template.category => Template {
             category,
             category_change: None,
+            correct_category: template.correct_category.filter(|correct| *correct != category),
             ..template.clone()
         },
         Some(_) | None => template.clone(),
@@ -29,6 +30,7 @@ pub fn with_category_update(template: &Template, update: &CategoryUpdate) -> Tem
         CategoryUpdate::Scheduled(change) if change.to == template.category => template.clone(),
         CategoryUpdate::Scheduled(change) => Template {
             category_change: Some(change.clone()),
+            correct_category: Some(change.to),
             ..template.clone()
         },
     }
@@ -103,6 +105,7 @@ mod tests {
             (warned.category, scheduled_category_change(&template, &warned).is_some()),
             (Category::Marketing, true)
         );
+        assert_eq!(warned.correct_category, Some(Category::Utility));
         assert_eq!(category_notifications(&template, &warned).len(), 1);
         assert_eq!(
             with_category_update(&warned, &scheduled_update(Category::Utility)),
@@ -114,6 +117,7 @@ mod tests {
         assert_eq!(same, warned);
         let changed = with_category_update(&warned, &CategoryUpdate::Changed(Category::Utility));
         assert_eq!((changed.category, &changed.category_change), (Category::Utility, &None));
+        assert_eq!(changed.correct_category, None);
         assert_eq!(category_notifications(&warned, &changed).len(), 1);
         // A late repetition of the schedule changes nothing.
         assert_eq!(

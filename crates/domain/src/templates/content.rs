@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Template, TemplateType};
-use crate::messaging::{Button, CarouselCard, Category, HeaderType, ParameterFormat};
+use crate::messaging::{Button, CarouselCard, Category, HeaderType, LimitedTimeOffer, ParameterFormat};
 
 /// The content of a template's messages, without the template's identity, review and unsupported parts. Stored as
 /// JSON, so a field that is added later needs `#[serde(default)]`.
@@ -21,6 +21,8 @@ pub struct TemplateContent {
     pub body_text: Option<String>,
     pub footer_text: Option<String>,
     pub buttons: Vec<Button>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_time_offer: Option<LimitedTimeOffer>,
     pub variables: Vec<String>,
     pub carousel_cards: Vec<CarouselCard>,
 }
@@ -39,6 +41,7 @@ impl Template {
             body_text: self.body_text.clone(),
             footer_text: self.footer_text.clone(),
             buttons: self.buttons.clone(),
+            limited_time_offer: self.limited_time_offer.clone(),
             variables: self.variables.clone(),
             carousel_cards: self.carousel_cards.clone(),
         }
@@ -59,6 +62,7 @@ impl Template {
             body_text: content.body_text,
             footer_text: content.footer_text,
             buttons: content.buttons,
+            limited_time_offer: content.limited_time_offer,
             variables: content.variables,
             carousel_cards: content.carousel_cards,
             ..self
@@ -80,6 +84,10 @@ mod tests {
             header_type: HeaderType::Image,
             header_media_url: Some("https://cdn.example/a.png".into()),
             footer_text: Some("Loja".into()),
+            limited_time_offer: Some(LimitedTimeOffer {
+                text: "Só hoje".into(),
+                has_expiration: true,
+            }),
             buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sim" }).into()],
             ..approved_template("Oi {{1}}", &["Ana"])
         };

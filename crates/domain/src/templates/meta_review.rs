@@ -27,16 +27,39 @@ impl MetaStatus {
     }
 }
 
+/// A review as WhatsApp reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    pub status: MetaStatus,
+    /// WhatsApp's reason for a rejection.
+    pub reason: Option<String>,
+    /// What WhatsApp recommends to change in a rejected template.
+    pub recommendation: Option<String>,
+}
+
+impl Review {
+    /// A review without a recommendation.
+    pub fn new(status: MetaStatus, reason: Option<String>) -> Self {
+        Self {
+            status,
+            reason,
+            recommendation: None,
+        }
+    }
+}
+
+impl From<MetaStatus> for Review {
+    fn from(status: MetaStatus) -> Self {
+        Self::new(status, None)
+    }
+}
+
 /// The template after a review. None if nothing changes, or if the content has changed since the submission.
-pub fn apply_review(
-    template: &Template,
-    review: MetaStatus,
-    reason: Option<String>,
-    now: OffsetDateTime,
-) -> Option<Template> {
+pub fn apply_review(template: &Template, review: Review, now: OffsetDateTime) -> Option<Template> {
     let reviewed = Template {
-        meta_status: transition(template.meta_status, TemplateCommand::Review(review)).ok()?,
-        rejection_reason: reason,
+        meta_status: transition(template.meta_status, TemplateCommand::Review(review.status)).ok()?,
+        rejection_reason: review.reason,
+        rejection_recommendation: review.recommendation,
         ..template.clone()
     };
     (reviewed != *template).then_some(Template {
@@ -80,19 +103,19 @@ mod tests {
     #[test]
     fn review_changes_submitted_template_and_notifies_once() {
         let approved = approved_template("Oi", &[]);
-        let paused = apply_review(&approved, MetaStatus::Paused, None, LATER).unwrap();
+        let paused = apply_review(&approved, MetaStatus::Paused.into(), LATER).unwrap();
         assert_eq!((paused.meta_status, paused.updated_at), (MetaStatus::Paused, LATER));
         assert!(
             matches!(&review_events(&approved, &paused)[..], [Event::Notification(notification)]
             if notification.title.starts_with("Template paused"))
         );
         assert_eq!(review_events(&paused, &paused), []);
-        assert_eq!(apply_review(&paused, MetaStatus::Paused, None, LATER), None);
+        assert_eq!(apply_review(&paused, MetaStatus::Paused.into(), LATER), None);
         let draft = Template {
             meta_status: MetaStatus::Draft,
             ..approved
         };
-        assert_eq!(apply_review(&draft, MetaStatus::Disabled, None, LATER), None);
+        assert_eq!(apply_review(&draft, MetaStatus::Disabled.into(), LATER), None);
     }
 
     #[test]

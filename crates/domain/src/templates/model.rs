@@ -5,7 +5,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::media::MediaStoreError;
-use crate::messaging::{Button, CarouselCard, Category, HeaderType, MetaStatus, ParameterFormat};
+use crate::messaging::{Button, CarouselCard, Category, HeaderType, LimitedTimeOffer, MetaStatus, ParameterFormat};
 use crate::shared::{
     AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, string_enum, timestamp,
 };
@@ -40,6 +40,8 @@ pub struct Template {
     pub category: Category,
     /// The change of `category` that WhatsApp has scheduled. Null if none is scheduled.
     pub category_change: Option<CategoryChange>,
+    /// The category that WhatsApp considers right. Null if it has not named another one than `category`.
+    pub correct_category: Option<Category>,
     /// The language of its texts, for example `pt_BR` or `pt`.
     pub language: String,
     pub template_type: TemplateType,
@@ -54,6 +56,10 @@ pub struct Template {
     pub body_text: Option<String>,
     pub footer_text: Option<String>,
     pub buttons: Vec<Button>,
+    /// The offer above the body. Null if there is none.
+    pub limited_time_offer: Option<LimitedTimeOffer>,
+    /// How long WhatsApp tries to deliver a message. Null: WhatsApp's default.
+    pub message_send_ttl_seconds: Option<i64>,
     /// One example per placeholder (`example_values` of the input): in the order of their numbers, or of the first
     /// appearance of their names. The header comes first.
     pub variables: Vec<String>,
@@ -67,6 +73,8 @@ pub struct Template {
     pub meta_status: MetaStatus,
     /// WhatsApp's reason for rejecting the template. Null if it is not rejected.
     pub rejection_reason: Option<String>,
+    /// What WhatsApp recommends to change in a rejected template. Null if it is not rejected, or WhatsApp named nothing.
+    pub rejection_recommendation: Option<String>,
     /// WhatsApp's quality rating, based on how recipients react: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`. Null before
     /// WhatsApp reports one.
     pub quality_score: Option<String>,
@@ -93,6 +101,8 @@ pub struct TemplateInput {
     pub body_text: Option<Option<String>>,
     pub footer_text: Option<Option<String>>,
     pub buttons: Option<Option<Vec<Button>>>,
+    pub limited_time_offer: Option<Option<LimitedTimeOffer>>,
+    pub message_send_ttl_seconds: Option<Option<i64>>,
     pub example_values: Option<Option<Vec<String>>>,
     pub carousel_cards: Option<Option<Vec<CarouselCard>>>,
     pub folder_id: Option<Option<FolderId>>,

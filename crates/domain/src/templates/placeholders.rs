@@ -101,6 +101,35 @@ pub(super) fn count(text: &str, format: ParameterFormat) -> usize {
     }
 }
 
+/// The number of placeholders of this format in a text, with repetitions.
+pub(super) fn count_all(text: &str, format: ParameterFormat) -> usize {
+    match format {
+        ParameterFormat::Positional => scan(text, number).len(),
+        ParameterFormat::Named => names(text).len(),
+    }
+}
+
+pub(super) fn has_placeholder(text: &str, format: ParameterFormat) -> bool {
+    count_all(text, format) > 0
+}
+
+/// The first text in double braces that is neither a number nor a name. WhatsApp may read it as a placeholder.
+pub(super) fn invalid_placeholder(text: &str) -> Option<&str> {
+    in_braces(text).find(|inside| number(inside).is_none() && !is_placeholder_name(inside))
+}
+
+/// Whether two placeholders have only white space between them.
+pub(super) fn has_adjacent_placeholders(text: &str) -> bool {
+    let mut is_open = false;
+    for part in text.split("}}") {
+        if is_open && part.trim_start().starts_with("{{") {
+            return true;
+        }
+        is_open = part.contains("{{");
+    }
+    false
+}
+
 /// Lowercase letters, digits and underscores, at most `NAME_CHARS`, not starting with a digit.
 pub(crate) fn is_placeholder_name(name: &str) -> bool {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
@@ -112,10 +141,13 @@ pub(crate) fn is_placeholder_name(name: &str) -> bool {
 
 /// The first text in double braces that is not a valid name.
 pub(super) fn invalid_name(text: &str) -> Option<&str> {
-    let insides = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
-    insides
-        .map(|(inside, _)| inside)
-        .find(|inside| !is_placeholder_name(inside))
+    in_braces(text).find(|inside| !is_placeholder_name(inside))
+}
+
+/// The texts in double braces.
+pub(super) fn in_braces(text: &str) -> impl Iterator<Item = &str> {
+    let rests = text.split("{{").skip(1);
+    rests.filter_map(|rest| rest.split_once("}}")).map(|(inside, _)| inside)
 }
 
 /// Applies `key` to every text in double braces, in order, and collects the results.
@@ -200,6 +232,20 @@ mod tests {
         assert_eq!(names(&format!("{{{{{}}}}}", "a".repeat(65))), Vec::<&str>::new());
         assert_eq!(invalid_name("{{nome}} e {{Cupom}}"), Some("Cupom"));
         assert_eq!(invalid_name("{{nome}} e {cupom}"), None);
+    }
+
+    #[test]
+    fn braces_that_whatsapp_may_misread_are_found() {
+        assert_eq!(invalid_placeholder("Oi {{1}} e {{nome}}, {{ 2 }}"), Some(" 2 "));
+        assert_eq!(invalid_placeholder("Oi {{1}} e {nome} {{"), None);
+        for text in ["{{1}}{{2}}", "a {{1}} \n{{2}} b", "{{a}} {{a}}"] {
+            assert!(has_adjacent_placeholders(text), "{text}");
+        }
+        for text in ["{{1}}, {{2}}", "{{1}} e {{2}}", "}} {{1}}", "{{1}}"] {
+            assert!(!has_adjacent_placeholders(text), "{text}");
+        }
+        assert_eq!(count_all("{{1}} {{1}} {{a}}", ParameterFormat::Positional), 2);
+        assert_eq!(count_all("{{1}} {{a}} {{a}}", ParameterFormat::Named), 2);
     }
 
     #[test]

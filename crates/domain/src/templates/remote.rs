@@ -69,6 +69,7 @@ fn read_component(template: &mut Template, component: &Component) {
             template.template_type = TemplateType::Carousel;
             template.carousel_cards.clone_from(&component.cards);
         }
+        ComponentType::LimitedTimeOffer => template.limited_time_offer.clone_from(&component.limited_time_offer),
         ComponentType::Other(_) => {}
     }
 }

@@ -4,9 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use time::OffsetDateTime;
+
 use super::placeholders::fill;
-use super::{Template, TemplateType};
-use crate::messaging::{Button, ButtonKind, ButtonValue, HeaderType, TextParameter};
+use super::{MessageValues, Template, TemplateType};
+use crate::messaging::{Button, ButtonKind, ButtonValue, HeaderLocation, HeaderType, TextParameter};
+use crate::shared::schema::Timestamp;
+use crate::shared::timestamp;
 
 /// A message as the recipient reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -19,6 +23,10 @@ pub struct Rendered {
     /// The URL of the header's image, video or document. Null if the header is not a file.
     #[schemars(example = &"https://media.example.com/media/0190a1b2/banner.png")]
     pub header_media_url: Option<String>,
+    /// The place of the header. Null if the header is not a location, or the campaign names no place.
+    pub header_location: Option<HeaderLocation>,
+    /// The offer above the body. Null if there is none.
+    pub limited_time_offer: Option<RenderedOffer>,
     /// The text of the message.
     #[schemars(example = &"Oi Ana, use VOLTA10 e ganhe 10% de desconto.")]
     pub body: Option<String>,
@@ -30,6 +38,18 @@ pub struct Rendered {
     pub buttons: Vec<Value>,
     /// The cards of a carousel. Empty for a standard template.
     pub cards: Vec<RenderedCard>,
+}
+
+/// A limited-time offer as the recipient reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RenderedOffer {
+    /// The text of the offer.
+    #[schemars(example = &"Só até domingo")]
+    pub text: String,
+    /// When the offer ends. Null if it has no end, or the campaign names none.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub expires_at: Option<OffsetDateTime>,
 }
 
 /// A carousel card as the recipient reads it.
@@ -49,15 +69,22 @@ pub struct RenderedCard {
 }
 
 impl Template {
-    /// The message with these values, one per placeholder of [`Template::placeholders`]. A message that is sent gets
-    /// the same values.
-    pub(crate) fn rendered(&self, values: &[String]) -> Rendered {
+    /// The message with these values. A message that is sent gets the same values.
+    pub(crate) fn rendered(&self, message: &MessageValues) -> Rendered {
+        let values = &message.placeholders;
+        let expires_at = message.offer_expires_at.filter(|_| self.has_expiring_offer());
+        let offer = self.limited_time_offer.as_ref().map(|offer| RenderedOffer {
+            text: offer.text.clone(),
+            expires_at,
+        });
         Rendered {
             header_type: self.header_type,
             header: self
                 .header_placeholder_text()
                 .map(|text| self.with_values(text, values)),
             header_media_url: self.header_file().map(|(_, url)| url.to_owned()),
+            header_location: self.location(message),
+            limited_time_offer: offer,
             body: self.body_text.as_deref().map(|text| self.with_values(text, values)),
             footer: self.footer_text.clone(),
             buttons: filled(&self.buttons, &self.button_values(values)),
@@ -133,11 +160,17 @@ fn filled_button(button: &Button, value: Option<&ButtonValue>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use time::macros::datetime;
+
     use super::*;
+    use crate::templates::outbound_tests::{location, location_template, offer_template};
     use crate::templates::tests::approved_template;
 
-    fn values(values: &[&str]) -> Vec<String> {
-        values.iter().map(|&value| value.to_owned()).collect()
+    fn values(values: &[&str]) -> MessageValues {
+        MessageValues {
+            placeholders: values.iter().map(|&value| value.to_owned()).collect(),
+            ..MessageValues::default()
+        }
     }
 
     #[test]
@@ -155,7 +188,7 @@ mod tests {
         assert_eq!(rendered.footer.as_deref(), Some("Responda SAIR"));
         assert_eq!((rendered.header_media_url, rendered.cards), (None, vec![]));
         // The message that is sent has the same values.
-        for parameter in template.parameters_of("{{1}}, use {{2}} em {{3}}.", &values) {
+        for parameter in template.parameters_of("{{1}}, use {{2}} em {{3}}.", &values.placeholders) {
             assert!(rendered.body.as_deref().unwrap().contains(&parameter.text));
         }
     }
@@ -168,13 +201,35 @@ mod tests {
             header_media_url: Some("https://media.example/a.png".into()),
             ..approved_template("Oi", &[])
         };
-        let rendered = template.rendered(&[]);
+        let rendered = template.rendered(&values(&[]));
         assert_eq!(rendered.header, None);
         assert_eq!(
             rendered.header_media_url.as_deref(),
             Some("https://media.example/a.png")
         );
         assert_eq!(rendered.header_type, HeaderType::Image);
+    }
+
+    #[test]
+    fn place_and_offer_are_rendered_with_their_values() {
+        let values = MessageValues {
+            header_location: Some(location()),
+            offer_expires_at: Some(datetime!(2026-03-01 12:00 UTC)),
+            ..values(&["Bia"])
+        };
+        let rendered = json!(location_template().rendered(&values));
+        assert_eq!(
+            (&rendered["header_location"]["name"], &rendered["limited_time_offer"]),
+            (&json!("Loja Paulista"), &Value::Null)
+        );
+        let rendered = json!(offer_template(true).rendered(&values));
+        let offer = json!({ "text": "Só hoje", "expires_at": "2026-03-01T12:00:00.000Z" });
+        assert_eq!(
+            (&rendered["header_location"], &rendered["limited_time_offer"]),
+            (&Value::Null, &offer)
+        );
+        let rendered = json!(offer_template(false).rendered(&values));
+        assert_eq!(rendered["limited_time_offer"]["expires_at"], Value::Null);
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub(super) fn unsupported_parts(components: &[Component], parameter_format: Opti
     for component in components {
         let reason = match &component.kind {
             ComponentType::Other(kind) => format!("unsupported_component:{}", kind.to_ascii_lowercase()),
+            ComponentType::LimitedTimeOffer if component.limited_time_offer.is_none() => {
+                "unsupported_component:limited_time_offer".to_owned()
+            }
             ComponentType::Header if component.header_type().is_none() => {
                 format!("unsupported_header:{}", component.format.to_ascii_lowercase())
             }
@@ -183,15 +186,15 @@ mod tests {
 
     #[test]
     fn unsupported_components_are_reasons() {
-        let components = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" },
-            { "type": "limited_time_offer" }]);
+        let components = json!([{ "type": "HEADER", "format": "PRODUCT" }, { "type": "BODY", "text": "Oi" },
+            { "type": "call_permission_request" }]);
         let components: Vec<Component> = components.as_array().unwrap().iter().map(Component::from).collect();
         let reasons = unsupported_parts(&components, Some(ParameterFormat::Named));
         assert_eq!(
             reasons,
             [
-                "unsupported_header:location",
-                "unsupported_component:limited_time_offer"
+                "unsupported_header:product",
+                "unsupported_component:call_permission_request"
             ]
         );
         assert_eq!(unsupported_parts(&[], None), ["unsupported_parameter_format"]);

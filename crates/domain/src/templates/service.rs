@@ -5,20 +5,22 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::findings::{FindingCode, Findings};
 use super::sync::reconcile;
 use super::validate::Checked;
+use super::warnings::warnings;
 use super::{
-    Submission, SyncReport, SyncedTemplate, Template, TemplateCommand, TemplateError, TemplateFilter, TemplateInput,
-    TemplateKey, TemplateStore, TemplateType, transition, validate,
+    Submission, SyncReport, SyncedTemplate, Template, TemplateCheck, TemplateCommand, TemplateError, TemplateFilter,
+    TemplateInput, TemplateKey, TemplateStore, TemplateType, submission_rules, transition, validate,
 };
-use crate::media::Media;
+use crate::media::{Media, MediaFile};
 use crate::messaging::{
     Category, HeaderType, MetaStatus, ParameterFormat, RemoteTemplate, SubmittedTemplate, TemplateSubmission,
     WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft,
-    NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WriteOutcome, retry_on_conflict,
+    AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft, NotificationKind,
+    Page, PageQuery, ProfileId, TemplateId, Tenant, WriteOutcome, retry_on_conflict,
 };
 use crate::whatsapp::ProfileStore;
 
@@ -34,6 +36,13 @@ pub struct Templates {
     cipher: Arc<dyn Cipher>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
+}
+
+/// A submission with its errors and the files that it uploads, in the order of [`TemplateSubmission::files`].
+struct CheckedSubmission {
+    errors: Findings,
+    submission: TemplateSubmission,
+    files: Vec<MediaFile>,
 }
 
 impl Templates {
@@ -139,8 +148,10 @@ impl Templates {
         {
             changed.meta_status = command(stored.meta_status, TemplateCommand::Edit)?;
             changed.rejection_reason = None;
-            // A scheduled category change concerned the previous content.
+            changed.rejection_recommendation = None;
+            // WhatsApp's view of the category concerned the previous content.
             changed.category_change = None;
+            changed.correct_category = None;
             // A submission replaces WhatsApp's content by these fields.
             changed.unsupported = vec![];
         }
@@ -168,10 +179,14 @@ impl Templates {
     ) -> Result<Submission, TemplateError> {
         let template = self.get(tenant, id).await?;
         let meta_status = command(template.meta_status, TemplateCommand::Submit)?;
-        let mut submission = TemplateSubmission::of(&template)?;
+        let CheckedSubmission {
+            errors,
+            mut submission,
+            files,
+        } = self.checked_submission(&template).await?;
+        errors.into_result()?;
         let (profile_id, credentials) = self.credentials(tenant, profile).await?;
-        self.upload_files(tenant.account_id, &credentials, &mut submission)
-            .await?;
+        self.upload_files(&credentials, &mut submission, &files).await?;
         let meta_template_id = template
             .meta_template_id
             .as_deref()
@@ -190,6 +205,7 @@ impl Templates {
             profile_id: Some(profile_id),
             meta_template_id: Some(meta_template_id.clone()),
             rejection_reason: None,
+            rejection_recommendation: None,
             updated_at: self.clock.now(),
             ..template.clone()
         };
@@ -206,34 +222,56 @@ impl Templates {
         })
     }
 
-    /// Uploads the files of a submission to WhatsApp after all of them were checked. Only the account's own uploads
-    /// are accepted.
-    async fn upload_files(
-        &self,
-        account: AccountId,
-        credentials: &WhatsappCredentials,
-        submission: &mut TemplateSubmission,
-    ) -> Result<(), TemplateError> {
-        let (mut errors, mut files) = (FieldErrors::default(), Vec::new());
+    /// Checks the template as a submission would, without asking WhatsApp.
+    pub async fn check(&self, tenant: &Tenant, id: TemplateId) -> Result<TemplateCheck, TemplateError> {
+        let template = self.get(tenant, id).await?;
+        let errors = self.checked_submission(&template).await?.errors.into_vec();
+        Ok(TemplateCheck {
+            passes: errors.is_empty(),
+            errors,
+            warnings: warnings(&template).into_vec(),
+        })
+    }
+
+    /// Checks WhatsApp's rules and the files of a template. Only the account's own uploads are accepted.
+    async fn checked_submission(&self, template: &Template) -> Result<CheckedSubmission, TemplateError> {
+        let mut errors = submission_rules::check(template);
+        let mut submission = TemplateSubmission::of(template);
+        let mut files = Vec::new();
         for file_field in submission.files() {
-            match self.media.own(account, file_field.handle).await? {
+            match self.media.own(template.account_id, file_field.handle).await? {
                 Some(file) if file_field.format.accepts(file.path.kind) => files.push(file),
                 Some(file) => {
                     let message = format!(
                         "is a file of type {}, which WhatsApp does not accept as {}",
                         file.path.kind, file_field.format
                     );
-                    errors.add(file_field.field, message);
+                    errors.add(file_field.field, FindingCode::Media, message);
                 }
-                None => errors.add(
-                    file_field.field,
-                    "must be the URL of a file that was uploaded to this account",
-                ),
+                // The rules report a missing file.
+                None if file_field.handle.is_empty() => {}
+                None => {
+                    let message = "must be the URL of a file that was uploaded to this account";
+                    errors.add(file_field.field, FindingCode::Media, message);
+                }
             }
         }
-        errors.into_result()?;
+        Ok(CheckedSubmission {
+            errors,
+            submission,
+            files,
+        })
+    }
+
+    /// Uploads the files of a submission to WhatsApp.
+    async fn upload_files(
+        &self,
+        credentials: &WhatsappCredentials,
+        submission: &mut TemplateSubmission,
+        files: &[MediaFile],
+    ) -> Result<(), TemplateError> {
         let mut handles = Vec::with_capacity(files.len());
-        for file in &files {
+        for file in files {
             let handle = self.gateway.upload_header(credentials, file).await;
             handles.push(handle.map_err(TemplateError::Gateway)?);
         }
@@ -343,6 +381,7 @@ impl Templates {
             name: String::new(),
             category: Category::Utility,
             category_change: None,
+            correct_category: None,
             language: String::new(),
             template_type: TemplateType::Standard,
             parameter_format: ParameterFormat::Positional,
@@ -352,6 +391,8 @@ impl Templates {
             body_text: None,
             footer_text: None,
             buttons: vec![],
+            limited_time_offer: None,
+            message_send_ttl_seconds: None,
             variables: vec![],
             carousel_cards: vec![],
             folder_id: None,
@@ -359,6 +400,7 @@ impl Templates {
             meta_template_id: None,
             meta_status: MetaStatus::Draft,
             rejection_reason: None,
+            rejection_recommendation: None,
             quality_score: None,
             unsupported: vec![],
             created_at: now,

@@ -153,6 +153,8 @@ mod tests {
             language: "pt_BR".into(),
             header: vec![],
             header_file: None,
+            header_location: None,
+            offer_expires_at: None,
             body: vec![],
             buttons: vec![],
             cards: vec![],

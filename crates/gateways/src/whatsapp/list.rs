@@ -9,7 +9,8 @@ use super::review_status::review_status;
 use super::{CloudApi, NAME, files, graph, segment};
 use crate::http::{GatewayRequest, GatewayResponse};
 
-const FIELDS: &str = "id,name,language,category,status,components,rejected_reason,quality_score,parameter_format";
+const FIELDS: &str = "id,name,language,category,correct_category,status,components,rejected_reason,quality_score,\
+                      parameter_format,message_send_ttl_seconds";
 
 /// Largest page in bytes: a hundred carousels fit.
 const MAX_PAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -70,10 +71,16 @@ fn parse_template(item: &Value) -> Option<RemoteTemplate> {
         name: text("name")?,
         language: text("language")?,
         category: text("category")?,
+        correct_category: text("correct_category"),
         status: review_status(&text("status")?),
         rejected_reason: text("rejected_reason"),
         quality_score: score.map(str::to_owned),
         parameter_format: text("parameter_format"),
+        // -1 stands for WhatsApp's default.
+        message_send_ttl_seconds: item
+            .get("message_send_ttl_seconds")
+            .and_then(Value::as_i64)
+            .filter(|seconds| *seconds > 0),
         components: components.into_iter().flatten().map(Component::from).collect(),
     })
 }
@@ -96,9 +103,10 @@ mod tests {
     #[test]
     fn page_skips_entries_that_are_no_templates() {
         let body = r#"{"data":[{"id":7,"name":"a","language":"pt_BR","category":"UTILITY","status":"APPROVED",
-            "quality_score":{"score":"GREEN","date":1},"parameter_format":"NAMED","components":[{"type":"BODY"}]},
+            "quality_score":{"score":"GREEN","date":1},"parameter_format":"NAMED","components":[{"type":"BODY"}],
+            "correct_category":"MARKETING","message_send_ttl_seconds":600},
             {"id":"8","name":"b","language":"pt_BR","category":"UTILITY","status":"REJECTED","rejected_reason":"SCAM",
-            "quality_score":"RED"},{"name":"no id"},7],
+            "quality_score":"RED","message_send_ttl_seconds":-1},{"name":"no id"},7],
             "paging":{"cursors":{"before":"x","after":"y"},"next":"https://h/x"}}"#;
         let found = read(200, body, None).unwrap();
         assert_eq!(found.next.as_deref(), Some("y"));
@@ -117,6 +125,11 @@ mod tests {
             (b.rejected_reason.as_deref(), b.quality_score.as_deref()),
             (Some("SCAM"), Some("RED"))
         );
+        assert_eq!(
+            (a.correct_category.as_deref(), a.message_send_ttl_seconds),
+            (Some("MARKETING"), Some(600))
+        );
+        assert_eq!((&b.correct_category, b.message_send_ttl_seconds), (&None, None));
         assert_eq!((a.components.len(), b.components.len()), (1, 0));
         assert_eq!(
             read(200, body, Some("y")).unwrap().next,

@@ -1,10 +1,11 @@
 //! Builds the request bodies of messages for the Cloud API.
 
 use recado_domain::messaging::{
-    Addressee, ButtonKind, ButtonValue, FileSource, HeaderType, OutboundCard, OutboundFile, OutboundTemplate,
-    OutboundText, TextParameter,
+    Addressee, ButtonKind, ButtonValue, FileSource, HeaderLocation, HeaderType, OutboundCard, OutboundFile,
+    OutboundTemplate, OutboundText, TextParameter,
 };
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
 /// The body of `POST /{phone_number_id}/messages` with a text, without link previews.
 pub(super) fn text(message: &OutboundText) -> Value {
@@ -51,7 +52,9 @@ fn components(message: &OutboundTemplate) -> Vec<Value> {
     if let Some(file) = &message.header_file {
         components.push(header(file, &message.template));
     }
+    components.extend(message.header_location.as_ref().map(location));
     components.extend(texts("header", &message.header));
+    components.extend(message.offer_expires_at.map(offer));
     components.extend(texts("body", &message.body));
     components.extend(message.buttons.iter().map(button));
     if !message.cards.is_empty() {
@@ -81,6 +84,17 @@ fn header(file: &OutboundFile, name: &str) -> Value {
     json!({ "type": "header", "parameters": [{ "type": kind, kind: content }] })
 }
 
+fn location(place: &HeaderLocation) -> Value {
+    json!({ "type": "header", "parameters": [{ "type": "location", "location": place }] })
+}
+
+fn offer(expires_at: OffsetDateTime) -> Value {
+    let milliseconds = expires_at.unix_timestamp_nanos() / 1_000_000;
+    let offer = json!({ "expiration_time_ms": i64::try_from(milliseconds).unwrap_or(i64::MAX) });
+    json!({ "type": "limited_time_offer",
+            "parameters": [{ "type": "limited_time_offer", "limited_time_offer": offer }] })
+}
+
 fn button(ButtonValue { index, kind, value }: &ButtonValue) -> Value {
     let (sub_type, parameter) = match kind {
         ButtonKind::Url => ("url", json!({ "type": "text", "text": value })),
@@ -107,6 +121,7 @@ fn parameters(values: &[TextParameter]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use recado_domain::shared::{MessageId, SendId};
+    use time::macros::datetime;
     use uuid::Uuid;
 
     use super::*;
@@ -119,6 +134,8 @@ mod tests {
             language: "pt_BR".into(),
             header: vec![],
             header_file: None,
+            header_location: None,
+            offer_expires_at: None,
             body: vec![],
             buttons: vec![],
             cards: vec![],
@@ -215,6 +232,30 @@ mod tests {
             let expected = json!([{ "type": "header", "parameters": [parameter] }]);
             assert_eq!(body(&message)["template"]["components"], expected);
         }
+    }
+
+    #[test]
+    fn place_and_end_of_offer_have_the_documented_shape() {
+        let message = OutboundTemplate {
+            header_location: Some(HeaderLocation {
+                latitude: -23.5614,
+                longitude: -46.6559,
+                name: "Loja".into(),
+                address: "Av. Paulista, 1578".into(),
+            }),
+            offer_expires_at: Some(datetime!(2026-03-01 12:00:00.123_456 UTC)),
+            body: vec![text_parameter(None, "Ana")],
+            ..message()
+        };
+        let place = json!({ "latitude": -23.5614, "longitude": -46.6559, "name": "Loja",
+            "address": "Av. Paulista, 1578" });
+        let offer = json!({ "expiration_time_ms": 1_772_366_400_123_i64 });
+        let expected = json!([
+            { "type": "header", "parameters": [{ "type": "location", "location": place }] },
+            { "type": "limited_time_offer",
+              "parameters": [{ "type": "limited_time_offer", "limited_time_offer": offer }] },
+            { "type": "body", "parameters": [{ "type": "text", "text": "Ana" }] } ]);
+        assert_eq!(body(&message)["template"]["components"], expected);
     }
 
     #[test]

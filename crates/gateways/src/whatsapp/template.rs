@@ -1,8 +1,8 @@
 //! Builds the request that submits a template for WhatsApp's review, and reads the response.
 
 use recado_domain::messaging::{
-    Button, ButtonType, CarouselCard, HeaderSubmission, ParameterFormat, SubmittedTemplate, TemplateSubmission,
-    TextParameter,
+    Button, ButtonType, CarouselCard, HeaderSubmission, LimitedTimeOffer, ParameterFormat, SubmittedTemplate,
+    TemplateSubmission, TextParameter,
 };
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::placeholders;
@@ -17,22 +17,32 @@ const PENDING: &str = "PENDING";
 
 /// The body of `POST /{waba_id}/message_templates`.
 pub(super) fn creation_body(submission: &TemplateSubmission) -> Value {
-    json!({
+    let mut body = json!({
         "name": submission.name,
         "language": submission.language,
         "category": submission.category.as_str(),
         "parameter_format": parameter_format(submission),
         "components": components(submission),
-    })
+    });
+    insert_ttl(&mut body, submission);
+    body
 }
 
 /// The body of `POST /{template_id}`: replaces every component; name and language cannot change.
 pub(super) fn edit_body(submission: &TemplateSubmission) -> Value {
-    json!({
+    let mut body = json!({
         "category": submission.category.as_str(),
         "parameter_format": parameter_format(submission),
         "components": components(submission),
-    })
+    });
+    insert_ttl(&mut body, submission);
+    body
+}
+
+fn insert_ttl(body: &mut Value, submission: &TemplateSubmission) {
+    if let Some(seconds) = submission.message_send_ttl_seconds {
+        insert(body, "message_send_ttl_seconds", json!(seconds));
+    }
 }
 
 fn parameter_format(submission: &TemplateSubmission) -> &'static str {
@@ -45,6 +55,10 @@ fn parameter_format(submission: &TemplateSubmission) -> &'static str {
 fn components(submission: &TemplateSubmission) -> Vec<Value> {
     let mut components = Vec::new();
     components.extend(submission.header.as_ref().map(header));
+    if let Some(LimitedTimeOffer { text, has_expiration }) = &submission.limited_time_offer {
+        let offer = json!({ "text": text, "has_expiration": has_expiration });
+        components.push(json!({ "type": "LIMITED_TIME_OFFER", "limited_time_offer": offer }));
+    }
     components.push(match &submission.body {
         Some((text, examples)) => text_component(
             "BODY",
@@ -80,6 +94,7 @@ fn header(header: &HeaderSubmission) -> Value {
             let format = format.as_str().to_ascii_uppercase();
             json!({ "type": "HEADER", "format": format, "example": { "header_handle": [handle] } })
         }
+        HeaderSubmission::Location => json!({ "type": "HEADER", "format": "LOCATION" }),
     }
 }
 
@@ -204,6 +219,8 @@ mod tests {
             footer: Some("Responda SAIR para cancelar".into()),
             buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sair" }).into()],
             cards: vec![],
+            limited_time_offer: None,
+            message_send_ttl_seconds: None,
         }
     }
 
@@ -231,6 +248,31 @@ mod tests {
             edit_body(&submission()),
             json!({ "category": "MARKETING", "parameter_format": "POSITIONAL", "components": components })
         );
+    }
+
+    #[test]
+    fn place_offer_and_delivery_time_have_the_documented_shape() {
+        let offer = TemplateSubmission {
+            header: Some(HeaderSubmission::Location),
+            body: Some(("Oi!".into(), vec![])),
+            footer: None,
+            buttons: vec![],
+            limited_time_offer: Some(LimitedTimeOffer {
+                text: "Só hoje".into(),
+                has_expiration: true,
+            }),
+            message_send_ttl_seconds: Some(43_200),
+            ..submission()
+        };
+        let components = json!([{ "type": "HEADER", "format": "LOCATION" },
+            { "type": "LIMITED_TIME_OFFER", "limited_time_offer": { "text": "Só hoje", "has_expiration": true } },
+            { "type": "BODY", "text": "Oi!" }]);
+        for body in [creation_body(&offer), edit_body(&offer)] {
+            assert_eq!(
+                (&body["components"], &body["message_send_ttl_seconds"]),
+                (&components, &json!(43_200))
+            );
+        }
     }
 
     #[test]

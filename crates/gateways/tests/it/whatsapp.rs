@@ -49,6 +49,8 @@ pub(crate) fn message() -> OutboundTemplate {
         language: "pt_BR".into(),
         header: vec![],
         header_file: None,
+        header_location: None,
+        offer_expires_at: None,
         body: vec![TextParameter::numbered("Ana"), TextParameter::numbered("R$ 10,00")],
         buttons: vec![ButtonValue {
             index: 1,
@@ -76,6 +78,8 @@ pub(crate) fn submission() -> TemplateSubmission {
             json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": ["1"] }).into(),
         ],
         cards: vec![],
+        limited_time_offer: None,
+        message_send_ttl_seconds: None,
     }
 }
 

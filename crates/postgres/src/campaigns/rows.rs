@@ -33,6 +33,8 @@ pub(super) struct CampaignRow {
     scheduled_by: Option<Uuid>,
     scheduled_support_admin: Option<String>,
     variables: Option<Value>,
+    header_location: Option<Value>,
+    offer_expires_at: Option<OffsetDateTime>,
     folder_id: Option<Uuid>,
     status: String,
     total_recipients: i64,
@@ -72,6 +74,12 @@ impl TryFrom<CampaignRow> for Campaign {
                 support_admin: row.scheduled_support_admin,
             }),
             variables: row.variables.map(serde_json::from_value).transpose().map_err(corrupt)?,
+            header_location: row
+                .header_location
+                .map(serde_json::from_value)
+                .transpose()
+                .map_err(corrupt)?,
+            offer_expires_at: row.offer_expires_at,
             folder_id: row.folder_id.map(Into::into),
             status: parse_enum(&row.status)?,
             total_recipients: row.total_recipients,
@@ -102,6 +110,8 @@ pub(super) struct Content<'a> {
     scheduled_by: Option<Uuid>,
     scheduled_support_admin: Option<&'a str>,
     variables: Option<Value>,
+    header_location: Option<Value>,
+    offer_expires_at: Option<OffsetDateTime>,
     folder_id: Option<Uuid>,
     status: &'a str,
     completed_at: Option<OffsetDateTime>,
@@ -138,6 +148,13 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
                 .map(serde_json::to_value)
                 .transpose()
                 .map_err(failed)?,
+            header_location: campaign
+                .header_location
+                .as_ref()
+                .map(serde_json::to_value)
+                .transpose()
+                .map_err(failed)?,
+            offer_expires_at: campaign.offer_expires_at,
             folder_id: campaign.folder_id.map(Uuid::from),
             status: campaign.status.as_str(),
             completed_at: campaign.completed_at,

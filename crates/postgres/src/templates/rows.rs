@@ -2,6 +2,7 @@
 
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, Insertable, Queryable, Selectable};
+use recado_domain::messaging::Category;
 use recado_domain::shared::{StoreError, timestamp};
 use recado_domain::templates::Template;
 use serde::Serialize;
@@ -20,6 +21,7 @@ pub(super) struct TemplateRow {
     name: String,
     category: String,
     category_change: Option<Value>,
+    correct_category: Option<String>,
     language: String,
     template_type: String,
     parameter_format: String,
@@ -29,6 +31,8 @@ pub(super) struct TemplateRow {
     body_text: Option<String>,
     footer_text: Option<String>,
     buttons: Value,
+    limited_time_offer: Option<Value>,
+    message_send_ttl_seconds: Option<i64>,
     variables: Value,
     carousel_cards: Value,
     folder_id: Option<Uuid>,
@@ -36,6 +40,7 @@ pub(super) struct TemplateRow {
     meta_template_id: Option<String>,
     meta_status: String,
     rejection_reason: Option<String>,
+    rejection_recommendation: Option<String>,
     quality_score: Option<String>,
     unsupported: Value,
     created_at: OffsetDateTime,
@@ -57,6 +62,7 @@ impl TryFrom<TemplateRow> for Template {
                 .map(serde_json::from_value)
                 .transpose()
                 .map_err(corrupt)?,
+            correct_category: row.correct_category.as_deref().map(parse_enum).transpose()?,
             language: row.language,
             template_type: parse_enum(&row.template_type)?,
             parameter_format: parse_enum(&row.parameter_format)?,
@@ -66,6 +72,12 @@ impl TryFrom<TemplateRow> for Template {
             body_text: row.body_text,
             footer_text: row.footer_text,
             buttons: serde_json::from_value(row.buttons).map_err(corrupt)?,
+            limited_time_offer: row
+                .limited_time_offer
+                .map(serde_json::from_value)
+                .transpose()
+                .map_err(corrupt)?,
+            message_send_ttl_seconds: row.message_send_ttl_seconds,
             variables: serde_json::from_value(row.variables).map_err(corrupt)?,
             carousel_cards: serde_json::from_value(row.carousel_cards).map_err(corrupt)?,
             folder_id: row.folder_id.map(Into::into),
@@ -73,6 +85,7 @@ impl TryFrom<TemplateRow> for Template {
             meta_template_id: row.meta_template_id,
             meta_status: parse_enum(&row.meta_status)?,
             rejection_reason: row.rejection_reason,
+            rejection_recommendation: row.rejection_recommendation,
             quality_score: row.quality_score,
             unsupported: serde_json::from_value(row.unsupported).map_err(corrupt)?,
             created_at: row.created_at,
@@ -89,6 +102,7 @@ pub(super) struct Content<'a> {
     name: &'a str,
     category: &'a str,
     category_change: Option<Value>,
+    correct_category: Option<&'static str>,
     language: &'a str,
     template_type: &'a str,
     parameter_format: &'a str,
@@ -98,6 +112,8 @@ pub(super) struct Content<'a> {
     body_text: Option<&'a str>,
     footer_text: Option<&'a str>,
     buttons: Value,
+    limited_time_offer: Option<Value>,
+    message_send_ttl_seconds: Option<i64>,
     variables: Value,
     carousel_cards: Value,
     folder_id: Option<Uuid>,
@@ -105,6 +121,7 @@ pub(super) struct Content<'a> {
     meta_template_id: Option<&'a str>,
     meta_status: &'a str,
     rejection_reason: Option<&'a str>,
+    rejection_recommendation: Option<&'a str>,
     quality_score: Option<&'a str>,
     unsupported: Value,
     #[serde(with = "timestamp")]
@@ -117,6 +134,7 @@ impl<'a> From<&'a Template> for Content<'a> {
             name: &template.name,
             category: template.category.as_str(),
             category_change: template.category_change.as_ref().map(|change| json!(change)),
+            correct_category: template.correct_category.map(Category::as_str),
             language: &template.language,
             template_type: template.template_type.as_str(),
             parameter_format: template.parameter_format.as_str(),
@@ -126,6 +144,8 @@ impl<'a> From<&'a Template> for Content<'a> {
             body_text: template.body_text.as_deref(),
             footer_text: template.footer_text.as_deref(),
             buttons: json!(template.buttons),
+            limited_time_offer: template.limited_time_offer.as_ref().map(|offer| json!(offer)),
+            message_send_ttl_seconds: template.message_send_ttl_seconds,
             variables: template.variables.iter().map(String::as_str).collect(),
             carousel_cards: json!(template.carousel_cards),
             folder_id: template.folder_id.map(Uuid::from),
@@ -133,6 +153,7 @@ impl<'a> From<&'a Template> for Content<'a> {
             meta_template_id: template.meta_template_id.as_deref(),
             meta_status: template.meta_status.as_str(),
             rejection_reason: template.rejection_reason.as_deref(),
+            rejection_recommendation: template.rejection_recommendation.as_deref(),
             quality_score: template.quality_score.as_deref(),
             unsupported: template.unsupported.iter().map(String::as_str).collect(),
             updated_at: template.updated_at,

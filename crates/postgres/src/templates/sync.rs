@@ -82,10 +82,12 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
     let written = sql(
         "INSERT INTO message_templates (account_id, id, name, category, language, template_type, parameter_format, header_type,
            header_text, header_media_url, body_text, footer_text, buttons, variables, carousel_cards, profile_id,
-           meta_template_id, meta_status, rejection_reason, quality_score, unsupported, created_at, updated_at)
+           meta_template_id, meta_status, rejection_reason, quality_score, unsupported, correct_category,
+           limited_time_offer, message_send_ttl_seconds, created_at, updated_at)
          SELECT $1, id, name, category, language, template_type, parameter_format, header_type,
            header_text, header_media_url, body_text, footer_text, buttons, variables, carousel_cards, profile_id,
-           meta_template_id, meta_status, rejection_reason, quality_score, unsupported, created_at, updated_at
+           meta_template_id, meta_status, rejection_reason, quality_score, unsupported, correct_category,
+           limited_time_offer, message_send_ttl_seconds, created_at, updated_at
          FROM jsonb_populate_recordset(NULL::message_templates, $2)
          ON CONFLICT (account_id, name, language) WHERE deleted_at IS NULL DO NOTHING",
     )

@@ -8,7 +8,9 @@ UPDATE message_templates t SET category = w.category,
   category_change = w.category_change, profile_id = w.profile_id,
   meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
   quality_score = w.quality_score, unsupported = w.unsupported, parameter_format = w.parameter_format,
-  header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at,
+  correct_category = w.correct_category, rejection_recommendation = w.rejection_recommendation,
+  message_send_ttl_seconds = w.message_send_ttl_seconds, limited_time_offer = w.limited_time_offer,
+  header_type = w.header_type, header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at,
   version = t.version + 1
 FROM known k JOIN jsonb_populate_recordset(NULL::message_templates, $2) w ON w.id = k.id
 WHERE t.account_id = $1 AND t.id = k.id AND t.deleted_at IS NULL AND t.version = k.version

@@ -6,6 +6,7 @@ use recado_domain::campaigns::{
     SendResult, SendStore as _, Variables,
 };
 use recado_domain::contacts::{ContactStore, Tag, TagStore};
+use recado_domain::messaging::HeaderLocation;
 use recado_domain::shared::{
     CampaignId, FolderId, PageQuery, SegmentId, SendId, StoreError, TagId, TemplateId, WriteOutcome,
 };
@@ -55,6 +56,13 @@ async fn campaign_is_stored_as_written() {
         rfm_segments: vec!["champions".into(), "at_risk".into()],
         scheduled_at: Some(NOW + Duration::DAY),
         variables: Some(Variables([("1".to_owned(), "{name}".to_owned())].into())),
+        header_location: Some(HeaderLocation {
+            latitude: -23.561_4,
+            longitude: 0.1,
+            name: "Loja".into(),
+            address: "Av. Paulista, 1578".into(),
+        }),
+        offer_expires_at: Some(NOW + Duration::HOUR),
         folder_id: Some(folder),
         status: CampaignStatus::Scheduled,
         ..fixture.draft()

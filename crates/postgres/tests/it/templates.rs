@@ -1,7 +1,7 @@
 //! Message templates.
 
 use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore as _};
-use recado_domain::messaging::{Category, HeaderType, MetaStatus};
+use recado_domain::messaging::{Category, HeaderType, LimitedTimeOffer, MetaStatus};
 use recado_domain::shared::{CursorQuery, FolderId, PageQuery, StoreError, WriteOutcome};
 use recado_domain::templates::{
     CategoryChange, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
@@ -51,7 +51,14 @@ async fn a_template_is_stored_as_written() {
         meta_template_id: Some("123".into()),
         meta_status: MetaStatus::Rejected,
         rejection_reason: Some("no".into()),
+        rejection_recommendation: Some("Change it".into()),
         quality_score: Some("GREEN".into()),
+        limited_time_offer: Some(LimitedTimeOffer {
+            text: "Só hoje".into(),
+            has_expiration: true,
+        }),
+        message_send_ttl_seconds: Some(43_200),
+        correct_category: Some(Category::Marketing),
         category_change: Some(CategoryChange {
             to: Category::Marketing,
             // Published and stored with millisecond precision.
@@ -445,6 +452,48 @@ async fn template_sync_writes_only_whatsapp_fields() {
             .unwrap()
             .updated,
         0
+    );
+}
+
+#[tokio::test]
+async fn template_sync_writes_places_offers_and_advice() {
+    let fixture = DbFixture::new().await;
+    let templates = fixture.templates();
+    let with_parts = |template: Template| Template {
+        header_type: HeaderType::Location,
+        limited_time_offer: Some(LimitedTimeOffer {
+            text: "Só hoje".into(),
+            has_expiration: true,
+        }),
+        message_send_ttl_seconds: Some(43_200),
+        correct_category: Some(Category::Utility),
+        created_at: NOW.replace_microsecond(0).unwrap(),
+        updated_at: NOW.replace_microsecond(0).unwrap(),
+        ..template
+    };
+    let stored = Template {
+        created_at: NOW.replace_microsecond(0).unwrap(),
+        ..fixture.template("stored")
+    };
+    templates.insert(&stored).await.unwrap();
+    let new = with_parts(fixture.template("new"));
+    let changed = Template {
+        rejection_recommendation: Some("Change it".into()),
+        ..with_parts(stored)
+    };
+    let batch = [
+        SyncedTemplate::New(new.clone()),
+        SyncedTemplate::Changed {
+            template: changed.clone(),
+            pause_reason: None,
+        },
+    ];
+    templates.sync(fixture.account, &batch).await.unwrap();
+    assert_eq!(templates.find(fixture.account, new.id).await.unwrap(), Some(new));
+    let written = Template { version: 2, ..changed };
+    assert_eq!(
+        templates.find(fixture.account, written.id).await.unwrap(),
+        Some(written)
     );
 }
 

@@ -33,7 +33,7 @@ pub use clicks::start_clicks;
 pub use send_rate_limiter::TokioSendRateLimiter;
 
 use crate::wiring::Shared;
-use recado_api::system::{SystemShutdown, SystemTimer};
+use recado_api::system::{SystemClock, SystemShutdown, SystemTimer};
 use worker_loop::{SWEEP_BATCH, SWEEP_INTERVAL, UNKNOWN_BATCH, unknown_interval};
 
 /// Connections of all workers together, in each of the two pools.
@@ -89,6 +89,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         limiter: limiter.clone(),
         time_slices: yield_request.clone(),
         timer: Arc::new(SystemTimer),
+        clock: Arc::new(SystemClock),
         shutdown: Arc::new(SystemShutdown(stop.clone())),
         worker,
     });

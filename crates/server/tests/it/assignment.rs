@@ -44,6 +44,10 @@ fn server_owned_fields(foreign: &User<'_>) -> Map<String, Value> {
     for name in [
         "meta_template_id",
         "rejection_reason",
+        "rejection_recommendation",
+        "quality",
+        "quality_score",
+        "correct_category",
         "slug",
         "key_hash",
         "key_prefix",

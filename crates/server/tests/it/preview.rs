@@ -60,7 +60,7 @@ fn preview_shows_the_count_and_first_messages_as_sent() {
         let expected = json!({
             "contact": { "id": id, "name": name, "phone": phone },
             "header_type": "text", "header": format!("Olá {name}"), "header_media_url": null,
-            "body": format!("{name}, use NATAL hoje."), "footer": "Responda SAIR",
+            "header_location": null, "limited_time_offer": null, "body": format!("{name}, use NATAL hoje."), "footer": "Responda SAIR",
             "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" },
                         { "type": "URL", "text": "Ver", "url": "https://l.example/abc" }],
             "cards": [] });
@@ -187,7 +187,7 @@ fn preview_lists_every_refusal_of_a_run() {
         "INSERT INTO message_usage_slots (account_id, month, sent)
          SELECT id, date_trunc('month', now() AT TIME ZONE 'UTC')::date, 248 FROM accounts",
     );
-    assert_refusals(&["empty_placeholder", "empty_placeholder", "quota_exceeded"]);
+    assert_refusals(&["placeholder_empty", "placeholder_empty", "quota_exceeded"]);
     let shown = preview(&ana, &id);
     let message = |at: usize| text(&shown["refusals"][at]["message"]);
     assert!(message(0).contains("{{2}}") && message(1).contains("{{3}}"), "{shown}");

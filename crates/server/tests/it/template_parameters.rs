@@ -78,7 +78,7 @@ fn named_placeholders_are_filled_in_preview_test_and_run() {
     // The placeholder `dia` has neither mapping nor example.
     let refused = act(&ana, &id, "execute", json!({})).refused(400, "VALIDATION_ERROR");
     assert!(text(&refused["message"]).contains("{{dia}}"), "{refused}");
-    assert_eq!(refused["details"]["reason"], "empty_placeholder");
+    assert_eq!(refused["details"]["reason"], "placeholder_empty");
     assert_eq!(server.whatsapp.sends().len(), 0);
     let mapped = json!({ "variables": { "cupom": "{attributes.x|Y7}", "dia": "domingo" } });
     let path = format!("/api/campaigns/{id}");
@@ -224,16 +224,16 @@ fn synced_template_without_examples_can_be_edited() {
 fn unsendable_template_starts_no_run() {
     let server = Server::start(without_statuses());
     let body = json!({ "type": "BODY", "text": "Oi!" });
-    let location = json!([{ "type": "HEADER", "format": "LOCATION" }, body]);
+    let product = json!([{ "type": "HEADER", "format": "PRODUCT" }, body]);
     let flow = json!([body, { "type": "BUTTONS", "buttons": [{ "type": "FLOW", "text": "Agendar", "flow_id": "7" }] }]);
     let catalog = json!([body, { "type": "BUTTONS", "buttons": [{ "type": "CATALOG", "text": "Ver" }] }]);
-    let offer = json!([{ "type": "LIMITED_TIME_OFFER", "limited_time_offer": { "text": "Hoje" } }, body]);
+    let call = json!([{ "type": "CALL_PERMISSION_REQUEST" }, body]);
     let image = json!([{ "type": "HEADER", "format": "IMAGE" }, body]);
     for (name, components, reason) in [
-        ("lugar", location, "unsupported_header:location"),
+        ("produto", product, "unsupported_header:product"),
         ("fluxo", flow, "unsupported_button:flow"),
         ("loja", catalog, "unsupported_button:catalog"),
-        ("prazo", offer, "unsupported_component:limited_time_offer"),
+        ("ligar", call, "unsupported_component:call_permission_request"),
         ("foto", image, "missing_media"),
     ] {
         let remote = json!({ "name": name, "language": "pt_BR", "category": "MARKETING", "components": components });

@@ -9,7 +9,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, Campaigns, FailureClass,
     SegmentConfig, SendContact, SendCounts, Variables,
 };
-use recado_domain::messaging::{Pricing, SendStatus};
+use recado_domain::messaging::{HeaderLocation, Pricing, SendStatus};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, FolderId, Page, SegmentId, SendId, TemplateId, UserId, timestamp,
@@ -76,6 +76,13 @@ struct CampaignBody {
     /// The value of each template placeholder: a text or a contact field.
     #[serde(default, deserialize_with = "nullable")]
     variables: Option<Option<Variables>>,
+    /// The place of the header, for a template whose header is a location.
+    #[serde(default, deserialize_with = "nullable")]
+    header_location: Option<Option<HeaderLocation>>,
+    /// When the template's limited-time offer ends. A message that leaves later than 1 minute before it fails.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(default, deserialize_with = "deserialize_time")]
+    offer_expires_at: Option<Option<OffsetDateTime>>,
     /// The id of the campaign's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
@@ -99,6 +106,8 @@ impl From<CampaignBody> for CampaignInput {
             rfm_segments: body.rfm_segments,
             scheduled_at: body.scheduled_at,
             variables: body.variables,
+            header_location: body.header_location,
+            offer_expires_at: body.offer_expires_at,
             folder_id: body.folder_id,
         }
     }
@@ -130,6 +139,12 @@ response_type! {
         scheduled_at: Option<OffsetDateTime>,
         /// The mapping of the template's placeholders to values; null for the default values.
         variables: Option<Variables>,
+        /// The place of a location header; null for none.
+        header_location: Option<HeaderLocation>,
+        /// When the template's limited-time offer ends; null for no end.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        offer_expires_at: Option<OffsetDateTime>,
         /// The folder that contains the campaign; null for none.
         folder_id: Option<FolderId>,
         /// The campaign's status.

@@ -25,7 +25,8 @@ use crate::worker_handles::RunSubmitter;
 
 const RUN_REFUSALS: &str = "The campaign is neither `draft` nor `scheduled`; it has no template, or the template is \
                             not approved or not `sendable`; its segment was deleted; the audience is empty; a \
-                            placeholder has no value for a contact; the account has no active plan; or the month's \
+                            placeholder has no value for a contact, or the template needs a `header_location` or an \
+                            `offer_expires_at` (`placeholder_empty`); the account has no active plan; or the month's \
                             message quota is exceeded.";
 
 response_type! {

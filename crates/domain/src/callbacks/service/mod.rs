@@ -288,7 +288,7 @@ impl Callbacks {
             if let Some(reason) = stop_reason(&update.change) {
                 self.stores.runs.pause_template(account, template.id, reason).await?;
             }
-            let is_review = matches!(update.change, TemplateChange::Review { .. });
+            let is_review = matches!(update.change, TemplateChange::Review(_));
             if is_review && template.meta_status == MetaStatus::Draft {
                 return Ok(Some(!may_be_early));
             }
@@ -312,7 +312,7 @@ impl Callbacks {
 /// Why campaigns that use the template must pause, or none.
 fn stop_reason(change: &TemplateChange) -> Option<&'static str> {
     match change {
-        TemplateChange::Review { status, .. } => status.pause_reason(),
+        TemplateChange::Review(review) => review.status.pause_reason(),
         TemplateChange::Quality(_) | TemplateChange::Category(_) => None,
     }
 }
@@ -320,7 +320,7 @@ fn stop_reason(change: &TemplateChange) -> Option<&'static str> {
 /// The template with the change applied, or none if nothing changes.
 fn with_update(template: &Template, change: &TemplateChange, now: time::OffsetDateTime) -> Option<Template> {
     let changed = match change {
-        TemplateChange::Review { status, reason } => return apply_review(template, *status, reason.clone(), now),
+        TemplateChange::Review(review) => return apply_review(template, review.clone(), now),
         TemplateChange::Quality(score) => Template {
             quality_score: Some(score.clone()),
             ..template.clone()

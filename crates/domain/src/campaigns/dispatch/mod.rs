@@ -27,9 +27,9 @@ use super::{
 };
 use crate::messaging::{MetaStatus, SendOutcome, WhatsappGateway};
 use crate::shared::{
-    Cipher, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict, retry_up_to,
+    Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict, retry_up_to,
 };
-use crate::templates::{TemplateStore, apply_review, review_events};
+use crate::templates::{OFFER_ENDED, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The most sends in a claim.
@@ -84,6 +84,7 @@ pub struct Dispatcher {
     pub limiter: Arc<dyn SendRateLimiter>,
     pub time_slices: Arc<dyn TimeSlices>,
     pub timer: Arc<dyn Timer>,
+    pub clock: Arc<dyn Clock>,
     pub shutdown: Arc<dyn Shutdown>,
     pub worker: Worker,
 }
@@ -412,8 +413,11 @@ impl Dispatcher {
             return failed("the contact was deleted, or opted out, before the message left");
         };
         let values = context.values(recipient);
-        if values.iter().any(String::is_empty) {
+        if values.placeholders.iter().any(String::is_empty) {
             return failed("a placeholder is empty for this contact");
+        }
+        if values.offer_ends_too_early(&context.inputs.template, self.clock.now()) {
+            return failed(OFFER_ENDED);
         }
         match &context.credentials {
             None => CompletedCall::of(
@@ -475,7 +479,7 @@ impl Dispatcher {
             let Some(template) = self.templates.find(run.account_id, template).await? else {
                 return Ok(Some(()));
             };
-            let Some(reviewed) = apply_review(&template, review, None, facts.now) else {
+            let Some(reviewed) = apply_review(&template, review.into(), facts.now) else {
                 return Ok(Some(()));
             };
             let events = review_events(&template, &reviewed);

@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use thiserror::Error;
 use time::{Date, Duration};
 
-use super::preconditions::{approved_template, check_number};
+use super::preconditions::{approved_template, check_number, missing_values};
 use super::run_context::{RunContext, file_sources, values};
 use super::{Campaign, CampaignRefusal, Recipient, RunInputs, SendRate, TestSendFacts, TestSendStore};
 use crate::contacts::Phone;
@@ -24,7 +24,7 @@ use crate::shared::{
     AuditAction, CampaignId, Cipher, ErrorReport, Event, FieldErrors, GatewayError, Ids, SendId, SideStep, StoreError,
     Tenant, redacted_debug,
 };
-use crate::templates::Template;
+use crate::templates::{MessageValues, Template};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The result of a test send.
@@ -92,7 +92,7 @@ pub struct TestSends {
 struct TestSend {
     inputs: RunInputs,
     recipient: Recipient,
-    values: Vec<String>,
+    values: MessageValues,
     monthly_limit: i64,
 }
 
@@ -200,6 +200,9 @@ fn sent(wa_message_id: Option<String>) -> TestSendReport {
 fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefusal> {
     let run = facts.run;
     let template = approved_template(&run)?.clone();
+    if let Some(refusal) = missing_values(&run).into_iter().next() {
+        return Err(refusal);
+    }
     check_number(&run)?;
     let monthly_limit = run
         .billing
@@ -210,8 +213,12 @@ fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefu
         Some(contact) => contact.recipient,
         None => unknown_recipient(phone),
     };
+    let values = values_or_examples(&run.campaign, &template, &recipient)?;
+    if values.offer_ends_too_early(&template, run.now) {
+        return Err(CampaignRefusal::OfferEnded);
+    }
     Ok(TestSend {
-        values: values_or_examples(&run.campaign, &template, &recipient)?,
+        values,
         inputs: RunInputs {
             campaign: run.campaign,
             template,
@@ -232,14 +239,14 @@ fn unknown_recipient(phone: &Phone) -> Recipient {
     }
 }
 
-/// The recipient's value of each placeholder. An empty value is replaced by the template's example.
+/// The values of the message. An empty value of a placeholder is replaced by the template's example.
 fn values_or_examples(
     campaign: &Campaign,
     template: &Template,
     recipient: &Recipient,
-) -> Result<Vec<String>, CampaignRefusal> {
+) -> Result<MessageValues, CampaignRefusal> {
     let mut values = values(campaign, template, recipient);
-    for (value, placeholder) in values.iter_mut().zip(template.placeholders()) {
+    for (value, placeholder) in values.placeholders.iter_mut().zip(template.placeholders()) {
         if value.is_empty() {
             *value = single_spaced(&placeholder.example);
         }

@@ -4,9 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sendable::CARD_HEADERS;
-use super::{Template, TemplateType, submission_rules};
+use super::{Finding, Template, TemplateType};
 use crate::messaging::{Category, ComponentType, HeaderSubmission, HeaderType, TemplateSubmission};
-use crate::shared::FieldErrors;
 
 /// A header file in a submission.
 pub(super) struct FileField<'a> {
@@ -32,25 +31,38 @@ pub struct Submission {
     pub category: String,
 }
 
+/// What a submission of the template would be refused for, and what WhatsApp often dislikes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TemplateCheck {
+    /// Whether there are no errors.
+    #[schemars(example = false)]
+    pub passes: bool,
+    /// The rules that a submission would break. A submission then fails with the same fields.
+    pub errors: Vec<Finding>,
+    /// What WhatsApp often dislikes. Warnings refuse nothing.
+    pub warnings: Vec<Finding>,
+}
+
 impl TemplateSubmission {
-    /// Checks WhatsApp's rules; an error names the field. The result still has URLs in place of file handles.
-    pub fn of(template: &Template) -> Result<Self, FieldErrors> {
-        submission_rules::check(template)?;
+    /// The submission of a template that passed the rules. It still has URLs in place of file handles.
+    pub fn of(template: &Template) -> Self {
         let text = template.header_placeholder_text();
         let text = text.map(|text| HeaderSubmission::Text(text.to_owned(), template.examples_of(text)));
         let file = template.header_file().map(|(format, url)| HeaderSubmission::File {
             format,
             handle: url.to_owned(),
         });
+        let location = (template.header_type == HeaderType::Location).then_some(HeaderSubmission::Location);
         let body = template.body_text.as_deref().unwrap_or_default();
         let preset = template.category == Category::Authentication;
         let carousel = template.template_type == TemplateType::Carousel;
-        Ok(Self {
+        Self {
             name: template.name.clone(),
             language: template.language.clone(),
             category: template.category,
             parameter_format: template.parameter_format,
-            header: text.or(file),
+            header: text.or(file).or(location),
+            limited_time_offer: template.limited_time_offer.clone(),
             body: (!preset).then(|| (body.to_owned(), template.examples_of(body))),
             footer: template.footer_text.clone(),
             buttons: template.buttons.clone(),
@@ -59,7 +71,8 @@ impl TemplateSubmission {
             } else {
                 vec![]
             },
-        })
+            message_send_ttl_seconds: template.message_send_ttl_seconds,
+        }
     }
 
     /// The files of header and cards, always in the same order.

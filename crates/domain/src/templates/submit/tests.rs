@@ -12,7 +12,8 @@ use crate::messaging::{
     RemoteTemplate, SubmittedTemplate, TemplateSubmission,
 };
 use crate::shared::{AccountId, GatewayError, TemplateId, WriteOutcome};
-use crate::templates::tests::{approved_template, number, tenant, with_files};
+use crate::templates::outbound_tests::{location_template, offer_template};
+use crate::templates::tests::{approved_template, checked_submission, number, tenant, with_files};
 use crate::templates::*;
 use crate::whatsapp::MockProfileStore;
 
@@ -58,7 +59,7 @@ fn code() -> Template {
 }
 
 fn error_fields(template: &Template) -> Vec<String> {
-    TemplateSubmission::of(template)
+    checked_submission(template)
         .err()
         .map(|errors| errors.0.into_keys().collect())
         .unwrap_or_default()
@@ -73,17 +74,96 @@ fn assert_error_fields(cases: impl IntoIterator<Item = (&'static str, Template)>
 
 #[test]
 fn submission_rules_for_texts() {
-    let body = |text: &str| with(|t| t.body_text = Some(text.into()));
+    let body = |text: &str| {
+        with(|t| {
+            t.variables = placeholders(text)
+                .into_iter()
+                .map(|number| number.to_string())
+                .collect();
+            t.body_text = Some(text.into());
+        })
+    };
+    let header = |text: &str| {
+        with(|t| {
+            t.header_type = HeaderType::Text;
+            t.header_text = Some(text.into());
+        })
+    };
     assert_error_fields([
         ("", body("Oi {{1}}!")),
-        ("", body("Oi {{1}}, {{nome}}")),
+        ("", body("Oi {{1}} e {{2}}!")),
         ("", body("chaves }} no meio {{ daqui")),
         ("body_text", body(" ")),
-        ("body_text", with(|t| t.body_text = None)),
         ("body_text", body("{{1}}, oi")),
         ("body_text", body("Oi {{1}}")),
         ("body_text", body(" Oi {{1}} ")),
+        ("body_text", body("Oi {{1}}, {{nome}}!")),
+        ("body_text", body("Oi {{ 1 }}!")),
+        ("body_text", body("Oi {{1}} {{2}}!")),
+        ("body_text", body("Oi {{2}}!")),
+        ("body_text", body(&"x".repeat(1025))),
+        ("", header("Oi")),
+        ("header_text", header("Oi {{ 1 }}")),
+        ("footer_text", with(|t| t.footer_text = Some("Oi {{ x }}".into()))),
+        ("example_values[0]", with(|t| t.variables = vec![" ".into()])),
+        ("example_values", with(|t| t.variables = vec![])),
         ("header_media_url", with(|t| t.header_type = HeaderType::Video)),
+    ]);
+    let missing = with(|t| {
+        t.body_text = None;
+        t.variables = vec![];
+    });
+    assert_error_fields([("body_text", missing)]);
+}
+
+#[test]
+fn submission_rules_for_places_offers_and_delivery_times() {
+    let offer = |change: fn(&mut Template)| {
+        let mut template = offer_template(true);
+        change(&mut template);
+        template
+    };
+    let ttl = |category: Category, seconds: i64| {
+        with(|t| {
+            t.category = category;
+            t.message_send_ttl_seconds = Some(seconds);
+        })
+    };
+    assert_error_fields([
+        ("", location_template()),
+        ("", offer(|_| ())),
+        ("", offer_template(false)),
+        ("category", offer(|t| t.category = Category::Utility)),
+        ("footer_text", offer(|t| t.footer_text = Some("Loja".into()))),
+        (
+            "body_text",
+            offer(|t| t.body_text = Some(format!("Oi {{{{1}}}}{}", "x".repeat(593)))),
+        ),
+        (
+            "",
+            offer(|t| t.body_text = Some(format!("Oi {{{{1}}}}{}", "x".repeat(592)))),
+        ),
+        ("header_type", offer(|t| t.header_type = HeaderType::Location)),
+        (
+            "limited_time_offer.text",
+            offer(|t| t.limited_time_offer.as_mut().unwrap().text = "x".repeat(17)),
+        ),
+        (
+            "limited_time_offer.text",
+            offer(|t| t.limited_time_offer.as_mut().unwrap().text = " ".into()),
+        ),
+        ("buttons", offer(|t| t.buttons.swap(0, 1))),
+        ("buttons", offer(|t| t.buttons.truncate(1))),
+        (
+            "buttons[0].example",
+            offer(|t| t.buttons[0] = json!({ "type": "COPY_CODE", "example": "x".repeat(16) }).into()),
+        ),
+        ("", ttl(Category::Marketing, 43_200)),
+        ("message_send_ttl_seconds", ttl(Category::Marketing, 43_199)),
+        ("", ttl(Category::Utility, 43_200)),
+        ("message_send_ttl_seconds", ttl(Category::Utility, 43_201)),
+        ("message_send_ttl_seconds", ttl(Category::Utility, 29)),
+        ("message_send_ttl_seconds", ttl(Category::Marketing, 2_592_001)),
     ]);
 }
 
@@ -162,11 +242,7 @@ fn submission_rules_for_one_time_codes() {
         ("header_type", changed(|t| t.header_type = HeaderType::Text)),
         ("footer_text", changed(|t| t.footer_text = Some("x".into()))),
     ]);
-    assert_eq!(
-        TemplateSubmission::of(&code()).unwrap().body,
-        None,
-        "WhatsApp provides the text"
-    );
+    assert_eq!(TemplateSubmission::of(&code()).body, None, "WhatsApp provides the text");
 }
 
 #[test]
@@ -341,6 +417,8 @@ async fn submission_needs_an_own_file_of_an_accepted_type() {
 fn remote(number: usize) -> RemoteTemplate {
     RemoteTemplate {
         parameter_format: None,
+        message_send_ttl_seconds: None,
+        correct_category: None,
         meta_template_id: number.to_string(),
         name: format!("t{number}"),
         language: "pt_BR".into(),

@@ -5,10 +5,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::approved_template;
-use crate::messaging::{
-    ButtonValue, Category, Component, HeaderType, MetaStatus, RemoteTemplate, TemplateSubmission, TextParameter,
-};
+use super::{approved_template, checked_submission};
+use crate::messaging::{ButtonValue, Category, Component, HeaderType, MetaStatus, RemoteTemplate, TextParameter};
 use crate::shared::FieldErrors;
 use crate::templates::remote::with_components;
 use crate::templates::validate::check_alone;
@@ -83,7 +81,12 @@ fn created(template: &Template) -> Value {
 }
 
 fn submitted(template: &Template) -> Value {
-    outcome(TemplateSubmission::of(template), |mut submission| {
+    // The rule under test is not the example of the body's placeholder.
+    let template = Template {
+        variables: vec!["Ana".into()],
+        ..template.clone()
+    };
+    outcome(checked_submission(&template), |mut submission| {
         let files = submission.files();
         let files = files.iter().map(|file| json!([file.field, file.format, file.handle]));
         json!(files.collect::<Vec<_>>())
@@ -108,10 +111,12 @@ fn synchronized(input: &Value) -> Value {
         name: "boas_vindas".into(),
         language: "pt_BR".into(),
         category: "MARKETING".into(),
+        correct_category: None,
         status: Some(MetaStatus::Approved),
         rejected_reason: None,
         quality_score: None,
         parameter_format: None,
+        message_send_ttl_seconds: None,
         components: components.iter().map(Component::from).collect(),
     };
     let draft = Template {
@@ -152,7 +157,10 @@ fn output(input: &Value) -> Output {
         submitted: submitted(&template),
         values: values(&template.button_values(&["X9".to_owned()])),
         cards: cards.collect(),
-        rendered: template.rendered(&["X9".to_owned()]),
+        rendered: template.rendered(&MessageValues {
+            placeholders: vec!["X9".to_owned()],
+            ..MessageValues::default()
+        }),
         synchronized: synchronized(input),
     }
 }

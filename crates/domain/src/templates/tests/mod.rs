@@ -1,5 +1,6 @@
 //! The rules and use cases of templates, with mocked ports.
 
+mod check;
 mod corpus;
 
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use crate::messaging::{
     TemplateSubmission, TextParameter,
 };
 use crate::shared::{
-    AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
-    TemplateId, Tenant, UserId, WRITE_ATTEMPTS, WriteOutcome,
+    AccountId, Event, FieldErrors, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed,
+    StoreError, TemplateId, Tenant, UserId, WRITE_ATTEMPTS, WriteOutcome,
 };
 use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
 use crate::whatsapp::{MockProfileStore, Profile, StoredProfile};
@@ -30,6 +31,7 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         name: "boas_vindas".into(),
         category: Category::Marketing,
         category_change: None,
+        correct_category: None,
         language: "pt_BR".into(),
         template_type: TemplateType::Standard,
         parameter_format: ParameterFormat::Positional,
@@ -39,6 +41,8 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         body_text: Some(body.into()),
         footer_text: None,
         buttons: vec![],
+        limited_time_offer: None,
+        message_send_ttl_seconds: None,
         variables: examples.iter().map(|&example| example.to_owned()).collect(),
         carousel_cards: vec![],
         folder_id: None,
@@ -46,12 +50,19 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         meta_template_id: Some("77".into()),
         meta_status: MetaStatus::Approved,
         rejection_reason: None,
+        rejection_recommendation: None,
         quality_score: None,
         unsupported: vec![],
         created_at: NOW,
         updated_at: NOW,
         version: 1,
     }
+}
+
+/// The submission of a template, or the rules that it breaks.
+pub(super) fn checked_submission(template: &Template) -> Result<TemplateSubmission, FieldErrors> {
+    submission_rules::check(template).into_result()?;
+    Ok(TemplateSubmission::of(template))
 }
 
 pub(super) fn tenant() -> Tenant {
@@ -322,7 +333,7 @@ fn submission_header_and_body_share_one_numbering() {
         header_text: Some("Cupom {{2}}".into()),
         ..approved_template("Oi {{1}}, {{2}} e {{1}}.", &["Ana", "X5"])
     };
-    let submission = TemplateSubmission::of(&template).unwrap();
+    let submission = TemplateSubmission::of(&template);
     let header = HeaderSubmission::Text("Cupom {{2}}".into(), vec![TextParameter::numbered("X5")]);
     assert_eq!(submission.header, Some(header));
     assert_eq!(submission.body.unwrap().1, ["Ana", "X5"].map(TextParameter::numbered));

@@ -1,9 +1,15 @@
 //! Validation of a template's content. Every error names its field.
 
+mod checked;
+mod offer;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+pub(super) use self::checked::Checked;
+
+use super::findings::{FindingCode, Findings};
 use super::placeholders::{count, invalid_name, names};
 use super::{Template, TemplateInput, TemplateType, placeholders};
 use crate::messaging::{Button, CarouselCard, HeaderType, ParameterFormat};
@@ -20,47 +26,9 @@ const BUTTONS: usize = 10;
 const MAX_JSON_BYTES: usize = 64 * 1024;
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
-/// Which fields are validated. A stored template may have content that no caller could write, such as missing examples
-/// after a synchronization. Its other fields can still be changed.
-pub(super) enum Checked {
-    /// All fields: the template is new.
-    All,
-    /// The fields of the input, and the fields that must be consistent with them.
-    Only(Vec<&'static str>),
-}
-
-impl Checked {
-    pub(super) fn from_input(input: &TemplateInput) -> Self {
-        let fields = [
-            ("name", input.name.is_some()),
-            ("category", input.category.is_some()),
-            ("language", input.language.is_some()),
-            ("template_type", input.template_type.is_some()),
-            ("parameter_format", input.parameter_format.is_some()),
-            ("header_type", input.header_type.is_some()),
-            ("header_text", input.header_text.is_some()),
-            ("header_media_url", input.header_media_url.is_some()),
-            ("body_text", input.body_text.is_some()),
-            ("footer_text", input.footer_text.is_some()),
-            ("buttons", input.buttons.is_some()),
-            ("example_values", input.example_values.is_some()),
-            ("carousel_cards", input.carousel_cards.is_some()),
-        ];
-        let present = fields.into_iter().filter(|(_, is_present)| *is_present);
-        Self::Only(present.map(|(field, _)| field).collect())
-    }
-
-    fn any(&self, fields: &[&str]) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(fields_given) => fields_given.iter().any(|field| fields.contains(field)),
-        }
-    }
-}
-
 /// The template with the caller's fields, after validation.
 pub(super) fn merge(template: Template, input: TemplateInput, checked: &Checked) -> Result<Template, FieldErrors> {
-    let mut errors = FieldErrors::default();
+    let mut errors = Findings::default();
     let merged = apply(template, input, &mut errors);
     check_each(&merged, checked, &mut errors);
     check_together(&merged, checked, &mut errors);
@@ -70,13 +38,19 @@ pub(super) fn merge(template: Template, input: TemplateInput, checked: &Checked)
 
 /// Validates the caller's fields independently of the stored template. `placeholder` is a valid template.
 pub(super) fn check_alone(placeholder: Template, input: TemplateInput) -> Result<(), FieldErrors> {
-    let (mut errors, checked) = (FieldErrors::default(), Checked::from_input(&input));
+    let (mut errors, checked) = (Findings::default(), Checked::from_input(&input));
     let merged = apply(placeholder, input, &mut errors);
     check_each(&merged, &checked, &mut errors);
     errors.into_result()
 }
 
-fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> Template {
+/// Adds every error of the stored fields, whoever wrote them.
+pub(super) fn check_all(template: &Template, errors: &mut Findings) {
+    check_each(template, &Checked::All, errors);
+    check_together(template, &Checked::All, errors);
+}
+
+fn apply(template: Template, input: TemplateInput, errors: &mut Findings) -> Template {
     let header_type = input
         .header_type
         .map(|value| value.unwrap_or_else(|| HeaderType::None.as_str().to_owned()));
@@ -97,6 +71,10 @@ fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> 
         body_text: input.body_text.unwrap_or(template.body_text),
         footer_text: input.footer_text.unwrap_or(template.footer_text),
         buttons: input.buttons.map_or(template.buttons, Option::unwrap_or_default),
+        limited_time_offer: input.limited_time_offer.unwrap_or(template.limited_time_offer),
+        message_send_ttl_seconds: input
+            .message_send_ttl_seconds
+            .unwrap_or(template.message_send_ttl_seconds),
         variables: input
             .example_values
             .map_or(template.variables, Option::unwrap_or_default),
@@ -112,27 +90,31 @@ fn parse_enum<T: std::str::FromStr<Err = String>>(
     field: &str,
     value: Option<String>,
     current: T,
-    errors: &mut FieldErrors,
+    errors: &mut Findings,
 ) -> T {
     match value.map(|value| value.parse()) {
         None => current,
         Some(Ok(value)) => value,
         Some(Err(message)) => {
-            errors.add(field, message);
+            errors.add(field, FindingCode::Format, message);
             current
         }
     }
 }
 
 /// The rules of single fields.
-fn check_each(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
+fn check_each(template: &Template, checked: &Checked, errors: &mut Findings) {
     let name_fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     let name = &template.name;
     if checked.any(&["name"]) && (name.is_empty() || name.len() > NAME_CHARS || !name.bytes().all(name_fits)) {
-        errors.add("name", "must be 1 to 512 lowercase letters, digits and underscores");
+        errors.add(
+            "name",
+            FindingCode::Format,
+            "must be 1 to 512 lowercase letters, digits and underscores",
+        );
     }
     if checked.any(&["language"]) && !is_language(&template.language) {
-        errors.add("language", "must have the form pt_BR, pt or fil");
+        errors.add("language", FindingCode::Format, "must have the form pt_BR, pt or fil");
     }
     for (field, text, chars) in [
         ("header_text", &template.header_text, HEADER_CHARS),
@@ -145,11 +127,11 @@ fn check_each(template: &Template, checked: &Checked, errors: &mut FieldErrors) 
     }
     let url = template.header_media_url.as_deref();
     if checked.any(&["header_media_url"]) && url.is_some_and(|url| !is_web_url(url)) {
-        errors.add("header_media_url", "must be an http or https URL");
+        errors.add("header_media_url", FindingCode::Format, "must be an http or https URL");
     }
     let footer = template.footer_text.as_deref().unwrap_or_default();
     if checked.any(&["footer_text"]) && count(footer, template.parameter_format) > 0 {
-        errors.add("footer_text", "must not have placeholders");
+        errors.add("footer_text", FindingCode::Placeholder, "must not have placeholders");
     }
     if checked.any(&["example_values"]) {
         check_examples(&template.variables, errors);
@@ -160,37 +142,54 @@ fn check_each(template: &Template, checked: &Checked, errors: &mut FieldErrors) 
     if checked.any(&["carousel_cards"]) {
         check_each_card(&template.carousel_cards, errors);
     }
+    offer::check_alone(template, checked, errors);
 }
 
-fn check_examples(examples: &[String], errors: &mut FieldErrors) {
+fn check_examples(examples: &[String], errors: &mut Findings) {
     for (position, example) in examples.iter().enumerate() {
         if example.trim().is_empty() || example.chars().count() > EXAMPLE_CHARS {
-            errors.add(format!("example_values[{position}]"), "must have 1 to 1024 characters");
+            errors.add(
+                format!("example_values[{position}]"),
+                FindingCode::Examples,
+                "must have 1 to 1024 characters",
+            );
         }
     }
 }
 
-fn check_each_card(cards: &[CarouselCard], errors: &mut FieldErrors) {
+fn check_each_card(cards: &[CarouselCard], errors: &mut Findings) {
     for (position, card) in cards.iter().enumerate() {
         if !card.json().is_object() {
-            errors.add(format!("carousel_cards[{position}]"), "must be an object");
+            errors.add(
+                format!("carousel_cards[{position}]"),
+                FindingCode::Format,
+                "must be an object",
+            );
         }
     }
     check_size("carousel_cards", &cards, errors);
 }
 
-fn check_size(field: &str, items: &impl Serialize, errors: &mut FieldErrors) {
+fn check_size(field: &str, items: &impl Serialize, errors: &mut Findings) {
     if text::json_bytes(items) > MAX_JSON_BYTES {
-        errors.add(field, format!("must be at most {MAX_JSON_BYTES} bytes"));
+        errors.add(
+            field,
+            FindingCode::Length,
+            format!("must be at most {MAX_JSON_BYTES} bytes"),
+        );
     }
 }
 
 /// The rules between fields.
-fn check_together(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
+fn check_together(template: &Template, checked: &Checked, errors: &mut Findings) {
     let header = template.header_text.as_deref().unwrap_or_default();
     let of_header = checked.any(&["header_type", "header_text"]);
     if of_header && template.header_type == HeaderType::Text && header.trim().is_empty() {
-        errors.add("header_text", "is required when header_type is text");
+        errors.add(
+            "header_text",
+            FindingCode::Required,
+            "is required when header_type is text",
+        );
     }
     if of_header || checked.any(&["parameter_format", "body_text", "example_values"]) {
         check_placeholders(template, errors);
@@ -198,20 +197,29 @@ fn check_together(template: &Template, checked: &Checked, errors: &mut FieldErro
     if checked.any(&["template_type", "carousel_cards"]) {
         check_cards(template, errors);
     }
+    offer::check_together(template, checked, errors);
 }
 
-fn at_most(field: &str, text: Option<&str>, chars: usize, errors: &mut FieldErrors) {
+fn at_most(field: &str, text: Option<&str>, chars: usize, errors: &mut Findings) {
     if text.is_some_and(|text| text.chars().count() > chars) {
-        errors.add(field, format!("must have at most {chars} characters"));
+        errors.add(
+            field,
+            FindingCode::Length,
+            format!("must have at most {chars} characters"),
+        );
     }
 }
 
 /// Header and body share their placeholders, so that one value can be used in both.
-fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
+fn check_placeholders(template: &Template, errors: &mut Findings) {
     let header = template.header_placeholder_text().unwrap_or_default();
     let body = template.body_text.as_deref().unwrap_or_default();
     if count(header, template.parameter_format) > 1 {
-        errors.add("header_text", "must have at most one placeholder");
+        errors.add(
+            "header_text",
+            FindingCode::Placeholder,
+            "must have at most one placeholder",
+        );
     }
     let texts = [("header_text", header), ("body_text", body)];
     let placeholders = match template.parameter_format {
@@ -225,16 +233,16 @@ fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
             "must have one example per placeholder: {placeholders}, not {}",
             template.variables.len()
         );
-        errors.add("example_values", message);
+        errors.add("example_values", FindingCode::Examples, message);
     }
 }
 
 /// The number of numbered placeholders, or none after an error.
-fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
+fn numbered(texts: [(&str, &str); 2], errors: &mut Findings) -> Option<usize> {
     for (field, text) in texts {
         if let Some(name) = names(text).first() {
             let message = format!("has the named placeholder {{{{{name}}}}}, which needs parameter_format named");
-            errors.add(field, message);
+            errors.add(field, FindingCode::Placeholder, message);
             return None;
         }
     }
@@ -242,6 +250,7 @@ fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize>
     if !all.iter().copied().eq(1..=all.len()) {
         errors.add(
             "body_text",
+            FindingCode::Placeholder,
             "must number its placeholders {{1}}, {{2}}, ... without gaps",
         );
         return None;
@@ -250,40 +259,52 @@ fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize>
 }
 
 /// The number of named placeholders, or none after an error.
-fn named(template: &Template, texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
+fn named(template: &Template, texts: [(&str, &str); 2], errors: &mut Findings) -> Option<usize> {
     for (field, text) in texts {
         if let Some(name) = invalid_name(text) {
             let message = format!(
                 "has {{{{{name}}}}}, which is not a name: use lowercase letters, digits and underscores, at most 64, \
                  and no digit first"
             );
-            errors.add(field, message);
+            errors.add(field, FindingCode::Placeholder, message);
             return None;
         }
     }
     Some(template.names().len())
 }
 
-fn check_buttons(buttons: &[Button], errors: &mut FieldErrors) {
+fn check_buttons(buttons: &[Button], errors: &mut Findings) {
     if buttons.len() > BUTTONS {
-        errors.add("buttons", format!("must have at most {BUTTONS} items"));
+        errors.add(
+            "buttons",
+            FindingCode::Count,
+            format!("must have at most {BUTTONS} items"),
+        );
     }
     for (position, button) in buttons.iter().enumerate() {
         if button.kind.as_str().is_empty() {
-            errors.add(format!("buttons[{position}].type"), "is required");
+            errors.add(
+                format!("buttons[{position}].type"),
+                FindingCode::Required,
+                "is required",
+            );
         }
     }
     check_size("buttons", &buttons, errors);
 }
 
-fn check_cards(template: &Template, errors: &mut FieldErrors) {
+fn check_cards(template: &Template, errors: &mut Findings) {
     let cards = &template.carousel_cards;
     match template.template_type {
         TemplateType::Carousel if !CARDS.contains(&cards.len()) => {
-            errors.add("carousel_cards", "must have 2 to 10 items");
+            errors.add("carousel_cards", FindingCode::Count, "must have 2 to 10 items");
         }
         TemplateType::Standard if !cards.is_empty() => {
-            errors.add("carousel_cards", "needs template_type carousel");
+            errors.add(
+                "carousel_cards",
+                FindingCode::NotAllowed,
+                "needs template_type carousel",
+            );
         }
         TemplateType::Carousel | TemplateType::Standard => {}
     }

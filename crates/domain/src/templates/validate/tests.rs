@@ -3,7 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::messaging::{MetaStatus, MockWhatsappGateway, ParameterFormat};
+use crate::messaging::{LimitedTimeOffer, MetaStatus, MockWhatsappGateway, ParameterFormat};
 use crate::shared::{FolderId, TemplateId, WriteOutcome};
 use crate::templates::tests::{approved_template, input, templates, tenant};
 use crate::templates::*;
@@ -79,6 +79,53 @@ async fn text_rules_report_their_field() {
         ("example_values[1]", with(|t| t.example_values = with_empty_example)),
     ])
     .await;
+}
+
+#[tokio::test]
+async fn offer_rules_report_their_field() {
+    let offer = || {
+        with(|t| {
+            t.limited_time_offer = Some(Some(LimitedTimeOffer {
+                text: "Só hoje".into(),
+                has_expiration: false,
+            }));
+            t.buttons = Some(Some(vec![
+                json!({ "type": "URL", "text": "Ver", "url": "https://l.example" }).into(),
+            ]));
+        })
+    };
+    let changed = |change: fn(&mut TemplateInput)| {
+        let mut input = offer();
+        change(&mut input);
+        input
+    };
+    assert_error_fields([
+        ("category", changed(|t| t.category = Some("UTILITY".into()))),
+        ("footer_text", changed(|t| t.footer_text = text("Loja"))),
+        ("header_type", changed(|t| t.header_type = text("document"))),
+        ("buttons", changed(|t| t.buttons = None)),
+        (
+            "header_type",
+            with(|t| {
+                t.category = Some("AUTHENTICATION".into());
+                t.header_type = text("location");
+            }),
+        ),
+        (
+            "message_send_ttl_seconds",
+            with(|t| t.message_send_ttl_seconds = Some(Some(29))),
+        ),
+        (
+            "message_send_ttl_seconds",
+            with(|t| t.message_send_ttl_seconds = Some(Some(43_199))),
+        ),
+    ])
+    .await;
+    let mut store = MockTemplateStore::new();
+    store.expect_insert().returning(|_| Ok(()));
+    let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
+    let made = templates.create(&tenant(), offer()).await.unwrap();
+    assert!(made.limited_time_offer.is_some());
 }
 
 #[tokio::test]

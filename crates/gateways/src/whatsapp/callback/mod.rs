@@ -11,7 +11,7 @@ use recado_domain::callbacks::{
 };
 use recado_domain::messaging::{MetaStatus, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::templates::{CategoryChange, CategoryUpdate};
+use recado_domain::templates::{CategoryChange, CategoryUpdate, Review};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -139,10 +139,15 @@ fn review(value: &Value) -> Option<TemplateChange> {
     let status = review_status(value.get("event")?.as_str()?)?;
     let rejection = value.get("rejection_info").and_then(|info| text(info, "reason"));
     let reason = text(value, "reason").filter(|reason| reason != "NONE").or(rejection);
-    Some(TemplateChange::Review {
+    let recommendation = value
+        .get("rejection_info")
+        .and_then(|info| text(info, "recommendation"));
+    let is_rejected = status == MetaStatus::Rejected;
+    Some(TemplateChange::Review(Review {
         status,
-        reason: reason.filter(|_| status == MetaStatus::Rejected),
-    })
+        reason: reason.filter(|_| is_rejected),
+        recommendation: recommendation.filter(|text| is_rejected && !text.is_empty()),
+    }))
 }
 
 /// If `correct_category` is set, the update schedules a category: `correct_category` is the future one and
@@ -253,8 +258,10 @@ mod tests {
 
     #[test]
     fn template_review_is_read_with_numeric_id() {
-        let value =
-            |event: &str| json!({ "event": event, "message_template_id": 1689556908129835_i64, "reason": "SCAM" });
+        let value = |event: &str| {
+            json!({ "event": event, "message_template_id": 1689556908129835_i64, "reason": "SCAM",
+                "rejection_info": { "reason": "x", "recommendation": "Change it" } })
+        };
         let body = |event| {
             json!({ "entry": [{ "id": "102", "changes": [
             { "field": "message_template_status_update", "value": value(event) }] }] })
@@ -266,18 +273,16 @@ mod tests {
             (update.waba_id.as_str(), update.meta_template_id.as_str()),
             ("102", "1689556908129835")
         );
-        let rejected = TemplateChange::Review {
+        let rejected = TemplateChange::Review(Review {
             status: MetaStatus::Rejected,
             reason: Some("SCAM".into()),
-        };
+            recommendation: Some("Change it".into()),
+        });
         assert_eq!(update.change, rejected);
         let CallbackChange::Template(update) = read(&body("APPROVED")).remove(0) else {
             panic!()
         };
-        let approved = TemplateChange::Review {
-            status: MetaStatus::Approved,
-            reason: None,
-        };
+        let approved = TemplateChange::Review(MetaStatus::Approved.into());
         assert_eq!(update.change, approved);
         for event in ["FLAGGED", "LOCKED", "ARCHIVED", "SOMETHING_NEW", ""] {
             assert_eq!(read(&body(event)), [], "{event}");

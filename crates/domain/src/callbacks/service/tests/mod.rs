@@ -12,7 +12,7 @@ use crate::conversations::{MockInboxStore, ReceiveOutcome};
 use crate::messaging::{Category, SendStatus};
 use crate::shared::{Event, MockCipher, MockClock, MockIds, NotificationKind, Sealed, WRITE_ATTEMPTS};
 use crate::templates::tests::approved_template;
-use crate::templates::{CategoryUpdate, MockTemplateStore};
+use crate::templates::{CategoryUpdate, MockTemplateStore, Review};
 use crate::whatsapp::MockProfileStore;
 use crate::whatsapp::verification::{MockHeldMessageStore, MockNumberHolderStore, NumberHolder, VerificationState};
 
@@ -60,8 +60,8 @@ fn template_callback(attempts: u32, change: TemplateChange) -> StoredCallback {
 }
 
 fn review(status: MetaStatus) -> TemplateChange {
-    let reason = (status == MetaStatus::Rejected).then(|| "SCAM".to_owned());
-    TemplateChange::Review { status, reason }
+    let reason = (status == MetaStatus::Rejected).then(|| "SCAM".into());
+    TemplateChange::Review(Review::new(status, reason))
 }
 
 fn status_change(message_id: &str) -> CallbackChange {

@@ -23,7 +23,7 @@ use crate::messaging::{
     BlockCause, ErrorClass, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
     TemplateSubmission, ThrottleScope, WhatsappCredentials as Credentials, WhatsappGateway,
 };
-use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId};
+use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, MockClock, ProfileId};
 use crate::templates::tests::approved_template;
 use crate::templates::{MockTemplateStore, TemplateStore};
 use crate::whatsapp::{FileIdStore, MessageFiles, MockFileIdStore, StoredProfile};
@@ -264,6 +264,8 @@ impl Fixture {
         cipher
             .expect_open()
             .returning(move |_, _| token_is_readable.then(|| "token".into()));
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
         Dispatcher {
             starts: self.runs.store.clone(),
             queue: self.runs.clone(),
@@ -276,6 +278,7 @@ impl Fixture {
             limiter: self.time.clone(),
             time_slices: self.time.clone(),
             timer: self.time.clone(),
+            clock: Arc::new(clock),
             shutdown: self.time.clone(),
             worker: Worker {
                 id: worker,

@@ -5,6 +5,7 @@ mod fake_time;
 mod faults;
 mod files;
 mod fixture;
+mod offers;
 mod overlaps;
 mod queued_starts;
 mod runs;
@@ -77,6 +78,8 @@ async fn message_contains_the_send_id_and_the_values() {
         language: "pt_BR".into(),
         header: vec![],
         header_file: None,
+        header_location: None,
+        offer_expires_at: None,
         body: vec![TextParameter::numbered("Ana"), TextParameter::numbered("nada")],
         buttons: vec![],
         cards: vec![],

@@ -12,7 +12,7 @@ use crate::campaigns::{
 };
 use crate::media::tests::media;
 use crate::messaging::{MetaStatus, MockWhatsappGateway};
-use crate::shared::{Event, MockCipher, MockShutdown, MockTimer, NotificationKind};
+use crate::shared::{Event, MockCipher, MockClock, MockShutdown, MockTimer, NotificationKind};
 use crate::templates::MockTemplateStore;
 use crate::templates::tests::approved_template;
 use crate::whatsapp::MessageFiles;
@@ -84,6 +84,7 @@ async fn execute(stores: Stores) -> RunEnd {
         limiter: Arc::new(MockSendRateLimiter::new()),
         time_slices: Arc::new(time_slices),
         timer: Arc::new(MockTimer::new()),
+        clock: Arc::new(MockClock::new()),
         shutdown: Arc::new(shutdown),
         worker: Worker {
             id: FIRST,
