@@ -2,12 +2,12 @@
 
 use time::OffsetDateTime;
 
-use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent};
+use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
 use crate::campaigns::{Recipient, Variables};
 use crate::conversations::WINDOW;
 use crate::messaging::{Addressee, Category, MetaStatus};
 use crate::shared::{MessageId, redacted_debug};
-use crate::templates::Template;
+use crate::templates::{MessageValues, OFFER_ENDED, Template};
 
 /// What decides whether a due message leaves, read in the transaction that starts it.
 #[derive(Clone, PartialEq)]
@@ -47,8 +47,7 @@ redacted_debug!(LeavingMessage { id, content });
 pub enum LeavingContent {
     Template {
         template: Box<Template>,
-        /// The value of each placeholder, in order.
-        values: Vec<String>,
+        values: MessageValues,
     },
     Text(String),
 }
@@ -87,6 +86,9 @@ pub fn departure(facts: DepartureFacts) -> Departure {
     };
     match checked {
         Err(refusal) => Departure::Fail(refusal.to_string()),
+        Ok((_, LeavingContent::Template { template, values })) if values.offer_ends_too_early(&template, facts.now) => {
+            Departure::Fail(OFFER_ENDED.to_owned())
+        }
         Ok((to, content)) => Departure::Leave(LeavingMessage {
             id: facts.id,
             attempts: facts.attempts,
@@ -107,19 +109,19 @@ pub(super) fn check_content(
     match (content, template) {
         (
             RequestedContent::Template {
-                variables, header_url, ..
+                variables, values: own, ..
             },
             Some(template),
         ) => {
-            let values = check_template(template, variables, &contact.recipient)?;
+            let values = check_template(template, variables, own, &contact.recipient)?;
             if contact.opted_out && template.category != Category::Authentication {
                 return Err(Refusal::OptedOut);
             }
             let needs_phone = template.category == Category::Authentication;
             let to = contact.address(needs_phone).ok_or(Refusal::NoAddress)?;
             let mut template = template.clone();
-            if header_url.is_some() {
-                template.header_media_url.clone_from(header_url);
+            if own.header_url.is_some() {
+                template.header_media_url.clone_from(&own.header_url);
             }
             let template = Box::new(template);
             Ok((to, LeavingContent::Template { template, values }))
@@ -136,8 +138,13 @@ pub(super) fn check_content(
     }
 }
 
-/// Checks that the template may be sent, and returns the recipient's value of each placeholder.
-fn check_template(template: &Template, variables: &Variables, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
+/// Checks that the template may be sent, and returns the values of the recipient's message.
+fn check_template(
+    template: &Template,
+    variables: &Variables,
+    own: &RequestedValues,
+    recipient: &Recipient,
+) -> Result<MessageValues, Refusal> {
     if template.meta_status != MetaStatus::Approved {
         return Err(Refusal::TemplateNotApproved);
     }
@@ -145,15 +152,18 @@ fn check_template(template: &Template, variables: &Variables, recipient: &Recipi
     if !reasons.is_empty() {
         return Err(Refusal::TemplateNotSendable { reasons });
     }
-    let placeholders = template.placeholders();
-    let values = variables.render(&placeholders, recipient);
-    let empty = placeholders
-        .into_iter()
-        .zip(&values)
-        .filter(|(_, value)| value.is_empty());
-    let empty: Vec<String> = empty.map(|(placeholder, _)| placeholder.key).collect();
-    match empty.is_empty() {
-        true => Ok(values),
-        false => Err(Refusal::EmptyPlaceholders { placeholders: empty }),
+    let keys = template.placeholders();
+    let placeholders = variables.render(&keys, recipient);
+    let empty = keys.into_iter().zip(&placeholders).filter(|(_, text)| text.is_empty());
+    let mut empty: Vec<String> = empty.map(|(placeholder, _)| placeholder.key).collect();
+    let missing = template.missing_values(own.header_location.as_ref(), own.offer_expires_at);
+    empty.extend(missing.into_iter().map(str::to_owned));
+    if !empty.is_empty() {
+        return Err(Refusal::EmptyPlaceholders { placeholders: empty });
     }
+    Ok(MessageValues {
+        placeholders,
+        header_location: own.header_location.clone(),
+        offer_expires_at: own.offer_expires_at,
+    })
 }

@@ -9,7 +9,7 @@ use time::Duration;
 use super::{DirectMessageQueue, HoldReason, LeavingContent, LeavingMessage, NumberQueue, QueueInputs};
 use crate::campaigns::{
     Burst, CompletedCall, InFlightSends, SendRate, SendRateLimiter, SendResult, SlotTime, Worker, file_sources,
-    template_message, to_result,
+    to_result,
 };
 use crate::messaging::{BlockCause, ErrorClass, OutboundText, SendOutcome, WhatsappCredentials, WhatsappGateway};
 use crate::shared::{Cipher, MessageId, SendId, Shutdown, StoreError, Timer};
@@ -312,7 +312,7 @@ impl Messenger {
         let gateway = self.gateway.as_ref();
         match file_sources(&self.files, gateway, queue.account_id, credentials, &template).await {
             Ok(files) => {
-                let message = template_message(&template, &files, SendId(message.id.0), message.to, &values);
+                let message = template.outbound(SendId(message.id.0), message.to, &values, &files);
                 Ok(gateway.send_template(credentials, &message).await)
             }
             Err(error) if error.is_temporary() || matches!(error, MessageFileError::Store(_)) => {

@@ -34,7 +34,7 @@ pub use ports::*;
 pub use refusals::{EXPIRED, NUMBER_REMOVED, Refusal};
 pub use request::{
     HeaderInput, MessageInput, MessageRequest, MessageTemplateInput, RecipientInput, Requested, RequestedContent,
-    RequestedTemplate,
+    RequestedTemplate, RequestedValues,
 };
 pub use results::{Advance, MessageResult, MessageState};
 pub use service::{Batch, BatchItem, Created, DirectMessageError, DirectMessages, Outcome};

@@ -8,6 +8,7 @@ use time::{Duration, OffsetDateTime};
 use super::model::ContentKind;
 use crate::campaigns::Variables;
 use crate::contacts::{Phone, check_wa_user_id};
+use crate::messaging::HeaderLocation;
 use crate::shared::{ContactId, FieldErrors, ProfileId, TemplateId, redacted_debug, timestamp};
 
 /// The longest text, in characters.
@@ -53,14 +54,19 @@ pub struct MessageTemplateInput {
     pub language: Option<String>,
     pub variables: Option<Variables>,
     pub header: Option<HeaderInput>,
+    pub offer_expires_at: Option<OffsetDateTime>,
 }
 
 redacted_debug!(MessageTemplateInput { id });
 
-/// The file of a template's header, for this message only.
+/// The header of a template, for this message only: a file or a place.
 #[derive(Clone, Default)]
 pub struct HeaderInput {
     pub media_url: Option<String>,
+    pub latitude: Option<f64>,
+    pub longitude: Option<f64>,
+    pub name: Option<String>,
+    pub address: Option<String>,
 }
 
 redacted_debug!(HeaderInput {});
@@ -89,6 +95,20 @@ pub enum RequestedTemplate {
     Name { name: String, language: String },
 }
 
+/// The values of a template's message beside its placeholders.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestedValues {
+    /// Replaces the URL of the template's header file.
+    pub header_url: Option<String>,
+    /// The place of a location header.
+    pub header_location: Option<HeaderLocation>,
+    /// When the template's limited-time offer ends.
+    #[serde(with = "timestamp::option")]
+    pub offer_expires_at: Option<OffsetDateTime>,
+}
+
+redacted_debug!(RequestedValues {});
+
 /// What a message should say. Stored as JSON.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -96,8 +116,7 @@ pub enum RequestedContent {
     Template {
         key: RequestedTemplate,
         variables: Variables,
-        /// Replaces the URL of the template's header file.
-        header_url: Option<String>,
+        values: RequestedValues,
     },
     Text(String),
 }
@@ -265,10 +284,15 @@ fn template_content(input: MessageTemplateInput, errors: &mut FieldErrors) -> Op
                 .for_each(|message| errors.add(format!("template.{field}"), message));
         }
     }
-    let header_url = input.header.and_then(|header| header.media_url);
-    if header_url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
+    let header = input.header.unwrap_or_default();
+    if header.media_url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
         errors.add("template.header.media_url", "must be an https URL");
     }
+    let values = RequestedValues {
+        header_location: header_location(&header, errors),
+        header_url: header.media_url,
+        offer_expires_at: input.offer_expires_at,
+    };
     let key = match (input.id, input.name, input.language) {
         (Some(id), None, None) => Some(RequestedTemplate::Id(id)),
         (None, Some(name), Some(language)) => Some(RequestedTemplate::Name { name, language }),
@@ -280,8 +304,30 @@ fn template_content(input: MessageTemplateInput, errors: &mut FieldErrors) -> Op
     Some(RequestedContent::Template {
         key: key?,
         variables,
-        header_url,
+        values,
     })
+}
+
+/// The place of a header. A place needs all of its fields.
+fn header_location(header: &HeaderInput, errors: &mut FieldErrors) -> Option<HeaderLocation> {
+    let fields = (header.latitude, header.longitude, &header.name, &header.address);
+    match fields {
+        (None, None, None, None) => None,
+        (Some(latitude), Some(longitude), Some(name), Some(address)) => {
+            let location = HeaderLocation {
+                latitude,
+                longitude,
+                name: name.clone(),
+                address: address.clone(),
+            };
+            location.check("template.header", errors);
+            Some(location)
+        }
+        _ => {
+            errors.add("template.header", "a place needs latitude, longitude, name and address");
+            None
+        }
+    }
 }
 
 #[cfg(test)]
@@ -377,12 +423,14 @@ pub(super) mod tests {
             variables: Some(Variables([("1".to_owned(), "{age}".to_owned())].into())),
             header: Some(HeaderInput {
                 media_url: Some("http://loja.example/a.png".into()),
+                latitude: Some(91.0),
+                ..HeaderInput::default()
             }),
             ..MessageTemplateInput::default()
         };
         assert_eq!(
             fields(template(wrong)),
-            ["template.header.media_url", "template.variables.1"]
+            ["template.header", "template.header.media_url", "template.variables.1"]
         );
     }
 

@@ -173,7 +173,7 @@ pub(crate) mod tests {
     #[test]
     fn message_has_only_the_values_that_its_template_needs() {
         let message = |template: &Template| {
-            template.outbound(SendId(Uuid::nil()), "+5511961234567".into(), &values(), &HashMap::new())
+            template.outbound(SendId(Uuid::nil()), Addressee::Phone("+5511961234567".into()), &values(), &HashMap::new())
         };
         let sent = message(&location_template());
         assert_eq!(sent.header_location.unwrap().name, "Loja Paulista");

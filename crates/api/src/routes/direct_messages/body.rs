@@ -37,13 +37,25 @@ pub(super) struct RecipientBody {
     name: Option<String>,
 }
 
-/// The file of a template's header, for this message only.
+/// The header of a template, for this message only: the URL of a file, or a place with all of its fields.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MessageHeader")]
 pub(super) struct HeaderBody {
     /// An https URL that WhatsApp fetches.
     #[schemars(example = &"https://loja.example/nota-1042.pdf")]
     media_url: Option<String>,
+    /// Degrees north of the equator, of a template with a location header.
+    #[schemars(range(min = -90, max = 90), example = -23.561_4)]
+    latitude: Option<f64>,
+    /// Degrees east of Greenwich.
+    #[schemars(range(min = -180, max = 180), example = -46.655_9)]
+    longitude: Option<f64>,
+    /// The name of the place.
+    #[schemars(length(min = 1, max = 100), example = &"Loja Paulista")]
+    name: Option<String>,
+    /// The address of the place.
+    #[schemars(length(min = 1, max = 200), example = &"Av. Paulista, 1578, São Paulo")]
+    address: Option<String>,
 }
 
 /// The template of a message: either its `id`, or its `name` and `language`.
@@ -60,8 +72,12 @@ pub(super) struct TemplateBody {
     language: Option<String>,
     /// The value of each placeholder, spelled in full or as in a campaign.
     variables: Option<Variables>,
-    /// Replaces the file of the template's header.
+    /// Replaces the file of the template's header, or is its place.
     header: Option<HeaderBody>,
+    /// When the template's limited-time offer ends: at least a minute after the message leaves.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(default, with = "timestamp::option")]
+    offer_expires_at: Option<OffsetDateTime>,
 }
 
 /// A message to one person.
@@ -115,7 +131,12 @@ impl From<MessageBody> for MessageInput {
                 variables: template.variables,
                 header: template.header.map(|header| HeaderInput {
                     media_url: header.media_url,
+                    latitude: header.latitude,
+                    longitude: header.longitude,
+                    name: header.name,
+                    address: header.address,
                 }),
+                offer_expires_at: template.offer_expires_at,
             }),
             text: body.text,
             profile_id: body.profile_id,

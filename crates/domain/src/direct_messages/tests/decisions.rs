@@ -252,13 +252,13 @@ fn due_message_leaves_rendered_for_its_contact() {
     let content = RequestedContent::Template {
         key,
         variables: Variables([("1".to_owned(), "{first_name}!".to_owned())].into()),
-        header_url: None,
+        values: RequestedValues::default(),
     };
     let Departure::Leave(leaving) = departure(departing(content)) else {
         panic!()
     };
     assert_eq!((leaving.attempts, leaving.to), (2, Addressee::Phone("+5511961234567".into())));
-    assert!(matches!(leaving.content, LeavingContent::Template { values, .. } if values == ["Ana!"]));
+    assert!(matches!(leaving.content, LeavingContent::Template { values, .. } if values.placeholders == ["Ana!"]));
 }
 
 #[test]
@@ -303,4 +303,44 @@ fn due_message_that_may_not_leave_fails_with_the_reason() {
         ..departing(text_content())
     };
     assert!(matches!(departure(facts), Departure::Leave(_)), "a text needs neither");
+}
+
+#[test]
+fn place_and_offer_of_a_template_are_required_and_an_ended_offer_fails() {
+    use crate::messaging::{HeaderType, LimitedTimeOffer};
+    let special = with_template(|template| {
+        template.header_type = HeaderType::Location;
+        template.limited_time_offer = Some(LimitedTimeOffer {
+            text: "Hoje".into(),
+            has_expiration: true,
+        });
+    });
+    let Verdict::Bad(ItemError::Refused(Refusal::EmptyPlaceholders { placeholders })) =
+        decided(template_input(), &special)
+    else {
+        panic!()
+    };
+    assert_eq!(placeholders, ["header_location", "offer_expires_at"]);
+    let with_values = |offer_expires_at| {
+        let mut input = template_input();
+        let template = input.template.as_mut().unwrap();
+        template.header = Some(HeaderInput {
+            latitude: Some(-23.5),
+            longitude: Some(-46.6),
+            name: Some("Loja".into()),
+            address: Some("Av. Paulista".into()),
+            ..HeaderInput::default()
+        });
+        template.offer_expires_at = Some(offer_expires_at);
+        input
+    };
+    assert_eq!(refusal(with_values(at(60)), &special), None);
+    let departs = |offer_expires_at| {
+        departure(DepartureFacts {
+            template: special.templates.values().next().cloned(),
+            ..departing(request(with_values(offer_expires_at)).content)
+        })
+    };
+    assert!(matches!(departs(at(60)), Departure::Leave(_)));
+    assert_eq!(departs(at(59)), Departure::Fail(crate::templates::OFFER_ENDED.to_owned()));
 }
