@@ -59,7 +59,10 @@ async fn every_command_stores_its_status_and_time() {
     let (draft, written) = over(campaign(CampaignStatus::Draft));
     draft.schedule(&tenant(), ID, Some(later)).await.unwrap();
     let scheduled = take(&written);
-    assert_eq!((scheduled.status, scheduled.updated_at), (CampaignStatus::Scheduled, NOW));
+    assert_eq!(
+        (scheduled.status, scheduled.updated_at),
+        (CampaignStatus::Scheduled, NOW)
+    );
     let scheduler = Scheduler {
         user_id: tenant().actor.user_id,
         support_admin: None,
@@ -71,7 +74,10 @@ async fn every_command_stores_its_status_and_time() {
     let (waiting, written) = over(scheduled);
     waiting.unschedule(&tenant(), ID).await.unwrap();
     let unscheduled = take(&written);
-    assert_eq!((unscheduled.status, unscheduled.updated_at), (CampaignStatus::Draft, NOW));
+    assert_eq!(
+        (unscheduled.status, unscheduled.updated_at),
+        (CampaignStatus::Draft, NOW)
+    );
     let (running, written) = over(campaign(CampaignStatus::Sending));
     running.pause(&tenant(), ID).await.unwrap();
     let paused = take(&written);
@@ -89,7 +95,9 @@ async fn campaign_of_an_unverified_number_is_not_enqueued() {
         ..campaign(CampaignStatus::Draft)
     };
     let mut store = MockCampaignStore::new();
-    store.expect_find().returning(move |_, _| Ok(Some(with_template.clone())));
+    store
+        .expect_find()
+        .returning(move |_, _| Ok(Some(with_template.clone())));
     let mut starts = MockRunStartStore::new();
     starts.expect_facts().returning(|_, _| {
         Ok(Some(RunFacts {
@@ -99,7 +107,10 @@ async fn campaign_of_an_unverified_number_is_not_enqueued() {
     });
     let campaigns = campaigns_over(store, starts, MockRunRetryStore::new());
     let refused = campaigns.enqueue_start(&tenant(), ID).await;
-    assert!(matches!(refused, Err(CampaignError::Refused(CampaignRefusal::NumberUnverified))));
+    assert!(matches!(
+        refused,
+        Err(CampaignError::Refused(CampaignRefusal::NumberUnverified))
+    ));
 }
 
 #[test]

@@ -337,7 +337,7 @@ impl Sender {
 fn bursts_after(waited: Duration, burst: Burst) -> u32 {
     let burst_time = burst.time.whole_microseconds().max(1);
     let others = waited.whole_microseconds() / burst_time;
-    u32::try_from(others).unwrap_or(MAX_BURSTS).clamp(1, MAX_BURSTS)
+    u32::try_from(others.max(0)).unwrap_or(MAX_BURSTS).clamp(1, MAX_BURSTS)
 }
 
 /// A rejection of the template concerns this message only: other messages of the number have other templates.
@@ -374,7 +374,10 @@ mod tests {
     fn wait_gives_as_many_bursts_as_others_had() {
         let burst = SendRate::PerSecond(80).burst();
         let after = |bursts: f64| bursts_after(burst.time * bursts, burst);
-        assert_eq!([after(0.0), after(1.0), after(3.9), after(500.0)], [1, 1, 3, MAX_BURSTS]);
+        assert_eq!(
+            [after(0.0), after(1.0), after(3.9), after(500.0)],
+            [1, 1, 3, MAX_BURSTS]
+        );
         assert_eq!(bursts_after(Duration::seconds(-3), burst), 1);
     }
 }

@@ -285,7 +285,11 @@ fn template_content(input: MessageTemplateInput, errors: &mut FieldErrors) -> Op
         }
     }
     let header = input.header.unwrap_or_default();
-    if header.media_url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
+    if header
+        .media_url
+        .as_ref()
+        .is_some_and(|url| !url.starts_with("https://"))
+    {
         errors.add("template.header.media_url", "must be an https URL");
     }
     let values = RequestedValues {

@@ -5,7 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use time::{Duration, OffsetDateTime};
 
 use super::Template;
-use crate::messaging::{Addressee, FileSource, HeaderLocation, HeaderType, OutboundCard, OutboundFile, OutboundTemplate};
+use crate::messaging::{
+    Addressee, FileSource, HeaderLocation, HeaderType, OutboundCard, OutboundFile, OutboundTemplate,
+};
 use crate::shared::text::single_spaced;
 use crate::shared::{SendId, redacted_debug};
 
@@ -173,7 +175,12 @@ pub(crate) mod tests {
     #[test]
     fn message_has_only_the_values_that_its_template_needs() {
         let message = |template: &Template| {
-            template.outbound(SendId(Uuid::nil()), Addressee::Phone("+5511961234567".into()), &values(), &HashMap::new())
+            template.outbound(
+                SendId(Uuid::nil()),
+                Addressee::Phone("+5511961234567".into()),
+                &values(),
+                &HashMap::new(),
+            )
         };
         let sent = message(&location_template());
         assert_eq!(sent.header_location.unwrap().name, "Loja Paulista");

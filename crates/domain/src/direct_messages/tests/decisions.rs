@@ -39,9 +39,12 @@ fn template_message_takes_quota_of_its_month_and_a_text_takes_none() {
     let Verdict::New(new, None) = decided(template_input(), &facts()) else {
         panic!()
     };
-    assert_eq!(new.quota_month, Some(time::macros::date!(2026-03-01)));
+    assert_eq!(new.quota_month, Some(time::macros::date!(2026 - 03 - 01)));
     assert_eq!(new.message.profile_id, Some(Uuid::from_u128(4).into()));
-    assert_eq!((new.message.phase(), new.message.kind), (Some(Phase::Waiting), ContentKind::Template));
+    assert_eq!(
+        (new.message.phase(), new.message.kind),
+        (Some(Phase::Waiting), ContentKind::Template)
+    );
     let later = MessageInput {
         send_at: Some(NOW + Duration::days(30)),
         ..template_input()
@@ -49,7 +52,7 @@ fn template_message_takes_quota_of_its_month_and_a_text_takes_none() {
     let Verdict::New(new, None) = decided(later, &facts()) else {
         panic!()
     };
-    assert_eq!(new.quota_month, Some(time::macros::date!(2026-04-01)));
+    assert_eq!(new.quota_month, Some(time::macros::date!(2026 - 04 - 01)));
     let Verdict::New(new, None) = decided(text_input(), &facts()) else {
         panic!()
     };
@@ -59,12 +62,18 @@ fn template_message_takes_quota_of_its_month_and_a_text_takes_none() {
 #[test]
 fn each_obstacle_refuses_with_its_reason() {
     for (facts, reason) in [
-        (with_template(|template| template.meta_status = MetaStatus::Paused), "template_not_approved"),
+        (
+            with_template(|template| template.meta_status = MetaStatus::Paused),
+            "template_not_approved",
+        ),
         (
             with_template(|template| template.unsupported = vec!["unsupported_header:gif".into()]),
             "template_not_sendable",
         ),
-        (with_contact(|contact| contact.recipient.name = " ".into()), "placeholder_empty"),
+        (
+            with_contact(|contact| contact.recipient.name = " ".into()),
+            "placeholder_empty",
+        ),
         (with_contact(|contact| contact.opted_out = true), "opted_out"),
         (
             with_contact(|contact| {
@@ -115,7 +124,8 @@ fn text_needs_an_inbound_message_within_a_day_before_it_leaves() {
 #[test]
 fn number_of_the_conversation_is_used_only_if_it_is_verified() {
     let number = |conversation: u128, verified: [bool; 2]| {
-        let mut facts = with_contact(|contact| contact.conversation_profile = Some(Uuid::from_u128(conversation).into()));
+        let mut facts =
+            with_contact(|contact| contact.conversation_profile = Some(Uuid::from_u128(conversation).into()));
         facts.numbers = [4, 5]
             .into_iter()
             .zip(verified)
@@ -147,7 +157,10 @@ fn unknown_phone_makes_a_contact_and_unknown_ids_are_invalid() {
     let Verdict::New(new, Some(contact)) = decided(template_input(), &facts) else {
         panic!()
     };
-    assert_eq!((new.message.contact_id, contact.draft.name.as_str()), (contact.id, "+5511961234567"));
+    assert_eq!(
+        (new.message.contact_id, contact.draft.name.as_str()),
+        (contact.id, "+5511961234567")
+    );
     for (field, input) in [
         (
             "to.contact_id",
@@ -179,7 +192,6 @@ fn unknown_phone_makes_a_contact_and_unknown_ids_are_invalid() {
     assert!(errors.0.contains_key("template.id"));
 }
 
-
 #[test]
 fn same_reference_repeats_an_equal_request_and_refuses_another_one() {
     let input = |text: &str| MessageInput {
@@ -206,7 +218,10 @@ fn same_reference_repeats_an_equal_request_and_refuses_another_one() {
         Verdict::Bad(ItemError::ReferenceTaken(first.message.id))
     );
     // An erased message says nothing of its request any more.
-    assert!(matches!(decided(input("oi"), &known(Value::Null)), Verdict::Repeated(_)));
+    assert!(matches!(
+        decided(input("oi"), &known(Value::Null)),
+        Verdict::Repeated(_)
+    ));
 }
 
 #[test]
@@ -257,7 +272,10 @@ fn due_message_leaves_rendered_for_its_contact() {
     let Departure::Leave(leaving) = departure(departing(content)) else {
         panic!()
     };
-    assert_eq!((leaving.attempts, leaving.to), (2, Addressee::Phone("+5511961234567".into())));
+    assert_eq!(
+        (leaving.attempts, leaving.to),
+        (2, Addressee::Phone("+5511961234567".into()))
+    );
     assert!(matches!(leaving.content, LeavingContent::Template { values, .. } if values.placeholders == ["Ana!"]));
 }
 
@@ -271,11 +289,41 @@ fn due_message_that_may_not_leave_fails_with_the_reason() {
     };
     let base = || departing(template_content());
     for (facts, message) in [
-        (DepartureFacts { is_number_removed: true, ..base() }, NUMBER_REMOVED),
-        (DepartureFacts { expires_at: NOW, ..base() }, EXPIRED),
-        (DepartureFacts { contact: None, ..base() }, "the contact was deleted"),
-        (DepartureFacts { template: None, ..base() }, "the template was deleted"),
-        (DepartureFacts { has_plan: false, ..base() }, "The account has no active plan"),
+        (
+            DepartureFacts {
+                is_number_removed: true,
+                ..base()
+            },
+            NUMBER_REMOVED,
+        ),
+        (
+            DepartureFacts {
+                expires_at: NOW,
+                ..base()
+            },
+            EXPIRED,
+        ),
+        (
+            DepartureFacts {
+                contact: None,
+                ..base()
+            },
+            "the contact was deleted",
+        ),
+        (
+            DepartureFacts {
+                template: None,
+                ..base()
+            },
+            "the template was deleted",
+        ),
+        (
+            DepartureFacts {
+                has_plan: false,
+                ..base()
+            },
+            "The account has no active plan",
+        ),
     ] {
         assert_eq!(failure(facts), message);
     }
@@ -342,5 +390,8 @@ fn place_and_offer_of_a_template_are_required_and_an_ended_offer_fails() {
         })
     };
     assert!(matches!(departs(at(60)), Departure::Leave(_)));
-    assert_eq!(departs(at(59)), Departure::Fail(crate::templates::OFFER_ENDED.to_owned()));
+    assert_eq!(
+        departs(at(59)),
+        Departure::Fail(crate::templates::OFFER_ENDED.to_owned())
+    );
 }

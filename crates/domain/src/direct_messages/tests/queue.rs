@@ -45,7 +45,9 @@ fn queue(inputs: QueueInputs, due: Vec<LeavingMessage>, steps: &Steps) -> MockDi
     queue.expect_start().returning(move |_, _, limit, _, is_removed| {
         let mut due = due.lock().unwrap();
         let size = due.len().min(usize::try_from(limit).unwrap());
-        log.lock().unwrap().push(format!("start {size}{}", if is_removed { " removed" } else { "" }));
+        log.lock()
+            .unwrap()
+            .push(format!("start {size}{}", if is_removed { " removed" } else { "" }));
         let started: Vec<_> = due.drain(..size).collect();
         Ok(Some(if is_removed { vec![] } else { started }))
     });
@@ -94,7 +96,10 @@ fn messenger(queue: MockDirectMessageQueue, outcome: SendOutcome) -> Messenger {
     Messenger {
         queue: Arc::new(queue),
         gateway: Arc::new(gateway),
-        files: MessageFiles::new(media(FakeMediaStore::default()), Arc::new(MockFileIdStore::new())),
+        files: MessageFiles::new(
+            media(&Arc::new(FakeMediaStore::default())),
+            Arc::new(MockFileIdStore::new()),
+        ),
         cipher: Arc::new(cipher),
         limiter: Arc::new(limiter),
         timer: Arc::new(timer),
@@ -149,13 +154,19 @@ fn queue_whose_number_or_account_may_not_send_is_held() {
     let profile = unverified.profile.as_mut().unwrap();
     profile.profile.verification.state = crate::whatsapp::verification::VerificationState::Pending;
     let (end, steps) = run(unverified, vec![text_message(1)], accepted());
-    assert_eq!((end, steps), (QueueEnd::Held(HoldReason::Number), vec!["hold number".to_owned()]));
+    assert_eq!(
+        (end, steps),
+        (QueueEnd::Held(HoldReason::Number), vec!["hold number".to_owned()])
+    );
     let suspended = QueueInputs {
         is_active: false,
         ..verified()
     };
     let (end, steps) = run(suspended, vec![text_message(1)], accepted());
-    assert_eq!((end, steps), (QueueEnd::Held(HoldReason::Suspended), vec!["hold suspended".to_owned()]));
+    assert_eq!(
+        (end, steps),
+        (QueueEnd::Held(HoldReason::Suspended), vec!["hold suspended".to_owned()])
+    );
 }
 
 #[test]
@@ -164,7 +175,11 @@ fn refusal_of_the_number_holds_the_queue_and_one_of_the_template_fails_the_messa
     let (end, steps) = run(verified(), due(), blocked(BlockCause::Token));
     assert_eq!(end, QueueEnd::Held(HoldReason::Number));
     assert_eq!(steps, ["start 1", "released", "hold number"]);
-    for cause in [BlockCause::Template, BlockCause::TemplatePaused, BlockCause::TemplateDisabled] {
+    for cause in [
+        BlockCause::Template,
+        BlockCause::TemplatePaused,
+        BlockCause::TemplateDisabled,
+    ] {
         let (end, steps) = run(verified(), due(), blocked(cause));
         assert_eq!(end, QueueEnd::Empty);
         assert_eq!(steps, ["start 1", "failed", "start 1", "failed", "release"]);
@@ -192,7 +207,13 @@ fn messages_of_a_removed_number_are_not_called() {
         is_active: true,
     };
     let (end, steps) = run(removed, vec![text_message(1)], accepted());
-    assert_eq!((end, steps), (QueueEnd::Empty, vec!["start 1 removed".to_owned(), "release".to_owned()]));
+    assert_eq!(
+        (end, steps),
+        (
+            QueueEnd::Empty,
+            vec!["start 1 removed".to_owned(), "release".to_owned()]
+        )
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use time::macros::date;
 use super::*;
 use crate::shared::{FieldErrors, MockIds};
 
-const MONTH: Date = date!(2026-03-01);
+const MONTH: Date = date!(2026 - 03 - 01);
 
 fn messages(store: MockDirectMessageStore) -> DirectMessages {
     let mut ids = MockIds::new();
@@ -17,11 +17,16 @@ fn messages(store: MockDirectMessageStore) -> DirectMessages {
 }
 
 /// A store with the facts of the tests, whose inserts end in this order.
-fn store(inserts: impl IntoIterator<Item = CreationOutcome>) -> (MockDirectMessageStore, Arc<Mutex<Vec<CreationPlan>>>) {
+fn store(
+    inserts: impl IntoIterator<Item = CreationOutcome>,
+) -> (MockDirectMessageStore, Arc<Mutex<Vec<CreationPlan>>>) {
     let plans = Arc::new(Mutex::new(Vec::new()));
     let mut store = MockDirectMessageStore::new();
     store.expect_facts().returning(|_, _| Ok(facts()));
-    let (seen, inserts) = (plans.clone(), Mutex::new(inserts.into_iter().collect::<Vec<_>>().into_iter()));
+    let (seen, inserts) = (
+        plans.clone(),
+        Mutex::new(inserts.into_iter().collect::<Vec<_>>().into_iter()),
+    );
     store.expect_insert().returning(move |_, plan| {
         seen.lock().unwrap().push(plan.clone());
         Ok(inserts.lock().unwrap().next().unwrap())
@@ -60,7 +65,13 @@ async fn quota_of_a_batch_goes_to_its_first_items() {
     let exceeded = CreationOutcome::QuotaExceeded { month: MONTH, left: 2 };
     let (store, plans) = store([exceeded, CreationOutcome::Inserted]);
     let bad = Err(FieldErrors::one("to", "x"));
-    let items = vec![Ok(template_input()), bad, Ok(template_input()), Ok(text_input()), Ok(template_input())];
+    let items = vec![
+        Ok(template_input()),
+        bad,
+        Ok(template_input()),
+        Ok(text_input()),
+        Ok(template_input()),
+    ];
     let batch = messages(store).create_batch(&tenant(), items).await.unwrap();
     assert_eq!(outcomes(&batch), ["new", "invalid", "new", "new", "month_limit"]);
     let plans = plans.lock().unwrap();
@@ -79,7 +90,10 @@ async fn repeated_reference_of_a_batch_belongs_to_its_first_item() {
             ..text_input()
         })
     };
-    let batch = messages(store).create_batch(&tenant(), vec![item("a"), item("a"), item("b")]).await.unwrap();
+    let batch = messages(store)
+        .create_batch(&tenant(), vec![item("a"), item("a"), item("b")])
+        .await
+        .unwrap();
     assert_eq!(outcomes(&batch), ["new", "repeated", "taken"]);
     assert_eq!(plans.lock().unwrap()[0].messages.len(), 1);
 }
@@ -96,6 +110,8 @@ async fn batch_makes_an_unknown_person_once() {
         .expect_insert()
         .withf(|_, plan| plan.contacts.len() == 1 && plan.messages.len() == 2)
         .returning(|_, _| Ok(CreationOutcome::Inserted));
-    let batch = messages(store).create_batch(&tenant(), vec![Ok(template_input()), Ok(template_input())]).await;
+    let batch = messages(store)
+        .create_batch(&tenant(), vec![Ok(template_input()), Ok(template_input())])
+        .await;
     assert_eq!(outcomes(&batch.unwrap()), ["new", "new"]);
 }
