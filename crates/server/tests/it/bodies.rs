@@ -49,6 +49,8 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
             "rfm_segments",
             "scheduled_at",
             "variables",
+            "header_location",
+            "offer_expires_at",
             "folder_id",
         ],
         &["name"],
@@ -73,6 +75,8 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
             "buttons",
             "example_values",
             "carousel_cards",
+            "limited_time_offer",
+            "message_send_ttl_seconds",
             "folder_id",
         ],
         &["name", "category", "language", "template_type", "parameter_format"],
@@ -102,6 +106,7 @@ const OBJECT_PATHS: &[&str] = &[
     "POST /api/automations/{id}/executions executions[0]",
     "POST /api/billing/subscribe credit_card",
     "POST /api/billing/subscribe credit_card_holder_info",
+    "POST /api/campaigns header_location",
     "POST /api/campaigns segment_config",
     "POST /api/campaigns segment_config.filters",
     "POST /api/campaigns segment_config.filters.attributes",
@@ -114,6 +119,8 @@ const OBJECT_PATHS: &[&str] = &[
     "POST /api/orders orders[0].items[0]",
     "POST /api/segments filters",
     "POST /api/segments filters.attributes",
+    "POST /api/templates limited_time_offer",
+    "PUT /api/campaigns/{id} header_location",
     "PUT /api/campaigns/{id} segment_config",
     "PUT /api/campaigns/{id} segment_config.filters",
     "PUT /api/campaigns/{id} segment_config.filters.attributes",
@@ -121,6 +128,7 @@ const OBJECT_PATHS: &[&str] = &[
     "PUT /api/contacts/{id} attributes",
     "PUT /api/segments/{id} filters",
     "PUT /api/segments/{id} filters.attributes",
+    "PUT /api/templates/{id} limited_time_offer",
 ];
 
 /// One step of a path into a JSON body.
