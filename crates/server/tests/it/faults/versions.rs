@@ -11,6 +11,7 @@ use super::rollouts::Balancer;
 use crate::harness::client::Request;
 use crate::harness::database::Database;
 use crate::harness::process::{BINARY, Process};
+use crate::harness::reference;
 use crate::harness::runs::{assert_stats_add_up, calls, final_status, usage, without_statuses};
 use crate::harness::{Server, eventually, until};
 
@@ -30,6 +31,7 @@ impl Fleet<'_> {
     /// where the users' helpers expect it.
     fn replace_by(&mut self, program: &Path, delay_ms: &str) {
         let other = ReservedPort::new().unwrap();
+        reference::expect_previous_version(other.number());
         for (port, address) in [
             (other.number(), ("BIND", other.address())),
             (self.server.port(), self.server.bind()),
@@ -90,6 +92,7 @@ fn previous_and_current_version_replace_each_other_during_a_run() {
     let empty = current.empty();
     let options = without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", SLOW);
     let server = Server::prepare_on(Database::at(&empty.url()), &options);
+    reference::expect_previous_version(server.port());
     migrate(&server, &previous);
     let lacks_migrations = migrations(&server.db) != migrations(&current);
     let process = server.spawn_program(&previous, &["serve"], &[server.bind()]);

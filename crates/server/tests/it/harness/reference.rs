@@ -60,6 +60,20 @@ fn validator((method, path, status, media_type): &Key, schema: &Value) -> Arc<Va
     validator.clone()
 }
 
+/// Ports at which a server of the previous version may respond.
+static PREVIOUS_VERSION_PORTS: Mutex<Vec<u16>> = Mutex::new(vec![]);
+
+/// Stops the checks of responses from this port: the document has fields that the previous version does not return.
+pub fn expect_previous_version(port: u16) {
+    let mut ports = PREVIOUS_VERSION_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    ports.push(port);
+}
+
+pub fn is_previous_version(port: u16) -> bool {
+    let ports = PREVIOUS_VERSION_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    ports.contains(&port)
+}
+
 /// Panics if the document lacks this response or describes a different one.
 pub fn check(method: &str, path: &str, reply: &Reply) {
     // The server did not receive the request head in time because the machine is busy. No route was reached.
