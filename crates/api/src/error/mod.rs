@@ -308,6 +308,9 @@ impl From<ConversationError> for ApiError {
             ConversationError::Refused(refusal @ ReplyRefusal::NumberUnverified) => {
                 Self::state_refused(refusal.to_string(), "number_unverified")
             }
+            ConversationError::Refused(refusal @ ReplyRefusal::WindowClosed) => {
+                Self::state_refused(refusal.to_string(), "outside_window")
+            }
             ConversationError::Refused(refusal) => Self::new(ErrorCode::Precondition, refusal.to_string()),
             ConversationError::Gateway(error) => error.into(),
             ConversationError::Store(error) => error.into(),

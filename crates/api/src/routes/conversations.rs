@@ -6,7 +6,7 @@ use garde::Validate;
 use recado_domain::conversations::{
     Conversation, ConversationQuery, ConversationStatus, Conversations, Direction, Message, MessageStatus,
 };
-use recado_domain::messaging::Pricing;
+use recado_domain::messaging::{ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ContactId, ConversationId, CursorPage, FieldErrors, MessageId, TimeCursor, timestamp};
 use schemars::JsonSchema;
@@ -40,17 +40,17 @@ pub(crate) const STATUS: EnumParam<ConversationStatus> = EnumParam {
     example: Some(ConversationStatus::Open),
 };
 
-/// A reply to a contact.
+/// A reply to a contact: exactly one of `text`, `media` and `interactive`.
 #[derive(Deserialize, Validate, JsonSchema)]
+#[garde(allow_unvalidated)]
 struct ReplyBody {
     /// The text of the reply: 1 to 4096 characters.
-    #[schemars(
-        required,
-        length(min = 1, max = 4096),
-        example = "Temos, sim! Quer que eu separe um?"
-    )]
-    #[garde(required)]
+    #[schemars(length(min = 1, max = 4096), example = "Temos, sim! Quer que eu separe um?")]
     text: Option<String>,
+    /// A file.
+    media: Option<MediaInput>,
+    /// Reply buttons or a list.
+    interactive: Option<InteractiveInput>,
 }
 
 /// The new status of a conversation.
@@ -174,19 +174,23 @@ async fn reply(
     Id(id): Id<ConversationId>,
     Json(input): Json<ReplyBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let text = input.text.unwrap_or_default();
-    let message = conversations.reply(&tenant, id, text).await?;
+    let content = ContentInput {
+        text: input.text,
+        media: input.media,
+        interactive: input.interactive,
+    };
+    let message = conversations.reply(&tenant, id, content).await?;
     Ok(responses::created(MessageResponse::from(message)))
 }
 
 pub(super) const REPLY: Endpoint = endpoint!(reply, {
-    let description = "Sends a text to the contact from the WhatsApp number that the contact wrote to. WhatsApp \
+    let description = "Sends a text, a file, reply buttons or a list to the contact from the WhatsApp number that the contact wrote to. WhatsApp \
                 allows free-form messages for 24 hours after the contact's last message; after that, only campaigns \
                 can reach the contact. An accepted reply counts towards the month's quota, but a full quota never \
                 blocks a reply.";
     Operation::new("Reply in a conversation", description)
         .takes(path_id(ID))
-        .body(Body::json::<ReplyBody>())
+        .body(Body::json::<ReplyBody>().example(json!({ "text": "Temos, sim! Quer que eu separe um?" })))
         .responds(
             created::<MessageResponse>(
                 "The message: `sent`, or `pending` while the outcome of the call to WhatsApp is \

@@ -19,6 +19,6 @@ pub use identity::{Consent, ContactIdentity, Sender, is_opt_out};
 pub use inbox::{ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys};
 pub use model::*;
 pub use ports::*;
-pub use reply::{REPLY_CHARS, ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, to_result};
+pub use reply::{ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, to_result};
 pub use service::Conversations;
 pub use status::{ConversationEvent, ConversationStatus, Direction, MessageStatus, transition};

@@ -12,9 +12,6 @@ use super::Conversation;
 /// The service window: how long after the contact's last message a free-form message may be sent.
 pub const WINDOW: Duration = Duration::hours(24);
 
-/// The longest reply, in characters.
-pub const REPLY_CHARS: usize = 4096;
-
 /// What decides whether a reply may be sent, read at one time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ReplyFacts {

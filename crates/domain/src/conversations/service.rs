@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::{
     Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
-    MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, to_result,
+    MessageStatus, ReplyFacts, ReplyRefusal, prepare, to_result,
 };
-use crate::messaging::{Addressee, OutboundText, WhatsappCredentials, WhatsappGateway};
+use crate::messaging::{
+    ContentInput, FileReference, FileSource, MessageContent, OutboundMessage, SendOutcome, WhatsappCredentials,
+    WhatsappGateway,
+};
 use crate::shared::{
     Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, SideStep, Tenant, TimeCursor,
 };
@@ -69,8 +72,14 @@ impl Conversations {
 
     /// Sends a reply. It is stored as pending, then WhatsApp is called once, without a retry. If the outcome is
     /// unknown, the reply stays pending and no error is returned.
-    pub async fn reply(&self, tenant: &Tenant, id: ConversationId, text: String) -> Result<Message, ConversationError> {
-        check_text(&text)?;
+    pub async fn reply(
+        &self,
+        tenant: &Tenant,
+        id: ConversationId,
+        content: ContentInput,
+    ) -> Result<Message, ConversationError> {
+        let content = content.check()?;
+        let file = file_source(&content)?;
         let account = tenant.account_id;
         let facts = self
             .store
@@ -83,10 +92,22 @@ impl Conversations {
             .as_ref()
             .map(|stored| stored.profile.id)
             .ok_or(ReplyRefusal::NoNumber)?;
-        let reply = self.pending(&facts, text);
+        let reply = self.pending(&facts, &content);
         let begun = self.store.begin_reply(account, &reply, profile).await?;
         begun.or_missing(ConversationError::NotFound)?;
-        let (result, refusal) = to_result(self.call(&credentials, to, &reply).await);
+        let (result, refusal) = to_result(
+            self.call(
+                &credentials,
+                OutboundMessage {
+                    message_id: reply.id,
+                    to,
+                    reply_to: None,
+                    content,
+                    file,
+                },
+            )
+            .await,
+        );
         let recorded = self.store.record_reply(account, reply.id, &result).await;
         if let Err(error) = &recorded {
             self.report.swallowed(SideStep::RecordReply, error);
@@ -99,13 +120,13 @@ impl Conversations {
         }
     }
 
-    fn pending(&self, facts: &ReplyFacts, text: String) -> Message {
+    fn pending(&self, facts: &ReplyFacts, content: &MessageContent) -> Message {
         Message {
             id: self.ids.next().into(),
             conversation_id: facts.conversation.id,
             direction: Direction::Outbound,
-            kind: "text".to_owned(),
-            text: Some(text),
+            kind: content.kind().to_owned(),
+            text: content.text().map(str::to_owned),
             status: MessageStatus::Pending,
             wa_message_id: None,
             referral: None,
@@ -114,26 +135,20 @@ impl Conversations {
         }
     }
 
-    async fn call(
-        &self,
-        credentials: &WhatsappCredentials,
-        to: Addressee,
-        reply: &Message,
-    ) -> crate::messaging::SendOutcome {
-        let message = OutboundText {
-            message_id: reply.id,
-            to,
-            text: reply.text.clone().unwrap_or_default(),
-        };
-        self.gateway.send_text(credentials, &message).await
+    async fn call(&self, credentials: &WhatsappCredentials, message: OutboundMessage) -> SendOutcome {
+        self.gateway.send_message(credentials, &message).await
     }
 }
 
-fn check_text(text: &str) -> Result<(), FieldErrors> {
-    if text.trim().is_empty() || text.chars().count() > REPLY_CHARS {
-        return Err(FieldErrors::one("text", "must have 1 to 4096 characters"));
+/// Where WhatsApp gets the file of a message.
+fn file_source(content: &MessageContent) -> Result<Option<FileSource>, FieldErrors> {
+    match content.media() {
+        None => Ok(None),
+        Some((field, media)) => match &media.file {
+            FileReference::Url(url) => Ok(Some(FileSource::Link(url.clone()))),
+            FileReference::Media(_) => Err(FieldErrors::one(format!("{field}.media_id"), "does not exist")),
+        },
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -143,7 +158,7 @@ mod tests {
     use super::super::reply::tests::{NOW, cipher, facts};
     use super::super::{MockConversationStore, ReplyResult};
     use super::*;
-    use crate::messaging::{MockWhatsappGateway, SendOutcome};
+    use crate::messaging::MockWhatsappGateway;
     use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, RowOutcome, StoreError, UserId};
 
     const ID: ConversationId = ConversationId(Uuid::from_u128(1));
@@ -186,7 +201,7 @@ mod tests {
             .returning(|_, _, _| Ok(RowOutcome::Done));
         let mut gateway = MockWhatsappGateway::new();
         gateway
-            .expect_send_text()
+            .expect_send_message()
             .times(1)
             .in_sequence(&mut order)
             .withf(|credentials, message| {
@@ -218,7 +233,7 @@ mod tests {
             })
             .returning(|_, _, _| Ok(None));
         let reply = conversations(store, gateway)
-            .reply(&tenant(), ID, "Oi".into())
+            .reply(&tenant(), ID, ContentInput::text("Oi"))
             .await
             .unwrap();
         assert_eq!((reply.direction, reply.kind.as_str()), (Direction::Outbound, "text"));
@@ -241,7 +256,9 @@ mod tests {
                     }
             })
             .returning(|_, _, _| Ok(None));
-        let refused = conversations(store, gateway).reply(&tenant(), ID, "Oi".into()).await;
+        let refused = conversations(store, gateway)
+            .reply(&tenant(), ID, ContentInput::text("Oi"))
+            .await;
         assert!(matches!(
             refused,
             Err(ConversationError::Gateway(GatewayError::Refused { code: 131_047, .. }))
@@ -266,7 +283,7 @@ mod tests {
                 .withf(|step, _| *step == SideStep::RecordReply)
                 .returning(|_, _| ());
             let reply = conversations_with_report(store, gateway, report)
-                .reply(&tenant(), ID, "Oi".into())
+                .reply(&tenant(), ID, ContentInput::text("Oi"))
                 .await
                 .unwrap();
             assert_eq!((reply.status, reply.wa_message_id), (MessageStatus::Pending, None));
@@ -282,7 +299,7 @@ mod tests {
             .times(1)
             .returning(|_, _, _| Ok(RowOutcome::Missing));
         let gone = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, "Oi".into())
+            .reply(&tenant(), ID, ContentInput::text("Oi"))
             .await;
         assert!(matches!(gone, Err(ConversationError::NotFound)));
         let mut store = MockConversationStore::new();
@@ -293,7 +310,7 @@ mod tests {
             }))
         });
         let late = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, "Oi".into())
+            .reply(&tenant(), ID, ContentInput::text("Oi"))
             .await;
         assert!(matches!(
             late,
@@ -302,19 +319,16 @@ mod tests {
         let mut store = MockConversationStore::new();
         store.expect_reply_facts().returning(|_, _| Ok(None));
         let missing = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, "Oi".into())
+            .reply(&tenant(), ID, ContentInput::text("Oi"))
             .await;
         assert!(matches!(missing, Err(ConversationError::NotFound)));
     }
 
     #[tokio::test]
-    async fn reply_text_must_have_1_to_4096_characters() {
-        for text in [String::new(), " \n".into(), "é".repeat(4097)] {
-            let wrong = conversations(MockConversationStore::new(), MockWhatsappGateway::new())
-                .reply(&tenant(), ID, text)
-                .await;
-            assert!(matches!(wrong, Err(ConversationError::Invalid(_))));
-        }
-        check_text(&"é".repeat(4096)).unwrap();
+    async fn reply_with_invalid_content_reads_nothing() {
+        let wrong = conversations(MockConversationStore::new(), MockWhatsappGateway::new())
+            .reply(&tenant(), ID, ContentInput::text(""))
+            .await;
+        assert!(matches!(wrong, Err(ConversationError::Invalid(_))));
     }
 }

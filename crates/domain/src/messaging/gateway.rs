@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use secrecy::SecretString;
 
-use super::{Component, MetaStatus, OutboundTemplate, OutboundText, SendOutcome, TemplateSubmission};
+use super::{Component, MetaStatus, OutboundMessage, OutboundTemplate, SendOutcome, TemplateSubmission};
 use crate::media::MediaFile;
 use crate::shared::{AccountId, GatewayError, ProfileId};
 
@@ -16,8 +16,8 @@ pub trait WhatsappGateway: Send + Sync {
     /// reached WhatsApp and has no clear response is `Unknown`: it MUST NOT be repeated.
     async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome;
 
-    /// Sends one text. Every result is an outcome, as in `send_template`.
-    async fn send_text(&self, credentials: &WhatsappCredentials, message: &OutboundText) -> SendOutcome;
+    /// Sends one free-form message. Every result is an outcome, as in `send_template`.
+    async fn send_message(&self, credentials: &WhatsappCredentials, message: &OutboundMessage) -> SendOutcome;
 
     /// Submits a template, or replaces the content of the template `meta_template_id`.
     async fn submit_template<'a>(

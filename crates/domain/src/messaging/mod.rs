@@ -5,6 +5,7 @@
 //! `whatsapp` and `callbacks` use it.
 
 mod component;
+mod content;
 mod error_class;
 mod gateway;
 mod outbound;
@@ -15,6 +16,7 @@ mod submission;
 mod template;
 
 pub use component::{Button, ButtonType, CarouselCard, Component, ComponentType};
+pub use content::*;
 pub use error_class::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 pub use gateway::*;
 pub use outbound::*;

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::{ButtonValue, HeaderLocation, HeaderType, TextParameter};
+use super::{ButtonValue, HeaderLocation, HeaderType, MessageContent, TextParameter};
 use crate::shared::{MessageId, SendId, redacted_debug};
 
 /// One template message to one contact.
@@ -61,17 +61,33 @@ pub struct OutboundCard {
     pub buttons: Vec<ButtonValue>,
 }
 
-/// One free-form text to one contact. WhatsApp accepts it within 24 hours of the contact's last message.
+/// One free-form message to one contact. WhatsApp accepts it within 24 hours of the contact's last message.
 #[derive(Clone, PartialEq, Eq)]
-pub struct OutboundText {
+pub struct OutboundMessage {
     /// Recado's id of the message. Every status update echoes it.
     pub message_id: MessageId,
     pub to: Addressee,
-    /// 1 to 4096 characters.
-    pub text: String,
+    /// WhatsApp's id of the message that this one quotes.
+    pub reply_to: Option<String>,
+    pub content: MessageContent,
+    /// Where WhatsApp gets the file of `content`. None if it has no file.
+    pub file: Option<FileSource>,
 }
 
-redacted_debug!(OutboundText { message_id });
+redacted_debug!(OutboundMessage { message_id });
+
+impl OutboundMessage {
+    /// A text that quotes no message.
+    pub fn text(message_id: MessageId, to: Addressee, text: impl Into<String>) -> Self {
+        Self {
+            message_id,
+            to,
+            reply_to: None,
+            content: MessageContent::Text(text.into()),
+            file: None,
+        }
+    }
+}
 
 /// The recipient of a message.
 #[derive(Clone, PartialEq, Eq)]

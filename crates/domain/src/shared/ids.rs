@@ -78,6 +78,8 @@ ids! {
     LinkId,
     /// A queued mail.
     MailId,
+    /// A file of a message.
+    MediaId,
     /// A message of a conversation.
     MessageId,
     /// An event of a metric.

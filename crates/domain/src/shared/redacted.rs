@@ -41,7 +41,7 @@ mod tests {
     use crate::conversations::{Direction, InboundEvent, InboundMessage, Message, MessageStatus, ReplyResult, Sender};
     use crate::egress::{AllowList, Target};
     use crate::mail::Mail;
-    use crate::messaging::{Addressee, OutboundText, SendOutcome, SendStatus, TextParameter};
+    use crate::messaging::{Addressee, MessageContent, OutboundMessage, SendOutcome, SendStatus, TextParameter};
     use crate::shared::{Actor, Audit, AuditAction, CallbackId, Event, WebhookKind};
 
     /// Values that no `Debug` output may contain.
@@ -120,11 +120,9 @@ mod tests {
 
     #[test]
     fn debug_of_outbound_data_hides_contacts_and_texts() {
-        assert_hidden(&OutboundText {
-            message_id: Uuid::nil().into(),
-            to: Addressee::Phone(phone()),
-            text: words(),
-        });
+        let to = Addressee::Phone(phone());
+        assert_hidden(&OutboundMessage::text(Uuid::nil().into(), to, words()));
+        assert_hidden(&MessageContent::Text(words()));
         assert_hidden(&Addressee::User(words()));
         assert_hidden(&TextParameter {
             name: None,

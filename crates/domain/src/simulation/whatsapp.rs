@@ -14,7 +14,7 @@ use crate::callbacks::{StatusUpdate, StatusUpdateStore};
 use crate::campaigns::{Burst, LOWEST_RATE, QueuedRun, SendRateLimiter, SlotTime, ThrottledRate, TimeSlices};
 use crate::media::MediaFile;
 use crate::messaging::{
-    BlockCause, ErrorClass, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
+    BlockCause, ErrorClass, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
     TemplateSubmission, ThrottleScope, WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{AccountId, Clock, GatewayError, Ids, SendId, StoreError};
@@ -169,7 +169,7 @@ impl WhatsappGateway for SimulatedWhatsapp {
         outcome
     }
 
-    async fn send_text(&self, _: &WhatsappCredentials, _: &OutboundText) -> SendOutcome {
+    async fn send_message(&self, _: &WhatsappCredentials, _: &OutboundMessage) -> SendOutcome {
         unreachable!("runs send templates")
     }
 

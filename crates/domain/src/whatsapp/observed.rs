@@ -8,7 +8,7 @@ use super::recent::Recent;
 use super::verification::VerificationStore;
 use crate::media::MediaFile;
 use crate::messaging::{
-    ErrorCodes, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
+    ErrorCodes, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
     WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{Clock, ErrorReport, GatewayError, ProfileId, SideStep, StoreError};
@@ -85,8 +85,8 @@ impl WhatsappGateway for ObservedGateway {
         outcome
     }
 
-    async fn send_text(&self, credentials: &WhatsappCredentials, message: &OutboundText) -> SendOutcome {
-        let outcome = self.gateway.send_text(credentials, message).await;
+    async fn send_message(&self, credentials: &WhatsappCredentials, message: &OutboundMessage) -> SendOutcome {
+        let outcome = self.gateway.send_message(credentials, message).await;
         self.note(credentials, &outcome, 1).await;
         outcome
     }
@@ -161,12 +161,9 @@ mod tests {
         }
     }
 
-    fn text() -> OutboundText {
-        OutboundText {
-            message_id: Uuid::from_u128(8).into(),
-            to: Addressee::Phone("+5511961234567".into()),
-            text: "Oi".into(),
-        }
+    fn text() -> OutboundMessage {
+        let to = Addressee::Phone("+5511961234567".into());
+        OutboundMessage::text(Uuid::from_u128(8).into(), to, "Oi")
     }
 
     fn observed(
@@ -207,7 +204,7 @@ mod tests {
     async fn accepted_templates_are_noted_once_and_each_reply_counts() {
         let mut gateway = MockWhatsappGateway::new();
         gateway.expect_send_template().times(3).returning(|_, _| accepted());
-        gateway.expect_send_text().times(2).returning(|_, _| accepted());
+        gateway.expect_send_message().times(2).returning(|_, _| accepted());
         let mut verifications = MockVerificationStore::new();
         for (service_messages, times) in [(0, 1), (1, 2)] {
             verifications
@@ -224,7 +221,7 @@ mod tests {
             gateway.send_template(&credentials(), &template()).await;
         }
         for _ in 0..2 {
-            gateway.send_text(&credentials(), &text()).await;
+            gateway.send_message(&credentials(), &text()).await;
         }
     }
 
@@ -232,7 +229,7 @@ mod tests {
     async fn code_that_pauses_runs_asks_for_a_check() {
         let mut gateway = MockWhatsappGateway::new();
         gateway.expect_send_template().returning(|_, _| blocked());
-        gateway.expect_send_text().returning(|_, _| blocked());
+        gateway.expect_send_message().returning(|_, _| blocked());
         let mut codes = [190, 100].into_iter();
         gateway.expect_list_templates().times(2).returning(move |_, _| {
             Err(GatewayError::Refused {
@@ -251,7 +248,7 @@ mod tests {
             .returning(|_, _| Ok(()));
         let gateway = observed(gateway, verifications, MockErrorReport::new());
         gateway.send_template(&credentials(), &template()).await;
-        gateway.send_text(&credentials(), &text()).await;
+        gateway.send_message(&credentials(), &text()).await;
         for _ in 0..2 {
             gateway.list_templates(&credentials(), None).await.unwrap_err();
         }

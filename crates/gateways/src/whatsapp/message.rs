@@ -1,23 +1,102 @@
 //! Builds the request bodies of messages for the Cloud API.
 
 use recado_domain::messaging::{
-    Addressee, ButtonKind, ButtonValue, FileSource, HeaderLocation, HeaderType, OutboundCard, OutboundFile,
-    OutboundTemplate, OutboundText, TextParameter,
+    Addressee, ButtonKind, ButtonValue, FileSource, HeaderLocation, HeaderType, Interactive, InteractiveChoice,
+    InteractiveHeader, ListRow, ListSection, MediaContent, MessageContent, OutboundCard, OutboundFile, OutboundMessage,
+    OutboundTemplate, ReplyButton, TextParameter,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
-/// The body of `POST /{phone_number_id}/messages` with a text, without link previews.
-pub(super) fn text(message: &OutboundText) -> Value {
+/// The body of `POST /{phone_number_id}/messages` with a free-form message. Texts have no link preview.
+pub(super) fn free_form(message: &OutboundMessage) -> Value {
     let (field, to) = addressee(&message.to);
-    json!({
+    let kind = message.content.kind();
+    let content = match &message.content {
+        MessageContent::Text(text) => json!({ "body": text, "preview_url": false }),
+        MessageContent::Media(media) => media_object(media, message.file.as_ref()),
+        MessageContent::Interactive(content) => interactive(content, message.file.as_ref()),
+    };
+    let mut body = json!({
         "messaging_product": "whatsapp",
         "recipient_type": "individual",
         field: to,
-        "type": "text",
+        "type": kind,
         "biz_opaque_callback_data": message.message_id.to_string(),
-        "text": { "body": message.text, "preview_url": false },
-    })
+        kind: content,
+    });
+    if let (Some(quoted), Some(body)) = (&message.reply_to, body.as_object_mut()) {
+        body.insert("context".into(), json!({ "message_id": quoted }));
+    }
+    body
+}
+
+fn media_object(media: &MediaContent, source: Option<&FileSource>) -> Value {
+    let mut object = source.map_or_else(Map::new, file_object);
+    object.extend(
+        media
+            .caption
+            .iter()
+            .map(|caption| ("caption".to_owned(), json!(caption))),
+    );
+    object.extend(media.file_name.iter().map(|name| ("filename".to_owned(), json!(name))));
+    Value::Object(object)
+}
+
+fn file_object(source: &FileSource) -> Map<String, Value> {
+    let (field, value) = match source {
+        FileSource::Id(id) => ("id", id),
+        FileSource::Link(link) => ("link", link),
+    };
+    Map::from_iter([(field.to_owned(), json!(value))])
+}
+
+fn interactive(content: &Interactive, source: Option<&FileSource>) -> Value {
+    let (kind, action) = match &content.choice {
+        InteractiveChoice::Buttons(buttons) => {
+            let buttons = buttons
+                .iter()
+                .map(|ReplyButton { id, title }| json!({ "type": "reply", "reply": { "id": id, "title": title } }));
+            ("button", json!({ "buttons": buttons.collect::<Vec<_>>() }))
+        }
+        InteractiveChoice::List { button, sections } => {
+            let sections: Vec<Value> = sections.iter().map(section).collect();
+            ("list", json!({ "button": button, "sections": sections }))
+        }
+    };
+    let mut object = json!({ "type": kind, "body": { "text": content.body }, "action": action });
+    if let Some(object) = object.as_object_mut() {
+        let header = content.header.as_ref().map(|header| match header {
+            InteractiveHeader::Text(text) => json!({ "type": "text", "text": text }),
+            InteractiveHeader::Media(media) => {
+                let kind = media.kind.as_str();
+                json!({ "type": kind, kind: media_object(media, source) })
+            }
+        });
+        object.extend(header.map(|header| ("header".to_owned(), header)));
+        object.extend(
+            content
+                .footer
+                .iter()
+                .map(|footer| ("footer".to_owned(), json!({ "text": footer }))),
+        );
+    }
+    object
+}
+
+fn section(section: &ListSection) -> Value {
+    let row = |row: &ListRow| {
+        let mut object = Map::from_iter([("id".to_owned(), json!(row.id)), ("title".to_owned(), json!(row.title))]);
+        object.extend(
+            row.description
+                .iter()
+                .map(|description| ("description".to_owned(), json!(description))),
+        );
+        Value::Object(object)
+    };
+    let mut object = Map::from_iter([("rows".to_owned(), section.rows.iter().map(row).collect())]);
+    object.extend(section.title.iter().map(|title| ("title".to_owned(), json!(title))));
+    Value::Object(object)
 }
 
 /// The field that addresses a message, and its value.
@@ -72,14 +151,11 @@ fn texts(part: &str, values: &[TextParameter]) -> Option<Value> {
 }
 
 fn header(file: &OutboundFile, name: &str) -> Value {
-    let mut content = match &file.source {
-        FileSource::Id(id) => json!({ "id": id }),
-        FileSource::Link(link) => json!({ "link": link }),
-    };
+    let mut content = file_object(&file.source);
     let kind = file.kind.as_str();
-    if let (HeaderType::Document, Some(fields)) = (file.kind, content.as_object_mut()) {
+    if file.kind == HeaderType::Document {
         // The recipient sees and saves this name. Without it WhatsApp shows the media id.
-        fields.insert("filename".into(), json!(format!("{name}.pdf")));
+        content.insert("filename".into(), json!(format!("{name}.pdf")));
     }
     json!({ "type": "header", "parameters": [{ "type": kind, kind: content }] })
 }
@@ -120,6 +196,7 @@ fn parameters(values: &[TextParameter]) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use recado_domain::messaging::ContentInput;
     use recado_domain::shared::{MessageId, SendId};
     use time::macros::datetime;
     use uuid::Uuid;
@@ -182,19 +259,70 @@ mod tests {
 
     #[test]
     fn text_is_addressed_to_phone_number_or_user() {
-        let message = |to| OutboundText {
-            message_id: MessageId(Uuid::from_u128(7)),
-            to,
-            text: "Oi!\n\u{1f600}".into(),
-        };
+        let message = |to| OutboundMessage::text(MessageId(Uuid::from_u128(7)), to, "Oi!\n\u{1f600}");
         let mut expected = json!({
             "messaging_product": "whatsapp", "recipient_type": "individual", "to": "+5511961234567", "type": "text",
             "biz_opaque_callback_data": "00000000-0000-0000-0000-000000000007",
             "text": { "body": "Oi!\n\u{1f600}", "preview_url": false } });
-        assert_eq!(text(&message(Addressee::Phone("+5511961234567".into()))), expected);
+        assert_eq!(free_form(&message(Addressee::Phone("+5511961234567".into()))), expected);
         expected.as_object_mut().unwrap().remove("to");
         expected["recipient"] = json!("BR.1");
-        assert_eq!(text(&message(Addressee::User("BR.1".into()))), expected);
+        assert_eq!(free_form(&message(Addressee::User("BR.1".into()))), expected);
+    }
+
+    /// The part of the body that depends on the content.
+    fn wire(content: Value, file: Option<FileSource>) -> Value {
+        let field = |name: &str| content.get(name).cloned().unwrap_or(Value::Null);
+        let input = ContentInput {
+            text: None,
+            media: serde_json::from_value(field("media")).unwrap(),
+            interactive: serde_json::from_value(field("interactive")).unwrap(),
+        };
+        let mut body = free_form(&OutboundMessage {
+            reply_to: Some("wamid.q".into()),
+            content: input.check().unwrap(),
+            file,
+            ..OutboundMessage::text(MessageId(Uuid::nil()), Addressee::User("BR.1".into()), "")
+        });
+        assert_eq!(body["context"], json!({ "message_id": "wamid.q" }));
+        let kind = body["type"].as_str().unwrap().to_owned();
+        json!([kind, body[&kind].take()])
+    }
+
+    #[test]
+    fn media_is_sent_by_id_or_link() {
+        let media = json!({ "type": "document", "url": "https://l.example/a", "caption": "c", "file_name": "a.pdf" });
+        let link = FileSource::Link("https://l.example/a".into());
+        assert_eq!(
+            wire(json!({ "media": media }), Some(link)),
+            json!(["document", { "link": "https://l.example/a", "caption": "c", "filename": "a.pdf" }])
+        );
+        let media = json!({ "type": "sticker", "media_id": Uuid::nil() });
+        assert_eq!(
+            wire(json!({ "media": media }), Some(FileSource::Id("1479".into()))),
+            json!(["sticker", { "id": "1479" }])
+        );
+    }
+
+    #[test]
+    fn buttons_and_lists_have_their_own_shape() {
+        let header = json!({ "media": { "type": "image", "media_id": Uuid::nil() } });
+        let buttons = json!({ "type": "buttons", "body": "Quer?", "footer": "f", "header": header,
+            "buttons": [{ "id": "s", "title": "Sim" }] });
+        assert_eq!(
+            wire(json!({ "interactive": buttons }), Some(FileSource::Id("7".into()))),
+            json!(["interactive", { "type": "button", "header": { "type": "image", "image": { "id": "7" } },
+                "body": { "text": "Quer?" }, "footer": { "text": "f" },
+                "action": { "buttons": [{ "type": "reply", "reply": { "id": "s", "title": "Sim" } }] } }])
+        );
+        let list = json!({ "type": "list", "body": "Qual?", "button": "Ver", "header": { "text": "h" }, "sections": [
+            { "title": "Bolos", "rows": [{ "id": "a", "title": "A", "description": "d" }, { "id": "b", "title": "B" }] }] });
+        assert_eq!(
+            wire(json!({ "interactive": list }), None),
+            json!(["interactive", { "type": "list", "header": { "type": "text", "text": "h" },
+                "body": { "text": "Qual?" }, "action": { "button": "Ver", "sections": [{ "title": "Bolos", "rows": [
+                    { "id": "a", "title": "A", "description": "d" }, { "id": "b", "title": "B" }] }] } }])
+        );
     }
 
     #[test]

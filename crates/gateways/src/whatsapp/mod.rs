@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use hyper::Uri;
 use recado_domain::media::MediaFile;
 use recado_domain::messaging::{
-    BlockCause, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
+    BlockCause, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
     WhatsappCredentials, WhatsappGateway,
 };
 use recado_domain::shared::GatewayError;
@@ -45,7 +45,7 @@ pub struct CloudApi {
     app_id: Option<String>,
     timeout: Duration,
     templates: SendMetrics,
-    texts: SendMetrics,
+    free_form: SendMetrics,
 }
 
 impl CloudApi {
@@ -67,7 +67,7 @@ impl CloudApi {
             app_id: None,
             timeout: TIMEOUT,
             templates: SendMetrics::new("template"),
-            texts: SendMetrics::new("text"),
+            free_form: SendMetrics::new("text"),
         })
     }
 
@@ -121,8 +121,9 @@ impl WhatsappGateway for CloudApi {
         self.send(credentials, &message::body(message), &self.templates).await
     }
 
-    async fn send_text(&self, credentials: &WhatsappCredentials, message: &OutboundText) -> SendOutcome {
-        self.send(credentials, &message::text(message), &self.texts).await
+    async fn send_message(&self, credentials: &WhatsappCredentials, message: &OutboundMessage) -> SendOutcome {
+        self.send(credentials, &message::free_form(message), &self.free_form)
+            .await
     }
 
     async fn submit_template<'a>(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use recado_domain::messaging::{
-    Addressee, ButtonKind, ButtonValue, Category, ErrorClass, OutboundTemplate, OutboundText, ParameterFormat,
+    Addressee, ButtonKind, ButtonValue, Category, ErrorClass, OutboundMessage, OutboundTemplate, ParameterFormat,
     ProfileKey, SendOutcome, TemplateSubmission, TextParameter, ThrottleScope, WhatsappCredentials, WhatsappGateway,
 };
 use recado_domain::shared::{GatewayError, MessageId, SendId};
@@ -124,12 +124,8 @@ async fn accepted_send_returns_message_id_and_wa_id() {
     assert_eq!(sends[0].parameters, ["Ana", "R$ 10,00", "860198"]);
 }
 
-fn text_message(to: Addressee) -> OutboundText {
-    OutboundText {
-        message_id: MessageId(Uuid::from_u128(8)),
-        to,
-        text: "Oi!".into(),
-    }
+fn text_message(to: Addressee) -> OutboundMessage {
+    OutboundMessage::text(MessageId(Uuid::from_u128(8)), to, "Oi!")
 }
 
 type OutcomeCheck = fn(&SendOutcome) -> bool;
@@ -140,13 +136,13 @@ async fn text_send_is_sent_once_and_maps_every_outcome() {
     let gateway = api(Some(&simulator.base_url())).timeout(Duration::from_secs(1));
     let credentials = credentials("token");
     let to_phone = text_message(Addressee::Phone("+5531988887777".into()));
-    let outcome = gateway.send_text(&credentials, &to_phone).await;
+    let outcome = gateway.send_message(&credentials, &to_phone).await;
     assert!(
         matches!(&outcome, SendOutcome::Accepted { wa_id: Some(id), .. } if id == "553188887777"),
         "{outcome:?}"
     );
     let outcome = gateway
-        .send_text(&credentials, &text_message(Addressee::User("BR.1".into())))
+        .send_message(&credentials, &text_message(Addressee::User("BR.1".into())))
         .await;
     assert!(
         matches!(outcome, SendOutcome::Accepted { wa_id: None, .. }),
@@ -176,11 +172,11 @@ async fn text_send_is_sent_once_and_maps_every_outcome() {
     ];
     for (position, (kind, is_expected)) in cases.into_iter().enumerate() {
         simulator.script(vec![WhatsappFault::send(kind.clone())]);
-        let outcome = gateway.send_text(&credentials, &to_phone).await;
+        let outcome = gateway.send_message(&credentials, &to_phone).await;
         assert!(is_expected(&outcome), "{kind:?}: {outcome:?}");
         assert_eq!(simulator.sends().len(), position + 3);
     }
-    let unset = api(None).send_text(&credentials, &to_phone).await;
+    let unset = api(None).send_message(&credentials, &to_phone).await;
     assert!(matches!(unset, SendOutcome::RunBlocked { code: 0, .. }), "{unset:?}");
 }
 

@@ -193,7 +193,7 @@ fn parse_recipient(body: &Value) -> Result<Recipient, GraphError> {
                 return Err(GraphError::new(131008, "text.body is required"));
             }
         }
-        "image" | "video" | "document" | "audio" | "interactive" => {}
+        "image" | "video" | "document" | "audio" | "sticker" | "interactive" => {}
         kind => return Err(GraphError::new(131009, format!("type {kind:?} is not supported"))),
     }
     let (to, user) = (text(body, "to"), text(body, "recipient"));

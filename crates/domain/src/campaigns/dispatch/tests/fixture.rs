@@ -20,7 +20,7 @@ use crate::campaigns::{
 use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::messaging::{
-    BlockCause, ErrorClass, OutboundTemplate, OutboundText, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
+    BlockCause, ErrorClass, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
     TemplateSubmission, ThrottleScope, WhatsappCredentials as Credentials, WhatsappGateway,
 };
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, MockClock, ProfileId};
@@ -82,7 +82,7 @@ impl WhatsappGateway for FakeWhatsapp {
         outcome
     }
 
-    async fn send_text(&self, _: &Credentials, _: &OutboundText) -> SendOutcome {
+    async fn send_message(&self, _: &Credentials, _: &OutboundMessage) -> SendOutcome {
         unreachable!("runs send templates")
     }
 
