@@ -700,6 +700,37 @@ CREATE TABLE public.mail_recipients (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
+CREATE TABLE public.message_media (
+    account_id uuid NOT NULL,
+    id uuid NOT NULL,
+    message_id uuid,
+    conversation_id uuid,
+    profile_id uuid,
+    phone_number_id text,
+    wa_media_id text,
+    type text NOT NULL,
+    mime_type text,
+    file_name text,
+    expected_sha256 text,
+    sha256 text,
+    size bigint,
+    content_type text,
+    state text NOT NULL,
+    reason text,
+    attempts smallint DEFAULT 0 NOT NULL,
+    mismatches smallint DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone,
+    claim_id uuid,
+    file_id uuid,
+    lost_reported_at timestamp with time zone,
+    written_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT message_media_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'ready'::text, 'failed'::text, 'expired'::text]))),
+    CONSTRAINT message_media_type_check CHECK ((type = ANY (ARRAY['image'::text, 'video'::text, 'audio'::text, 'document'::text, 'sticker'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+
 CREATE TABLE public.message_rollups (
     account_id uuid NOT NULL,
     bucket_start timestamp with time zone NOT NULL,
@@ -784,6 +815,12 @@ CREATE TABLE public.messages (
     referral jsonb,
     pricing jsonb,
     created_at timestamp with time zone NOT NULL,
+    origin text,
+    caption text,
+    interactive jsonb,
+    context jsonb,
+    media_ids uuid[],
+    deleted_at timestamp with time zone,
     CONSTRAINT messages_direction_check CHECK ((direction = ANY (ARRAY['inbound'::text, 'outbound'::text]))),
     CONSTRAINT messages_status_check CHECK ((status = ANY (ARRAY['received'::text, 'pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
@@ -1276,6 +1313,13 @@ ALTER TABLE public.whatsapp_held_messages ALTER COLUMN seq ADD GENERATED ALWAYS 
     CACHE 1
 );
 
+CREATE TABLE public.whatsapp_media_failures (
+    phone_number_id text NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    failed_at timestamp with time zone DEFAULT now() NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE public.whatsapp_numbers (
     phone_number_id text NOT NULL,
     account_id uuid NOT NULL,
@@ -1481,6 +1525,9 @@ ALTER TABLE ONLY public.links
 ALTER TABLE ONLY public.mail_recipients
     ADD CONSTRAINT mail_recipients_pkey PRIMARY KEY (address_hash, mail_id);
 
+ALTER TABLE ONLY public.message_media
+    ADD CONSTRAINT message_media_pkey PRIMARY KEY (account_id, id);
+
 ALTER TABLE ONLY public.message_rollups
     ADD CONSTRAINT message_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start);
 
@@ -1609,6 +1656,9 @@ ALTER TABLE ONLY public.whatsapp_files
 
 ALTER TABLE ONLY public.whatsapp_held_messages
     ADD CONSTRAINT whatsapp_held_messages_pkey PRIMARY KEY (key, phone_number_id);
+
+ALTER TABLE ONLY public.whatsapp_media_failures
+    ADD CONSTRAINT whatsapp_media_failures_pkey PRIMARY KEY (phone_number_id, failed_at, id);
 
 ALTER TABLE ONLY public.whatsapp_numbers
     ADD CONSTRAINT whatsapp_numbers_pkey PRIMARY KEY (phone_number_id, account_id, waba_id);
@@ -1744,6 +1794,18 @@ CREATE INDEX links_campaign_id_idx ON public.links USING btree (account_id, camp
 CREATE INDEX mail_recipients_account_id_idx ON public.mail_recipients USING btree (account_id);
 
 CREATE INDEX mail_recipients_mailed_at_idx ON public.mail_recipients USING btree (mailed_at);
+
+CREATE INDEX message_media_due_at_idx ON public.message_media USING btree (due_at) WHERE (state = 'pending'::text);
+
+CREATE INDEX message_media_expires_at_idx ON public.message_media USING btree (expires_at) WHERE (state = 'ready'::text);
+
+CREATE INDEX message_media_lost_idx ON public.message_media USING btree (account_id) WHERE ((state = ANY (ARRAY['failed'::text, 'expired'::text])) AND (message_id IS NOT NULL) AND (lost_reported_at IS NULL));
+
+CREATE INDEX message_media_lost_reported_at_idx ON public.message_media USING btree (account_id, lost_reported_at) WHERE (lost_reported_at IS NOT NULL);
+
+CREATE INDEX message_media_message_id_idx ON public.message_media USING btree (account_id, message_id) WHERE (message_id IS NOT NULL);
+
+CREATE INDEX message_media_pending_idx ON public.message_media USING btree (phone_number_id, due_at) WHERE (state = 'pending'::text);
 
 CREATE INDEX message_templates_folder_id_idx ON public.message_templates USING btree (account_id, folder_id) WHERE (folder_id IS NOT NULL);
 
@@ -2129,6 +2191,8 @@ ALTER TABLE public.link_rollups ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.links ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.message_media ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.message_rollups ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.message_templates ENABLE ROW LEVEL SECURITY;
@@ -2260,6 +2324,8 @@ CREATE POLICY tenant_isolation ON public.link_codes USING ((account_id = (NULLIF
 CREATE POLICY tenant_isolation ON public.link_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.links USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.message_media USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.message_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2442,6 +2508,8 @@ GRANT INSERT ON TABLE public.link_codes TO recado_tenant;
 GRANT SELECT ON TABLE public.link_rollups TO recado_tenant;
 
 GRANT SELECT,INSERT ON TABLE public.links TO recado_tenant;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.message_media TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.message_rollups TO recado_tenant;
 

@@ -339,6 +339,24 @@ impl Http {
         )))
     }
 
+    /// Makes one call without retries, and returns the head of the response with the unread body. The caller MUST limit
+    /// the wait.
+    pub(crate) async fn open(&self, request: GatewayRequest) -> Result<Response<Incoming>, CallError> {
+        let mut message = request.into_message()?;
+        let connection = capture_connection(&mut message);
+        let Some(meter) = &self.meter else {
+            return self.response_head(message, connection).await;
+        };
+        let call = meter.begin();
+        let result = self.response_head(message, connection).instrument(call.span()).await;
+        call.end(match &result {
+            Ok(response) => CallOutcome::from_status(response.status().as_u16()),
+            Err(CallError::NotSent(_)) => CallOutcome::NotSent,
+            Err(CallError::MaybeSent(_)) => CallOutcome::NoResponse,
+        });
+        result
+    }
+
     /// Sends the request and reads the head of the response. `connect_timeout` applies until there is a connection.
     async fn response_head(
         &self,

@@ -12,8 +12,8 @@ use diesel::serialize::ToSql;
 use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
     AccountId, Amount, ApiKeyId, AutomationId, CallbackId, CampaignId, CartId, ContactId, ConversationId, ExecutionId,
-    FolderId, GatewayEventId, InviteId, LinkId, MailId, MessageId, MetricEventId, NotificationId, PaymentId, ProfileId,
-    SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId, WebhookId, WebhookLogId,
+    FolderId, GatewayEventId, InviteId, LinkId, MailId, MediaId, MessageId, MetricEventId, NotificationId, PaymentId,
+    ProfileId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId, WebhookId, WebhookLogId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -297,6 +297,7 @@ id_params!(
     InviteId,
     LinkId,
     MailId,
+    MediaId,
     MessageId,
     MetricEventId,
     NotificationId,

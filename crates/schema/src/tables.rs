@@ -626,6 +626,37 @@ diesel::table! {
 }
 
 diesel::table! {
+    message_media (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        message_id -> Nullable<Uuid>,
+        conversation_id -> Nullable<Uuid>,
+        profile_id -> Nullable<Uuid>,
+        phone_number_id -> Nullable<Text>,
+        wa_media_id -> Nullable<Text>,
+        #[sql_name = "type"]
+        type_ -> Text,
+        mime_type -> Nullable<Text>,
+        file_name -> Nullable<Text>,
+        expected_sha256 -> Nullable<Text>,
+        sha256 -> Nullable<Text>,
+        size -> Nullable<BigInt>,
+        content_type -> Nullable<Text>,
+        state -> Text,
+        reason -> Nullable<Text>,
+        attempts -> SmallInt,
+        mismatches -> SmallInt,
+        due_at -> Nullable<Timestamptz>,
+        claim_id -> Nullable<Uuid>,
+        file_id -> Nullable<Uuid>,
+        lost_reported_at -> Nullable<Timestamptz>,
+        written_at -> Timestamptz,
+        expires_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     message_rollups (account_id, bucket_start, bucket_minutes) {
         account_id -> Uuid,
         bucket_start -> Timestamptz,
@@ -702,6 +733,12 @@ diesel::table! {
         referral -> Nullable<Jsonb>,
         pricing -> Nullable<Jsonb>,
         created_at -> Timestamptz,
+        origin -> Nullable<Text>,
+        caption -> Nullable<Text>,
+        interactive -> Nullable<Jsonb>,
+        context -> Nullable<Jsonb>,
+        media_ids -> Nullable<Array<Uuid>>,
+        deleted_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -1170,6 +1207,14 @@ diesel::table! {
         event -> Binary,
         given -> Bool,
         received_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    whatsapp_media_failures (phone_number_id, id, failed_at) {
+        phone_number_id -> Text,
+        id -> Uuid,
+        failed_at -> Timestamptz,
     }
 }
 

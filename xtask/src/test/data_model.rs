@@ -39,8 +39,8 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "WhatsApp numbers, templates and media",
         "Connected phone numbers, message templates with their review by Meta, uploaded files and stored callbacks.",
-        "whatsapp_profiles whatsapp_numbers whatsapp_files whatsapp_callbacks whatsapp_held_messages \
-         phone_number_send_slots message_templates folders brand_contexts",
+        "whatsapp_profiles whatsapp_numbers whatsapp_files whatsapp_media_failures whatsapp_callbacks \
+         whatsapp_held_messages phone_number_send_slots message_templates folders brand_contexts",
     ),
     (
         "Campaigns",
@@ -52,7 +52,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Conversations",
         "Messages from and to contacts outside campaigns.",
-        "conversations conversation_counts messages message_rollups",
+        "conversations conversation_counts messages message_media message_rollups",
     ),
     (
         "Direct messages",

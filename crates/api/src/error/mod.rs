@@ -13,7 +13,7 @@ use recado_domain::contacts::ContactError;
 use recado_domain::conversations::{ConversationError, ReplyRefusal};
 use recado_domain::folders::FolderError;
 use recado_domain::limits::RateLimitDecision;
-use recado_domain::media::MediaError;
+use recado_domain::media::{FileAccessError, FileState, MediaError};
 use recado_domain::notifications::NotificationError;
 use recado_domain::segments::SegmentError;
 use recado_domain::shared::{Conflict, FieldErrors, RouteScope, StoreError};
@@ -313,6 +313,7 @@ impl From<ConversationError> for ApiError {
             }
             ConversationError::Refused(refusal) => Self::new(ErrorCode::Precondition, refusal.to_string()),
             ConversationError::Gateway(error) => error.into(),
+            ConversationError::Media(error) => error.into(),
             ConversationError::Store(error) => error.into(),
         }
     }
@@ -356,6 +357,21 @@ impl From<MediaError> for ApiError {
         match error {
             MediaError::Invalid(errors) => errors.into(),
             MediaError::Store(error) => error.into(),
+            MediaError::Row(error) => error.into(),
+        }
+    }
+}
+
+impl From<FileAccessError> for ApiError {
+    fn from(error: FileAccessError) -> Self {
+        match error {
+            FileAccessError::NotFound(None) => Self::not_found(),
+            FileAccessError::NotFound(Some(state)) => Self::not_found().details(json!({ "state": state })),
+            FileAccessError::Pending => Self::new(ErrorCode::Conflict, "The file is not fetched yet".to_owned())
+                .details(json!({ "state": FileState::Pending }))
+                .header(header::RETRY_AFTER, 5.into()),
+            FileAccessError::Media(error) => error.into(),
+            FileAccessError::Store(error) => error.into(),
         }
     }
 }

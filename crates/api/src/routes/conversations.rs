@@ -4,14 +4,16 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::conversations::{
-    Conversation, ConversationQuery, ConversationStatus, Conversations, Direction, Message, MessageStatus,
+    Conversation, ConversationQuery, ConversationStatus, Conversations, Direction, Message, MessageContext,
+    MessageOrigin, MessageStatus,
 };
+use recado_domain::media::MessageFile;
 use recado_domain::messaging::{ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ContactId, ConversationId, CursorPage, FieldErrors, MessageId, TimeCursor, timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use super::contacts::ReferralResponse;
@@ -51,6 +53,8 @@ struct ReplyBody {
     media: Option<MediaInput>,
     /// Reply buttons or a list.
     interactive: Option<InteractiveInput>,
+    /// The message of the conversation that the reply quotes.
+    reply_to: Option<MessageId>,
 }
 
 /// The new status of a conversation.
@@ -102,6 +106,22 @@ response_type! {
         text: Option<String>,
         /// The delivery status of the message.
         status: MessageStatus,
+        /// Where the message was written: by the contact, as a reply here, by an API call, or in the business's own app.
+        origin: MessageOrigin,
+        /// The files of the message. Null if it has none.
+        media: Option<Vec<MessageFile>> = Some(message.media).filter(|media| !media.is_empty()),
+        /// The text below a file. Null if there is none.
+        #[schemars(example = Value::Null)]
+        caption: Option<String>,
+        /// What the contact pressed (`id` and `title`), or the data of a flow. Null for every other message.
+        #[schemars(with = "Option<Map<String, Value>>", example = Value::Null)]
+        interactive: Option<Value>,
+        /// The message that this one quotes. Null if it quotes none.
+        context: Option<MessageContext>,
+        /// When the author revoked the message. Its text and files are gone. Null for every other message.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        deleted_at: Option<OffsetDateTime>,
         /// WhatsApp's id of the message. Null until WhatsApp accepts the message.
         #[schemars(example = "wamid.HBgNNTUxMTk2MTIzNDU2NxUCABIYFDNBNjY0")]
         wa_message_id: Option<String>,
@@ -179,7 +199,7 @@ async fn reply(
         media: input.media,
         interactive: input.interactive,
     };
-    let message = conversations.reply(&tenant, id, content).await?;
+    let message = conversations.reply(&tenant, id, content, input.reply_to).await?;
     Ok(responses::created(MessageResponse::from(message)))
 }
 
@@ -206,6 +226,7 @@ pub(super) const REPLY: Endpoint = endpoint!(reply, {
              contact has neither a phone number nor a WhatsApp user id.",
         )
         .refuses(ErrorCode::Whatsapp, "")
+        .refuses(ErrorCode::Storage, "")
 });
 
 /// `PUT /api/conversations/<id>`

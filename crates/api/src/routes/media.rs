@@ -1,20 +1,31 @@
-//! Template files: streaming upload and public download by URL.
+//! Template files: streaming upload and public download by URL. Files of messages: upload and authenticated download.
+
+use std::ops::Range;
 
 use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::web::{Data, Path, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use bytes::Bytes;
-use recado_domain::media::{Media, MediaPath, MediaType, StoredMedia, Upload};
-use recado_domain::shared::{FieldErrors, Tenant};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use recado_domain::media::{
+    Media, MediaError, MediaPath, MediaType, MessageFile, MessageFileType, MessageMedia, MessageUpload, OpenFile,
+    StoredMedia, Upload,
+};
+use recado_domain::shared::{FieldErrors, MediaId};
 use serde_json::json;
 
 use crate::error::{ApiError, ErrorCode};
-use crate::web::extractors::{Authenticated, TenantContext};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::multipart::{Form, FormEvent, Malformed};
-use crate::web::operation::{Body, OpenApiTag, Operation, custom, data, id, text};
+use crate::web::operation::{
+    Body, OpenApiTag, Operation, created, custom, custom_with, data, empty, id, path_id, text,
+};
 use crate::web::paced::PacedBody;
+use crate::web::ranges::{Selection, select};
 use crate::web::responses::response_type;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::shares::Shares;
@@ -61,39 +72,93 @@ async fn upload(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    body::check_media_type(&request, FORM)?;
-    let max_bytes = MediaType::largest().saturating_add(OVERHEAD_BYTES);
-    reject_declared_length(&request, max_bytes)?;
+    let form = upload_form(&request, MediaType::largest())?;
+    let _share = shares.upload(&tenant)?;
+    let body = PacedBody::new(&request, payload.into_inner());
+    let begin = |name: Option<&str>| media.upload(&tenant, name);
+    let stored = store_form(form, body, MediaType::largest(), begin).await?;
+    Ok(responses::ok(MediaResponse::from(stored)))
+}
+
+/// The form of an upload. Rejects other bodies, and a declared length above the largest form.
+fn upload_form(request: &HttpRequest, largest: u64) -> Result<Form, ApiError> {
+    body::check_media_type(request, FORM)?;
+    reject_declared_length(request, largest)?;
     let content_type = request
         .headers()
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     let form = Form::new(content_type.unwrap_or_default());
-    let form = form.ok_or_else(|| FieldErrors::one("body", "must have a Content-Type with a boundary"))?;
-    let _share = shares.upload(&tenant)?;
-    let body = PacedBody::new(&request, payload.into_inner());
-    let mut parts = Parts::default();
-    let stored = store_file(&media, &tenant, form, body, max_bytes, &mut parts).await;
+    Ok(form.ok_or_else(|| FieldErrors::one("body", "must have a Content-Type with a boundary"))?)
+}
+
+/// A file of a form on its way to the file store.
+trait FormFile: Sized {
+    type Stored;
+
+    async fn feed(&mut self, chunk: Bytes) -> Result<(), MediaError>;
+
+    async fn finish(self) -> Result<Self::Stored, MediaError>;
+
+    async fn discard(self);
+}
+
+impl FormFile for Upload {
+    type Stored = StoredMedia;
+
+    async fn feed(&mut self, chunk: Bytes) -> Result<(), MediaError> {
+        Self::feed(self, chunk).await
+    }
+
+    async fn finish(self) -> Result<StoredMedia, MediaError> {
+        Self::finish(self).await
+    }
+
+    async fn discard(self) {
+        Self::discard(self).await;
+    }
+}
+
+impl FormFile for MessageUpload {
+    type Stored = MessageFile;
+
+    async fn feed(&mut self, chunk: Bytes) -> Result<(), MediaError> {
+        Self::feed(self, chunk).await
+    }
+
+    async fn finish(self) -> Result<MessageFile, MediaError> {
+        Self::finish(self).await
+    }
+
+    async fn discard(self) {
+        Self::discard(self).await;
+    }
+}
+
+/// Stores the file of a form. After an error, nothing of the file is stored.
+async fn store_form<U: FormFile>(
+    form: Form,
+    body: PacedBody,
+    largest: u64,
+    begin: impl Fn(Option<&str>) -> U,
+) -> Result<U::Stored, ApiError> {
+    let mut parts = Parts {
+        count: 0,
+        file: None,
+        in_file: false,
+    };
+    let stored = store_file(begin, form, body, largest.saturating_add(OVERHEAD_BYTES), &mut parts).await;
     if let Some(refused) = parts.file.take() {
         refused.discard().await;
     }
-    Ok(responses::ok(MediaResponse::from(stored?)))
+    stored
 }
 
 pub(super) const UPLOAD: Endpoint = endpoint!(upload, {
     let description = "Stores a file for the header of a template. The first bytes of the file decide its type: \
                 `image/jpeg`, `image/png` and `image/webp` of at most 5 MB, `video/mp4` of at most 16 MB, \
                 `application/pdf` of at most 100 MB. WhatsApp does not accept WebP as a header.";
-    let form = json!({
-        "type": "object",
-        "required": ["file"],
-        "properties": { "file": {
-            "type": "string",
-            "contentMediaType": "application/octet-stream",
-            "description": "The file: one part with a file name.",
-            "examples": ["(the bytes of bolo.png)"],
-        } },
-    });
+    let form = form_schema();
     Operation::new("Upload a file", description)
         .body(
             Body::custom("multipart/form-data", form)
@@ -112,25 +177,39 @@ pub(super) const UPLOAD: Endpoint = endpoint!(upload, {
         .refuses(ErrorCode::Storage, "")
 });
 
+/// A form with one file.
+fn form_schema() -> serde_json::Value {
+    json!({
+        "type": "object",
+        "required": ["file"],
+        "properties": { "file": {
+            "type": "string",
+            "contentMediaType": "application/octet-stream",
+            "description": "The file: one part with a file name.",
+            "examples": ["(the bytes of bolo.png)"],
+        } },
+    })
+}
+
 /// Rejects a declared length above the largest form, before the body is read: the file must exceed its type's limit.
-fn reject_declared_length(request: &HttpRequest, max_bytes: u64) -> Result<(), FieldErrors> {
+fn reject_declared_length(request: &HttpRequest, largest: u64) -> Result<(), FieldErrors> {
+    let max_bytes = largest.saturating_add(OVERHEAD_BYTES);
     if body::declared_length(request).is_none_or(|length| length <= max_bytes) {
         return Ok(());
     }
-    let message = format!("must have at most {} bytes", MediaType::largest());
+    let message = format!("must have at most {largest} bytes");
     Err(FieldErrors::one("file", message))
 }
 
 /// Streams the file of a form to the media store, chunk by chunk. On an error, the unfinished upload stays in `parts`.
 /// The upload checks the file's own limit; this function limits the whole form.
-async fn store_file(
-    media: &Media,
-    tenant: &Tenant,
+async fn store_file<U: FormFile>(
+    begin: impl Fn(Option<&str>) -> U,
     mut form: Form,
     mut body: PacedBody,
     max_bytes: u64,
-    parts: &mut Parts,
-) -> Result<StoredMedia, ApiError> {
+    parts: &mut Parts<U>,
+) -> Result<U::Stored, ApiError> {
     let mut received = 0_u64;
     while let Some(chunk) = body.next().await? {
         received = received.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
@@ -138,7 +217,7 @@ async fn store_file(
             return Err(ApiError::too_large());
         }
         form.feed(chunk);
-        if parts.read(media, tenant, &mut form).await? {
+        if parts.read(&begin, &mut form).await? {
             let file = parts
                 .file
                 .take()
@@ -154,20 +233,19 @@ fn malformed(Malformed(message): Malformed) -> FieldErrors {
 }
 
 /// The parts of a form that have been received so far.
-#[derive(Default)]
-struct Parts {
+struct Parts<U> {
     count: usize,
-    file: Option<Upload>,
+    file: Option<U>,
     in_file: bool,
 }
 
-impl Parts {
+impl<U: FormFile> Parts<U> {
     /// Applies the parsed form events; returns true when the form is complete.
-    async fn read(&mut self, media: &Media, tenant: &Tenant, form: &mut Form) -> Result<bool, ApiError> {
+    async fn read(&mut self, begin: &impl Fn(Option<&str>) -> U, form: &mut Form) -> Result<bool, ApiError> {
         while let Some(event) = form.next_event().map_err(malformed)? {
             match event {
                 FormEvent::Part(head) if head.name == "file" => {
-                    self.begin_file(media.upload(tenant, head.file_name.as_deref()))?;
+                    self.begin_file(begin(head.file_name.as_deref()))?;
                 }
                 FormEvent::Part(_) => self.begin_part()?,
                 FormEvent::Content(content) => self.content(content).await?,
@@ -177,7 +255,7 @@ impl Parts {
         Ok(false)
     }
 
-    fn begin_file(&mut self, upload: Upload) -> Result<(), FieldErrors> {
+    fn begin_file(&mut self, upload: U) -> Result<(), FieldErrors> {
         self.begin_part()?;
         if self.file.is_some() {
             return Err(FieldErrors::one("file", "must be sent only once"));
@@ -247,4 +325,142 @@ fn files() -> crate::web::operation::ResponseDoc {
         "The file never changes and can be cached for a year.",
         json!({ "type": "string", "examples": ["public, max-age=31536000, immutable"] }),
     )
+}
+
+/// `POST /api/media`
+async fn upload_file(
+    shares: Data<Shares>,
+    media: Data<MessageMedia>,
+    Authenticated(tenant): TenantContext,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
+    let largest = MessageFileType::largest();
+    let form = upload_form(&request, largest)?;
+    let _share = shares.upload(&tenant)?;
+    let body = PacedBody::new(&request, payload.into_inner());
+    let stored = store_form(form, body, largest, |name| media.upload(&tenant, name)).await?;
+    Ok(responses::created(stored))
+}
+
+pub(super) const UPLOAD_FILE: Endpoint = endpoint!(upload_file, {
+    let description = "Stores a file to send with `media_id`, until 30 days after its last use in a message. The \
+                content decides its type: JPEG or PNG of at most 5 MB; MP4 or 3GPP video, and AAC, AMR, MPEG, MP4 or \
+                Ogg (Opus) audio, of at most 16 MB; PDF, plain text and office documents of at most 100 MB; WebP \
+                (a sticker) of at most 500 KB.";
+    Operation::new("Upload a message file", description)
+        .body(
+            Body::custom("multipart/form-data", form_schema())
+                .example(json!({ "file": "(the bytes of bolo.png)" }))
+                .described("A form with one file and at most 20 parts. Other parts are ignored."),
+        )
+        .responds(created::<MessageFile>("The stored file."))
+        .refuses(
+            ErrorCode::Invalid,
+            "The file type is not supported, or the file is too large for its type.",
+        )
+        .refuses(
+            ErrorCode::TooManyAtOnce,
+            "An account can run at most 5 uploads at a time on one server.",
+        )
+        .refuses(ErrorCode::Storage, "")
+});
+
+/// `GET /api/media/<id>`
+async fn get(
+    media: Data<MessageMedia>,
+    Authenticated(tenant): TenantContext,
+    Id(file_id): Id<MediaId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let open = media.open(&tenant, file_id).await?;
+    let etag = format!("\"{}\"", open.file.sha256);
+    let size = open.file.size;
+    match select(request.headers(), &etag, size) {
+        Selection::NotModified => Ok(file_response(HttpResponse::NotModified(), &etag).finish()),
+        Selection::Unsatisfiable => Ok(file_response(HttpResponse::RangeNotSatisfiable(), &etag)
+            .insert_header((CONTENT_RANGE, format!("bytes */{size}")))
+            .finish()),
+        Selection::Whole => send_file(file_response(HttpResponse::Ok(), &etag), &open, 0..size).await,
+        Selection::Part(range) => {
+            let content_range = format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1));
+            let mut response = file_response(HttpResponse::PartialContent(), &etag);
+            response.insert_header((CONTENT_RANGE, content_range));
+            send_file(response, &open, range).await
+        }
+    }
+}
+
+/// A response about a file. The headers prevent that a browser interprets or executes it.
+fn file_response(mut response: HttpResponseBuilder, etag: &str) -> HttpResponseBuilder {
+    response
+        .insert_header((ETAG, etag))
+        .insert_header((ACCEPT_RANGES, "bytes"))
+        .insert_header((CONTENT_DISPOSITION, "attachment"))
+        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .insert_header((CONTENT_SECURITY_POLICY, "sandbox"))
+        .insert_header((CACHE_CONTROL, "private, no-transform"));
+    response
+}
+
+async fn send_file(
+    mut response: HttpResponseBuilder,
+    open: &OpenFile,
+    range: Range<u64>,
+) -> Result<HttpResponse, ApiError> {
+    let length = range.end.saturating_sub(range.start);
+    let content = if length == 0 {
+        stream::empty().boxed()
+    } else {
+        open.read(range).await?
+    };
+    let content_type = open
+        .file
+        .content_type
+        .map_or("application/octet-stream", MessageFileType::as_str);
+    Ok(response
+        .insert_header((CONTENT_TYPE, content_type))
+        .insert_header((CONTENT_LENGTH, length))
+        .no_chunking(length)
+        .streaming(content))
+}
+
+pub(super) const GET: Endpoint = endpoint!(get, {
+    let description = "Returns the bytes of a file: of a message, or of an upload. A single `Range` of bytes returns \
+                that part; several ranges return the whole file. `If-None-Match` and `If-Range` compare the `ETag`.";
+    Operation::new("Get a message file", description)
+        .takes(path_id("The file's id."))
+        .takes(text("Range", "One range of bytes.").in_header().example("bytes=0-1023"))
+        .takes(
+            text("If-Range", "The `ETag` for which `Range` is meant.")
+                .in_header()
+                .example("\"9f86d0\""),
+        )
+        .takes(
+            text("If-None-Match", "Entity tags that the client has.")
+                .in_header()
+                .example("\"9f86d0\""),
+        )
+        .responds(message_file_bytes(200, "The file."))
+        .responds(message_file_bytes(206, "The requested part of the file."))
+        .responds(empty(304, "The client has the file."))
+        .responds(empty(
+            416,
+            "The range is outside the file; `Content-Range` has its size.",
+        ))
+        .refuses(
+            ErrorCode::Conflict,
+            "The file is not fetched yet: `details.state` is `pending`. Try again after `Retry-After`.",
+        )
+        .refuses(ErrorCode::Storage, "")
+});
+
+/// A response with bytes of any media type that a message's file may have.
+fn message_file_bytes(status: u16, description: &'static str) -> crate::web::operation::ResponseDoc {
+    let of = |media_type: &'static str| {
+        let bytes = json!({ "type": "string", "contentMediaType": "application/octet-stream" });
+        custom_with(status, media_type, description, bytes).example(json!("(bytes)"))
+    };
+    let types = MessageFileType::ALL.iter().map(|kind| kind.as_str());
+    types.fold(of("application/octet-stream"), |response, kind| response.or(of(kind)))
 }

@@ -152,6 +152,8 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/messages/batch", Write, direct_messages::CREATE_BATCH).at_most(Limit::SEND, "messages-batch"),
     route!(GET, "/api/messages/{id}", Read, direct_messages::GET).triggers(),
     route!(POST, "/api/messages/{id}/cancel", Write, direct_messages::CANCEL),
+    route!(POST, "/api/media", Write, media::UPLOAD_FILE).at_most(Limit::MEDIA_UPLOAD, "media-upload"),
+    route!(GET, "/api/media/{id}", Read, media::GET).at_most(Limit::MEDIA, "media"),
     route!(GET, "/api/notifications", Read, notifications::LIST),
     route!(GET, "/api/notifications/stream", Read, notifications::STREAM),
     route!(POST, "/api/notifications/read-all", Read, notifications::READ_ALL),

@@ -23,6 +23,7 @@ pub mod paced;
 pub mod parameters;
 mod principal;
 pub mod query;
+pub mod ranges;
 pub mod refreshing_cache;
 pub mod request;
 pub mod request_hash;

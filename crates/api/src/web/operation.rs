@@ -451,5 +451,15 @@ pub(crate) fn empty(status: u16, description: &'static str) -> ResponseDoc {
 
 /// 200 with a handwritten JSON schema.
 pub(crate) fn custom(media_type: &'static str, description: &'static str, schema: Value) -> ResponseDoc {
-    ResponseDoc::typed(200, description, media_type, ResponseSchema::Custom(schema))
+    custom_with(200, media_type, description, schema)
+}
+
+/// As [`custom`], with another status.
+pub(crate) fn custom_with(
+    status: u16,
+    media_type: &'static str,
+    description: &'static str,
+    schema: Value,
+) -> ResponseDoc {
+    ResponseDoc::typed(status, description, media_type, ResponseSchema::Custom(schema))
 }

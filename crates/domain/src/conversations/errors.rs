@@ -3,7 +3,9 @@
 use thiserror::Error;
 
 use super::ReplyRefusal;
+use crate::media::MediaStoreError;
 use crate::shared::{FieldErrors, GatewayError, StoreError};
+use crate::whatsapp::{ContentFileError, MessageFileError};
 
 /// Why a use case of conversations failed.
 #[derive(Debug, Error)]
@@ -15,11 +17,34 @@ pub enum ConversationError {
     /// The current state does not allow a reply.
     #[error(transparent)]
     Refused(#[from] ReplyRefusal),
+    /// The file of the reply cannot be read.
+    #[error(transparent)]
+    Media(MediaStoreError),
     /// WhatsApp rejected the reply.
     #[error(transparent)]
     Gateway(GatewayError),
     #[error(transparent)]
     Store(StoreError),
+}
+
+impl From<ContentFileError> for ConversationError {
+    fn from(error: ContentFileError) -> Self {
+        match error {
+            ContentFileError::Invalid(errors) => Self::Invalid(errors),
+            ContentFileError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<MessageFileError> for ConversationError {
+    fn from(error: MessageFileError) -> Self {
+        match error {
+            MessageFileError::Unusable(message) => Self::Invalid(FieldErrors::one("media", message)),
+            MessageFileError::Media(error) => Self::Media(error),
+            MessageFileError::Gateway(error) => Self::Gateway(error),
+            MessageFileError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl From<StoreError> for ConversationError {

@@ -2,18 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::InboundMessage;
-use crate::shared::{ContactId, ConversationId, Event, MessageId, ProfileId, WebhookKind, timestamp};
+use super::{InboundMessage, NewMessage};
+use crate::shared::{Event, ProfileId, WebhookKind, timestamp};
 
 /// An inbound message that was stored for the first time.
 #[derive(Clone, Copy)]
 pub struct ReceivedMessage<'a> {
-    pub id: MessageId,
-    pub conversation_id: ConversationId,
-    pub contact_id: ContactId,
     /// The number that received it.
     pub profile_id: Option<ProfileId>,
-    pub message: &'a InboundMessage,
+    pub new: &'a NewMessage,
 }
 
 impl ReceivedMessage<'_> {
@@ -24,17 +21,20 @@ impl ReceivedMessage<'_> {
             kind,
             text,
             referral,
+            caption,
             ..
-        } = self.message;
-        json!({ "id": self.id, "conversation_id": self.conversation_id, "contact_id": self.contact_id,
+        } = &self.new.message;
+        let media = self.new.published_file().map(|file| [file]);
+        json!({ "id": self.new.id, "conversation_id": self.new.conversation_id, "contact_id": self.new.contact_id,
                 "profile_id": self.profile_id, "type": kind, "text": text, "wa_message_id": wa_message_id,
-                "referral": referral, "created_at": timestamp::format(*at) })
+                "media": media, "caption": caption, "context": self.new.context, "referral": referral,
+                "created_at": timestamp::format(*at) })
     }
 }
 
 /// `message.received`, in the order in which the contacts wrote.
 pub fn received_event(mut messages: Vec<ReceivedMessage<'_>>) -> Event {
-    messages.sort_by_key(|received| (received.message.at, received.id.0));
+    messages.sort_by_key(|received| (received.new.message.at, received.new.id.0));
     let items = messages.iter().map(ReceivedMessage::published).collect();
     Event::webhook(WebhookKind::MessageReceived, items)
 }
@@ -44,8 +44,9 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::Sender;
+    use super::super::{Direction, MessageContext, Sender};
     use super::*;
+    use crate::media::{AnnouncedFile, FileKind};
 
     #[test]
     fn received_event_has_its_published_json_in_order_of_time() {
@@ -62,16 +63,38 @@ mod tests {
             can_opt_out: true,
             referral: None,
             payload: json!({ "context": "wamid.0" }),
+            caption: None,
+            interactive: None,
+            quoted: None,
+            file: None,
         };
-        let (later, earlier) = (message(9), message(1));
-        let received = |id: u128, message| ReceivedMessage {
+        let new = |id: u128, message: InboundMessage| NewMessage {
             id: Uuid::from_u128(id).into(),
             conversation_id: Uuid::from_u128(2).into(),
             contact_id: Uuid::from_u128(3).into(),
-            profile_id: None,
+            direction: Direction::Inbound,
             message,
+            file: None,
+            context: None,
         };
-        let Event::Webhook(batch) = received_event(vec![received(5, &later), received(6, &earlier)]) else {
+        let file = AnnouncedFile {
+            kind: FileKind::Image,
+            wa_media_id: "1".into(),
+            mime_type: Some("image/jpeg".into()),
+            file_name: None,
+            sha256: None,
+        };
+        let later = NewMessage {
+            file: Some((Uuid::from_u128(7).into(), file)),
+            context: Some(MessageContext {
+                message_id: None,
+                wa_message_id: "wamid.0".into(),
+            }),
+            ..new(5, message(9))
+        };
+        let earlier = new(6, message(1));
+        let received = |new| ReceivedMessage { profile_id: None, new };
+        let Event::Webhook(batch) = received_event(vec![received(&later), received(&earlier)]) else {
             panic!("not a webhook event")
         };
         assert_eq!(batch.kind, WebhookKind::MessageReceived);
@@ -79,8 +102,17 @@ mod tests {
             batch.items[0],
             json!({ "id": Uuid::from_u128(6), "conversation_id": Uuid::from_u128(2), "contact_id": Uuid::from_u128(3),
                     "profile_id": null, "type": "text", "text": "Oi", "wa_message_id": "wamid.1", "referral": null,
-                    "created_at": "2026-03-01T12:00:01.000Z" })
+                    "media": null, "caption": null, "context": null, "created_at": "2026-03-01T12:00:01.000Z" })
         );
-        assert_eq!(batch.items[1]["wa_message_id"], "wamid.9");
+        assert_eq!(
+            batch.items[1]["media"],
+            json!([{ "id": Uuid::from_u128(7), "type": "image", "mime_type": "image/jpeg", "file_name": null,
+                     "size": null, "sha256": null, "state": "pending", "reason": null, "expires_at": null }])
+        );
+        let context = json!({ "message_id": null, "wa_message_id": "wamid.0" });
+        assert_eq!(
+            (&batch.items[1]["wa_message_id"], &batch.items[1]["context"]),
+            (&json!("wamid.9"), &context)
+        );
     }
 }

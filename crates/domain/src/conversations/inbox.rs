@@ -1,16 +1,17 @@
 //! The effect of inbound events on an account's contacts, conversations and messages. The store reads the affected
 //! rows, this module decides, and the store writes the changes, all under one lock.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use time::OffsetDateTime;
 
 use super::identity::{change_number, find, set_ids};
 use super::{
-    ContactIdentity, ConversationEvent, ConversationStatus, InboundEvent, InboundMessage, Sender, is_opt_out,
-    transition,
+    ContactIdentity, ConversationEvent, ConversationStatus, Direction, InboundEvent, InboundMessage, MessageContext,
+    MessageOrigin, MessageStatus, Sender, is_opt_out, transition,
 };
-use crate::shared::{ContactId, ConversationId, MessageId, ProfileId, redacted_debug};
+use crate::media::{AnnouncedFile, FileState, MessageFile};
+use crate::shared::{ContactId, ConversationId, MediaId, MessageId, ProfileId, redacted_debug};
 
 /// An inbound event with the ids of the rows that it may create.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,65 @@ pub struct InboundItem {
     /// The id of the new conversation if this is the contact's first message.
     pub conversation_id: ConversationId,
     pub message_id: MessageId,
+    /// The id of the message's file.
+    pub media_id: MediaId,
+}
+
+/// A message that an inbound event adds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewMessage {
+    pub id: MessageId,
+    pub conversation_id: ConversationId,
+    pub contact_id: ContactId,
+    pub direction: Direction,
+    pub message: InboundMessage,
+    /// The file, which is not fetched yet.
+    pub file: Option<(MediaId, AnnouncedFile)>,
+    /// The quoted message.
+    pub context: Option<MessageContext>,
+}
+
+impl NewMessage {
+    pub fn status(&self) -> MessageStatus {
+        match self.direction {
+            Direction::Inbound => MessageStatus::Received,
+            Direction::Outbound => MessageStatus::Sent,
+        }
+    }
+
+    pub fn origin(&self) -> MessageOrigin {
+        match self.direction {
+            Direction::Inbound => MessageOrigin::Contact,
+            Direction::Outbound => MessageOrigin::BusinessApp,
+        }
+    }
+
+    /// The file as it is published before it is fetched.
+    pub fn published_file(&self) -> Option<MessageFile> {
+        let (id, file) = self.file.as_ref()?;
+        Some(MessageFile {
+            id: *id,
+            kind: file.kind,
+            mime_type: file.mime_type.clone(),
+            file_name: file.file_name.clone(),
+            size: None,
+            sha256: None,
+            state: FileState::Pending,
+            reason: None,
+            expires_at: None,
+        })
+    }
+}
+
+/// A change of a stored message by its author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageChange {
+    pub wa_message_id: String,
+    pub direction: Direction,
+    /// When the message was revoked. None: it was edited.
+    pub revoked_at: Option<OffsetDateTime>,
+    /// The new text of an edited message.
+    pub text: Option<String>,
 }
 
 /// The part of a conversation that messages change.
@@ -55,7 +115,8 @@ impl InboxKeys {
         let mut keys = Self::default();
         for item in items {
             match &item.event {
-                InboundEvent::Message(message) => keys.add(&message.sender),
+                InboundEvent::Message(message) | InboundEvent::Echo(message) => keys.add(&message.sender),
+                InboundEvent::Revoked { .. } | InboundEvent::Edited { .. } => {}
                 InboundEvent::Preference { sender, .. } => keys.add(sender),
                 InboundEvent::NumberChanged { sender, now } => {
                     keys.add(sender);
@@ -82,7 +143,10 @@ impl InboxKeys {
 pub struct Inbox {
     contacts: Vec<ContactIdentity>,
     conversations: BTreeMap<ContactId, ConversationState>,
-    seen: HashSet<String>,
+    /// The stored messages by WhatsApp's ids.
+    stored: HashMap<String, MessageId>,
+    /// The messages that the batch quotes, by WhatsApp's ids.
+    quoted: HashMap<String, MessageId>,
     changes: InboxChanges,
 }
 
@@ -96,23 +160,35 @@ pub struct InboxChanges {
     pub released: Vec<ContactId>,
     /// New and changed conversations.
     pub conversations: Vec<ConversationState>,
-    /// The new messages, with their ids and conversations.
-    pub messages: Vec<(MessageId, ConversationId, InboundMessage)>,
+    pub messages: Vec<NewMessage>,
+    /// Revoked and edited messages, in the order of their events.
+    pub message_changes: Vec<MessageChange>,
 }
 
 impl Inbox {
-    /// `contacts` are the contacts with any of the keys, oldest first, `conversations` their conversations, and `seen`
-    /// the ids of the messages that are stored already.
-    pub fn new(contacts: Vec<ContactIdentity>, conversations: Vec<ConversationState>, seen: HashSet<String>) -> Self {
+    /// `contacts` are the contacts with any of the keys, oldest first, `conversations` their conversations, and `stored`
+    /// the messages that are stored already.
+    pub fn new(
+        contacts: Vec<ContactIdentity>,
+        conversations: Vec<ConversationState>,
+        stored: HashMap<String, MessageId>,
+    ) -> Self {
         Self {
             contacts,
             conversations: conversations
                 .into_iter()
                 .map(|conversation| (conversation.contact_id, conversation))
                 .collect(),
-            seen,
+            stored,
+            quoted: HashMap::new(),
             changes: InboxChanges::default(),
         }
+    }
+
+    /// Sets the stored messages that the batch quotes. Default: none are known.
+    #[must_use]
+    pub fn quoting(self, quoted: HashMap<String, MessageId>) -> Self {
+        Self { quoted, ..self }
     }
 
     /// Applies the inbound events of one number in their order. A stored message changes nothing. A preference or
@@ -122,11 +198,34 @@ impl Inbox {
         let (contacts, conversations) = (self.contacts.clone(), self.conversations.clone());
         for item in items {
             match item.event {
-                InboundEvent::Message(ref message) if self.seen.contains(&message.wa_message_id) => {}
-                InboundEvent::Message(message) => {
-                    let ids = (item.contact_id, item.conversation_id, item.message_id);
-                    self.apply_message(message, ids, profile);
+                InboundEvent::Message(ref message) | InboundEvent::Echo(ref message)
+                    if self.stored.contains_key(&message.wa_message_id) => {}
+                InboundEvent::Message(ref message) => {
+                    self.apply_message(message.clone(), &item, Direction::Inbound, profile);
                 }
+                InboundEvent::Echo(ref message) => {
+                    self.apply_message(message.clone(), &item, Direction::Outbound, profile);
+                }
+                InboundEvent::Revoked {
+                    wa_message_id,
+                    direction,
+                    at,
+                } => self.changes.message_changes.push(MessageChange {
+                    wa_message_id,
+                    direction,
+                    revoked_at: Some(at),
+                    text: None,
+                }),
+                InboundEvent::Edited {
+                    wa_message_id,
+                    direction,
+                    text,
+                } => self.changes.message_changes.push(MessageChange {
+                    wa_message_id,
+                    direction,
+                    revoked_at: None,
+                    text: Some(text),
+                }),
                 InboundEvent::Preference { sender, opted_in, at } => self.apply_preference(&sender, opted_in, at),
                 InboundEvent::NumberChanged { sender, now } => {
                     if let Some(at) = find(&self.contacts, &sender) {
@@ -153,30 +252,28 @@ impl Inbox {
         changes
     }
 
-    fn apply_message(
-        &mut self,
-        message: InboundMessage,
-        (contact_id, conversation_id, message_id): (ContactId, ConversationId, MessageId),
-        profile: ProfileId,
-    ) {
-        self.seen.insert(message.wa_message_id.clone());
+    /// Adds a message of the contact, or one that the business wrote to it in its own app. Only the contact's messages
+    /// open the service window, and only they opt out.
+    fn apply_message(&mut self, message: InboundMessage, item: &InboundItem, direction: Direction, profile: ProfileId) {
+        self.stored.insert(message.wa_message_id.clone(), item.message_id);
         let at = find(&self.contacts, &message.sender).unwrap_or_else(|| {
             self.contacts
-                .push(ContactIdentity::from_sender(contact_id, &message.sender));
+                .push(ContactIdentity::from_sender(item.contact_id, &message.sender));
             self.contacts.len() - 1
         });
         set_ids(&mut self.contacts, at, &message.sender);
         let Some(contact) = self.contacts.get_mut(at) else {
             return;
         };
-        if message.can_opt_out && message.text.as_deref().is_some_and(is_opt_out) {
+        let is_inbound = direction == Direction::Inbound;
+        if is_inbound && message.can_opt_out && message.text.as_deref().is_some_and(is_opt_out) {
             contact.consent = contact.consent.with_opt_out(message.at);
         }
         let conversation = self
             .conversations
             .entry(contact.id)
             .or_insert_with(|| ConversationState {
-                id: conversation_id,
+                id: item.conversation_id,
                 contact_id: contact.id,
                 profile_id: None,
                 status: ConversationStatus::Open,
@@ -185,11 +282,26 @@ impl Inbox {
             });
         conversation.status = transition(conversation.status, ConversationEvent::Message);
         conversation.last_message_at = conversation.last_message_at.max(message.at);
-        if conversation.last_inbound_at <= Some(message.at) {
+        if is_inbound && conversation.last_inbound_at <= Some(message.at) {
             conversation.last_inbound_at = Some(message.at);
             conversation.profile_id = Some(profile);
         }
-        self.changes.messages.push((message_id, conversation.id, message));
+        if !is_inbound {
+            conversation.profile_id = conversation.profile_id.or(Some(profile));
+        }
+        let context = message.quoted.as_ref().map(|quoted| MessageContext {
+            message_id: self.stored.get(quoted).or_else(|| self.quoted.get(quoted)).copied(),
+            wa_message_id: quoted.clone(),
+        });
+        self.changes.messages.push(NewMessage {
+            id: item.message_id,
+            conversation_id: conversation.id,
+            contact_id: contact.id,
+            direction,
+            file: message.file.clone().map(|file| (item.media_id, file)),
+            context,
+            message,
+        });
     }
 
     fn apply_preference(&mut self, sender: &Sender, opted_in: bool, at: OffsetDateTime) {
@@ -245,6 +357,10 @@ mod tests {
             can_opt_out: true,
             referral: None,
             payload: json!({}),
+            caption: None,
+            interactive: None,
+            quoted: None,
+            file: None,
         })
     }
 
@@ -255,6 +371,7 @@ mod tests {
             contact_id: Uuid::from_u128(100 + n).into(),
             conversation_id: Uuid::from_u128(200 + n).into(),
             message_id: Uuid::from_u128(300 + n).into(),
+            media_id: Uuid::from_u128(400 + n).into(),
         };
         numbered.map(item).collect()
     }
@@ -295,7 +412,7 @@ mod tests {
         let stored: Vec<&str> = changes
             .messages
             .iter()
-            .map(|(_, _, message)| message.wa_message_id.as_str())
+            .map(|new| new.message.wa_message_id.as_str())
             .collect();
         assert_eq!(stored, ["a", "b"]);
         assert!(changes.changed.is_empty());
@@ -315,7 +432,7 @@ mod tests {
             last_message_at: T + Duration::minutes(9),
             last_inbound_at: Some(T),
         };
-        let seen = HashSet::from(["a".to_owned()]);
+        let seen = HashMap::from([("a".to_owned(), MessageId(Uuid::from_u128(50)))]);
         (
             Inbox::new(vec![contact.clone()], vec![conversation.clone()], seen),
             contact,
@@ -330,6 +447,94 @@ mod tests {
             apply(inbox, vec![message("a", "5511961234567", "SAIR", 0)]),
             InboxChanges::default()
         );
+    }
+
+    /// The event with its message changed.
+    fn changed(event: InboundEvent, change: impl FnOnce(&mut InboundMessage)) -> InboundMessage {
+        let InboundEvent::Message(mut message) = event else {
+            panic!("not a message")
+        };
+        change(&mut message);
+        message
+    }
+
+    #[test]
+    fn echo_is_outbound_and_opens_no_window() {
+        let echo = |minutes| changed(message("e", "5511961234567", "SAIR", minutes), |_| {});
+        let changes = apply(
+            Inbox::default(),
+            vec![InboundEvent::Echo(echo(1)), InboundEvent::Echo(echo(1))],
+        );
+        let [conversation] = &changes.conversations[..] else {
+            panic!("{changes:?}")
+        };
+        assert_eq!(
+            (
+                conversation.last_inbound_at,
+                conversation.last_message_at,
+                conversation.profile_id
+            ),
+            (None, T + Duration::minutes(1), Some(PROFILE))
+        );
+        let [new] = &changes.messages[..] else {
+            panic!("{changes:?}")
+        };
+        assert_eq!(
+            (new.direction, new.status(), new.origin()),
+            (Direction::Outbound, MessageStatus::Sent, MessageOrigin::BusinessApp)
+        );
+        assert_eq!(changes.new_contacts[0].consent.opted_out_at, None);
+        let (inbox, _, before) = existing_contact();
+        let changes = apply(inbox, vec![InboundEvent::Echo(echo(20))]);
+        let now = &changes.conversations[0];
+        assert_eq!(
+            (now.status, now.last_inbound_at, now.last_message_at),
+            (
+                ConversationStatus::Open,
+                before.last_inbound_at,
+                T + Duration::minutes(20)
+            )
+        );
+    }
+
+    #[test]
+    fn message_names_the_quoted_message_where_it_is_known() {
+        let quoting = |id: &str, quoted: &str| {
+            let event = message(id, "5511961234567", "oi", 1);
+            InboundEvent::Message(changed(event, |message| message.quoted = Some(quoted.into())))
+        };
+        let (inbox, ..) = existing_contact();
+        let inbox = inbox.quoting(HashMap::from([("q".to_owned(), MessageId(Uuid::from_u128(60)))]));
+        let events = ["a", "q", "b", "unknown"].into_iter().zip(["b", "c", "d", "e"]);
+        let changes = apply(inbox, events.map(|(quoted, id)| quoting(id, quoted)).collect());
+        let contexts: Vec<Option<u128>> = changes
+            .messages
+            .iter()
+            .map(|new| Some(new.context.as_ref()?.message_id?.0.as_u128()))
+            .collect();
+        // The third quotes the first of the batch.
+        assert_eq!(contexts, [Some(50), Some(60), Some(301), None]);
+    }
+
+    #[test]
+    fn revoked_and_edited_messages_are_changed_in_order() {
+        let direction = Direction::Outbound;
+        let edited = InboundEvent::Edited {
+            wa_message_id: "a".into(),
+            direction,
+            text: "novo".into(),
+        };
+        let revoked = InboundEvent::Revoked {
+            wa_message_id: "a".into(),
+            direction,
+            at: T,
+        };
+        let changes = apply(Inbox::default(), vec![edited, revoked]);
+        let kinds = changes.message_changes.iter();
+        let kinds: Vec<_> = kinds
+            .map(|change| (change.text.as_deref(), change.revoked_at))
+            .collect();
+        assert_eq!(kinds, [(Some("novo"), None), (None, Some(T))]);
     }
 
     #[test]

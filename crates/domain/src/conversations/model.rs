@@ -1,13 +1,17 @@
 //! Conversations and messages.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::{ConversationStatus, Direction, MessageStatus, Sender};
 use crate::contacts::Referral;
+use crate::media::{AnnouncedFile, MessageFile};
 use crate::messaging::Pricing;
-use crate::shared::{ContactId, ConversationId, CursorQuery, MessageId, TimeCursor, redacted_debug, timestamp};
+use crate::shared::{
+    ContactId, ConversationId, CursorQuery, MessageId, TimeCursor, redacted_debug, string_enum, timestamp,
+};
 
 /// The messages that an account and one contact exchange outside campaigns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +37,20 @@ pub struct Message {
     /// The readable text of the message: its text, a caption or a button's label.
     pub text: Option<String>,
     pub status: MessageStatus,
+    /// Who caused the message to be written.
+    pub origin: MessageOrigin,
     /// WhatsApp's id of the message. None until WhatsApp accepts the message.
     pub wa_message_id: Option<String>,
+    /// The files of the message.
+    pub media: Vec<MessageFile>,
+    /// The text below a file.
+    pub caption: Option<String>,
+    /// What the contact pressed or filled in.
+    pub interactive: Option<Value>,
+    /// The message that this one quotes.
+    pub context: Option<MessageContext>,
+    /// When the author revoked the message. Its text and files are gone.
+    pub deleted_at: Option<OffsetDateTime>,
     /// The ad or post that led to the message.
     pub referral: Option<Referral>,
     /// The price that WhatsApp reports for the message. None until a status update contains one, and for inbound
@@ -49,8 +65,35 @@ redacted_debug!(Message {
     conversation_id,
     direction,
     kind,
-    status
+    status,
+    origin
 });
+
+string_enum! {
+    /// Where a message was written.
+    MessageOrigin {
+        /// By the contact.
+        Contact = "contact",
+        /// As a reply in Recado.
+        Reply = "reply",
+        /// By an API call for one message.
+        Api = "api",
+        /// In the business's own WhatsApp app.
+        BusinessApp = "business_app",
+    }
+}
+
+/// The message that another one quotes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MessageContext {
+    /// The quoted message of the conversation; null if it is unknown.
+    pub message_id: Option<MessageId>,
+    /// WhatsApp's id of the quoted message.
+    #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABIYFDNBNjY0")]
+    pub wa_message_id: String,
+}
+
+redacted_debug!(MessageContext { message_id });
 
 /// A query for conversations, latest message first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +108,21 @@ pub struct ConversationQuery {
 pub enum InboundEvent {
     /// The contact wrote a message.
     Message(InboundMessage),
+    /// The business wrote a message in its own app. `sender` is the recipient.
+    Echo(InboundMessage),
+    /// The author of a message revoked it.
+    Revoked {
+        wa_message_id: String,
+        direction: Direction,
+        #[serde(with = "timestamp")]
+        at: OffsetDateTime,
+    },
+    /// The author of a message changed its text.
+    Edited {
+        wa_message_id: String,
+        direction: Direction,
+        text: String,
+    },
     /// The contact refuses marketing messages, or accepts them again.
     Preference {
         sender: Sender,
@@ -101,6 +159,18 @@ pub struct InboundMessage {
     pub referral: Option<Box<Referral>>,
     /// The rest of the content: media ids, a location, the message that it answers.
     pub payload: Value,
+    /// The text below a file.
+    #[serde(default)]
+    pub caption: Option<String>,
+    /// What the contact pressed (`id` and `title`) or filled in.
+    #[serde(default)]
+    pub interactive: Option<Value>,
+    /// WhatsApp's id of the message that this one quotes.
+    #[serde(default)]
+    pub quoted: Option<String>,
+    /// The file of the message.
+    #[serde(default)]
+    pub file: Option<AnnouncedFile>,
 }
 
 redacted_debug!(InboundMessage { at, kind, can_opt_out });

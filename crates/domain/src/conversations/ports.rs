@@ -4,10 +4,28 @@
 use async_trait::async_trait;
 use time::Duration;
 
-use super::{Conversation, ConversationQuery, ConversationStatus, InboundItem, Message, ReplyFacts, ReplyResult};
-use crate::shared::{
-    AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, RowOutcome, StoreError, TimeCursor,
+use super::{
+    Conversation, ConversationQuery, ConversationStatus, InboundItem, Message, MessageContext, ReplyFacts, ReplyResult,
 };
+use crate::messaging::MessageContent;
+use crate::shared::{
+    AccountId, ConversationId, CursorPage, CursorQuery, MediaId, MessageId, ProfileId, StoreError, TimeCursor,
+};
+use time::OffsetDateTime;
+
+/// A reply that is not stored yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplyDraft {
+    pub id: MessageId,
+    pub conversation_id: ConversationId,
+    /// The number that sends it.
+    pub profile_id: ProfileId,
+    pub content: MessageContent,
+    /// The account's file that it sends.
+    pub media_id: Option<MediaId>,
+    pub context: Option<MessageContext>,
+    pub created_at: OffsetDateTime,
+}
 
 /// Conversations and their messages.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -35,17 +53,19 @@ pub trait ConversationStore: Send + Sync {
         status: ConversationStatus,
     ) -> Result<Option<Conversation>, StoreError>;
 
-    /// Reads what decides whether a reply may be sent. None if the conversation does not exist.
-    async fn reply_facts(&self, account: AccountId, id: ConversationId) -> Result<Option<ReplyFacts>, StoreError>;
-
-    /// Stores a pending reply from this number, and applies it to its conversation (`transition`), in one transaction.
-    /// The gateway MUST be called only after this commit.
-    async fn begin_reply(
+    /// Reads what decides whether a reply may be sent. None if the conversation does not exist. `quoted` is the message
+    /// of the conversation that the reply quotes.
+    async fn reply_facts(
         &self,
         account: AccountId,
-        reply: &Message,
-        profile: ProfileId,
-    ) -> Result<RowOutcome, StoreError>;
+        id: ConversationId,
+        quoted: Option<MessageId>,
+    ) -> Result<Option<ReplyFacts>, StoreError>;
+
+    /// Stores a pending reply, and applies it to its conversation (`transition`), in one transaction. An upload that it
+    /// uses is kept for `KEPT_FOR` from now on. The gateway MUST be called only after this commit. Returns the stored
+    /// message, or none if the conversation does not exist any more.
+    async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<Option<Message>, StoreError>;
 
     /// Records the outcome of the call by `MessageStatus::advance`, because a status update may have arrived first.
     /// Stores the contact's WhatsApp id. Returns the message after the write, or none if it no longer exists.

@@ -4,13 +4,21 @@ use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
 use crate::messaging::{Addressee, SendOutcome, WhatsappCredentials};
-use crate::shared::{AccountId, Cipher, GatewayError, redacted_debug};
+use crate::shared::{AccountId, Cipher, GatewayError, MessageId, redacted_debug};
 use crate::whatsapp::StoredProfile;
 
 use super::Conversation;
 
 /// The service window: how long after the contact's last message a free-form message may be sent.
 pub const WINDOW: Duration = Duration::hours(24);
+
+/// The message that a reply quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotedMessage {
+    pub id: MessageId,
+    /// None: WhatsApp has not accepted it.
+    pub wa_message_id: Option<String>,
+}
 
 /// What decides whether a reply may be sent, read at one time.
 #[derive(Clone, PartialEq, Eq)]
@@ -26,6 +34,8 @@ pub struct ReplyFacts {
     pub wa_user_id: Option<String>,
     /// The number that the contact wrote to, otherwise the account's default number.
     pub profile: Option<StoredProfile>,
+    /// The message of the conversation that the reply quotes, if it exists.
+    pub quoted: Option<QuotedMessage>,
     /// The database's current time.
     pub now: OffsetDateTime,
 }
@@ -170,6 +180,7 @@ pub(super) mod tests {
                 verification_version: 1,
                 history: VerificationRecord::verified(NOW).history,
             }),
+            quoted: None,
             now: NOW,
         }
     }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use super::{
-    Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
-    MessageStatus, ReplyFacts, ReplyRefusal, prepare, to_result,
+    Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Message, MessageContext,
+    ReplyDraft, ReplyFacts, ReplyRefusal, prepare, to_result,
 };
-use crate::messaging::{
-    ContentInput, FileReference, FileSource, MessageContent, OutboundMessage, SendOutcome, WhatsappCredentials,
-    WhatsappGateway,
-};
+use crate::messaging::{ContentInput, OutboundMessage, WhatsappGateway};
 use crate::shared::{
-    Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, SideStep, Tenant, TimeCursor,
+    Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, MessageId, SideStep, Tenant,
+    TimeCursor,
 };
+use crate::whatsapp::ContentFiles;
 
 /// Lists conversations and messages, opens and closes conversations, sends replies.
 pub struct Conversations {
     store: Arc<dyn ConversationStore>,
     gateway: Arc<dyn WhatsappGateway>,
+    files: ContentFiles,
     cipher: Arc<dyn Cipher>,
     report: Arc<dyn ErrorReport>,
     ids: Arc<dyn Ids>,
@@ -27,6 +27,7 @@ impl Conversations {
     pub fn new(
         store: Arc<dyn ConversationStore>,
         gateway: Arc<dyn WhatsappGateway>,
+        files: ContentFiles,
         cipher: Arc<dyn Cipher>,
         report: Arc<dyn ErrorReport>,
         ids: Arc<dyn Ids>,
@@ -34,6 +35,7 @@ impl Conversations {
         Self {
             store,
             gateway,
+            files,
             cipher,
             report,
             ids,
@@ -77,37 +79,46 @@ impl Conversations {
         tenant: &Tenant,
         id: ConversationId,
         content: ContentInput,
+        reply_to: Option<MessageId>,
     ) -> Result<Message, ConversationError> {
         let content = content.check()?;
-        let file = file_source(&content)?;
         let account = tenant.account_id;
         let facts = self
             .store
-            .reply_facts(account, id)
+            .reply_facts(account, id, reply_to)
             .await?
             .ok_or(ConversationError::NotFound)?;
+        let context = quoted_context(&facts, reply_to)?;
+        let file = self.files.find(account, &content).await?;
         let (credentials, to) = prepare(account, &facts, self.cipher.as_ref())?;
         let profile = facts
             .profile
             .as_ref()
             .map(|stored| stored.profile.id)
             .ok_or(ReplyRefusal::NoNumber)?;
-        let reply = self.pending(&facts, &content);
-        let begun = self.store.begin_reply(account, &reply, profile).await?;
-        begun.or_missing(ConversationError::NotFound)?;
-        let (result, refusal) = to_result(
-            self.call(
-                &credentials,
-                OutboundMessage {
-                    message_id: reply.id,
-                    to,
-                    reply_to: None,
-                    content,
-                    file,
-                },
-            )
-            .await,
-        );
+        let source = self
+            .files
+            .source(self.gateway.as_ref(), account, &credentials, &file)
+            .await?;
+        let draft = ReplyDraft {
+            id: self.ids.next().into(),
+            conversation_id: facts.conversation.id,
+            profile_id: profile,
+            content: content.clone(),
+            media_id: file.media_id(),
+            context: context.clone(),
+            created_at: facts.now,
+        };
+        let begun = self.store.begin_reply(account, &draft).await?;
+        let reply = begun.ok_or(ConversationError::NotFound)?;
+        let message = OutboundMessage {
+            message_id: draft.id,
+            to,
+            reply_to: context.map(|quoted| quoted.wa_message_id),
+            content,
+            file: source,
+        };
+        let (result, refusal) = to_result(self.gateway.send_message(&credentials, &message).await);
         let recorded = self.store.record_reply(account, reply.id, &result).await;
         if let Err(error) = &recorded {
             self.report.swallowed(SideStep::RecordReply, error);
@@ -119,36 +130,19 @@ impl Conversations {
             None => Ok(recorded.ok().flatten().unwrap_or(reply)),
         }
     }
-
-    fn pending(&self, facts: &ReplyFacts, content: &MessageContent) -> Message {
-        Message {
-            id: self.ids.next().into(),
-            conversation_id: facts.conversation.id,
-            direction: Direction::Outbound,
-            kind: content.kind().to_owned(),
-            text: content.text().map(str::to_owned),
-            status: MessageStatus::Pending,
-            wa_message_id: None,
-            referral: None,
-            pricing: None,
-            created_at: facts.now,
-        }
-    }
-
-    async fn call(&self, credentials: &WhatsappCredentials, message: OutboundMessage) -> SendOutcome {
-        self.gateway.send_message(credentials, &message).await
-    }
 }
 
-/// Where WhatsApp gets the file of a message.
-fn file_source(content: &MessageContent) -> Result<Option<FileSource>, FieldErrors> {
-    match content.media() {
-        None => Ok(None),
-        Some((field, media)) => match &media.file {
-            FileReference::Url(url) => Ok(Some(FileSource::Link(url.clone()))),
-            FileReference::Media(_) => Err(FieldErrors::one(format!("{field}.media_id"), "does not exist")),
-        },
-    }
+/// The message that a reply quotes. WhatsApp must know it.
+fn quoted_context(facts: &ReplyFacts, reply_to: Option<MessageId>) -> Result<Option<MessageContext>, FieldErrors> {
+    let Some(id) = reply_to else { return Ok(None) };
+    let quoted = facts.quoted.as_ref().filter(|quoted| quoted.id == id);
+    let quoted = quoted.ok_or_else(|| FieldErrors::one("reply_to", "is not a message of this conversation"))?;
+    let wa_message_id = quoted.wa_message_id.clone();
+    let unsent = || FieldErrors::one("reply_to", "is a message that WhatsApp has not accepted");
+    Ok(Some(MessageContext {
+        message_id: Some(id),
+        wa_message_id: wa_message_id.ok_or_else(unsent)?,
+    }))
 }
 
 #[cfg(test)]
@@ -156,10 +150,12 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::reply::tests::{NOW, cipher, facts};
-    use super::super::{MockConversationStore, ReplyResult};
+    use super::super::{Direction, MessageOrigin, MessageStatus, MockConversationStore, QuotedMessage, ReplyResult};
     use super::*;
-    use crate::messaging::MockWhatsappGateway;
-    use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, RowOutcome, StoreError, UserId};
+    use crate::media::{FileState, FoundFile, MockMessageFileStorage, MockMessageFileStore};
+    use crate::messaging::{MediaInput, MockWhatsappGateway, SendOutcome};
+    use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
+    use crate::whatsapp::MockFileIdStore;
 
     const ID: ConversationId = ConversationId(Uuid::from_u128(1));
 
@@ -178,8 +174,37 @@ mod tests {
     ) -> Conversations {
         let mut ids = MockIds::new();
         ids.expect_next().returning(|| Uuid::from_u128(8));
+        let mut files = MockMessageFileStore::new();
+        files
+            .expect_find()
+            .returning(|_, _| Ok(Some(FoundFile::Unavailable(FileState::Pending))));
+        let storage = Arc::new(MockMessageFileStorage::new());
+        let files = ContentFiles::new(Arc::new(files), storage, Arc::new(MockFileIdStore::new()));
         let (store, gateway) = (Arc::new(store), Arc::new(gateway));
-        Conversations::new(store, gateway, Arc::new(cipher()), Arc::new(report), Arc::new(ids))
+        let (cipher, report, ids) = (Arc::new(cipher()), Arc::new(report), Arc::new(ids));
+        Conversations::new(store, gateway, files, cipher, report, ids)
+    }
+
+    /// The message that a store returns for a draft.
+    fn pending(draft: &ReplyDraft) -> Message {
+        Message {
+            id: draft.id,
+            conversation_id: draft.conversation_id,
+            direction: Direction::Outbound,
+            kind: draft.content.kind().to_owned(),
+            text: draft.content.text().map(str::to_owned),
+            status: MessageStatus::Pending,
+            origin: MessageOrigin::Reply,
+            wa_message_id: None,
+            media: vec![],
+            caption: None,
+            interactive: None,
+            context: draft.context.clone(),
+            deleted_at: None,
+            referral: None,
+            pricing: None,
+            created_at: draft.created_at,
+        }
     }
 
     /// A store with a conversation that allows a reply, and a gateway that returns `outcome` once.
@@ -190,15 +215,13 @@ mod tests {
             .expect_reply_facts()
             .times(1)
             .in_sequence(&mut order)
-            .returning(|_, _| Ok(Some(facts())));
+            .returning(|_, _, _| Ok(Some(facts())));
         store
             .expect_begin_reply()
             .times(1)
             .in_sequence(&mut order)
-            .withf(|_, reply, _| {
-                reply.status == MessageStatus::Pending && reply.created_at == NOW && reply.text.as_deref() == Some("Oi")
-            })
-            .returning(|_, _, _| Ok(RowOutcome::Done));
+            .withf(|_, draft| draft.created_at == NOW && draft.content.text() == Some("Oi"))
+            .returning(|_, draft| Ok(Some(pending(draft))));
         let mut gateway = MockWhatsappGateway::new();
         gateway
             .expect_send_message()
@@ -233,7 +256,7 @@ mod tests {
             })
             .returning(|_, _, _| Ok(None));
         let reply = conversations(store, gateway)
-            .reply(&tenant(), ID, ContentInput::text("Oi"))
+            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
             .await
             .unwrap();
         assert_eq!((reply.direction, reply.kind.as_str()), (Direction::Outbound, "text"));
@@ -257,7 +280,7 @@ mod tests {
             })
             .returning(|_, _, _| Ok(None));
         let refused = conversations(store, gateway)
-            .reply(&tenant(), ID, ContentInput::text("Oi"))
+            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
             .await;
         assert!(matches!(
             refused,
@@ -283,7 +306,7 @@ mod tests {
                 .withf(|step, _| *step == SideStep::RecordReply)
                 .returning(|_, _| ());
             let reply = conversations_with_report(store, gateway, report)
-                .reply(&tenant(), ID, ContentInput::text("Oi"))
+                .reply(&tenant(), ID, ContentInput::text("Oi"), None)
                 .await
                 .unwrap();
             assert_eq!((reply.status, reply.wa_message_id), (MessageStatus::Pending, None));
@@ -293,41 +316,81 @@ mod tests {
     #[tokio::test]
     async fn reply_is_not_sent_unless_stored() {
         let mut store = MockConversationStore::new();
-        store.expect_reply_facts().returning(|_, _| Ok(Some(facts())));
-        store
-            .expect_begin_reply()
-            .times(1)
-            .returning(|_, _, _| Ok(RowOutcome::Missing));
+        store.expect_reply_facts().returning(|_, _, _| Ok(Some(facts())));
+        store.expect_begin_reply().times(1).returning(|_, _| Ok(None));
         let gone = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text("Oi"))
+            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
             .await;
         assert!(matches!(gone, Err(ConversationError::NotFound)));
         let mut store = MockConversationStore::new();
-        store.expect_reply_facts().returning(|_, _| {
+        store.expect_reply_facts().returning(|_, _, _| {
             Ok(Some(ReplyFacts {
                 last_inbound_at: None,
                 ..facts()
             }))
         });
         let late = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text("Oi"))
+            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
             .await;
         assert!(matches!(
             late,
             Err(ConversationError::Refused(ReplyRefusal::WindowClosed))
         ));
         let mut store = MockConversationStore::new();
-        store.expect_reply_facts().returning(|_, _| Ok(None));
+        store.expect_reply_facts().returning(|_, _, _| Ok(None));
         let missing = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text("Oi"))
+            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
             .await;
         assert!(matches!(missing, Err(ConversationError::NotFound)));
+    }
+
+    fn quoted(wa_message_id: Option<&str>) -> ReplyFacts {
+        ReplyFacts {
+            quoted: Some(QuotedMessage {
+                id: Uuid::from_u128(4).into(),
+                wa_message_id: wa_message_id.map(str::to_owned),
+            }),
+            ..facts()
+        }
+    }
+
+    #[test]
+    fn reply_quotes_a_message_that_whatsapp_knows() {
+        let id = Some(MessageId(Uuid::from_u128(4)));
+        let context = quoted_context(&quoted(Some("wamid.q")), id).unwrap().unwrap();
+        assert_eq!((context.message_id, context.wa_message_id.as_str()), (id, "wamid.q"));
+        assert_eq!(quoted_context(&facts(), None), Ok(None));
+        for refused in [quoted(None), facts()] {
+            let errors = quoted_context(&refused, id).unwrap_err();
+            assert_eq!(errors.0.into_keys().collect::<Vec<_>>(), ["reply_to"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn reply_with_a_file_that_is_not_ready_is_refused() {
+        let mut store = MockConversationStore::new();
+        store.expect_reply_facts().returning(|_, _, _| Ok(Some(facts())));
+        let content = ContentInput {
+            media: Some(MediaInput {
+                kind: Some("image".into()),
+                media_id: Some(Uuid::from_u128(3).into()),
+                ..MediaInput::default()
+            }),
+            ..ContentInput::default()
+        };
+        let refused = conversations(store, MockWhatsappGateway::new())
+            .reply(&tenant(), ID, content, None)
+            .await;
+        let Err(ConversationError::Invalid(errors)) = refused else {
+            panic!("not refused")
+        };
+        assert_eq!(errors, FieldErrors::one("media.media_id", "is pending, not ready"));
     }
 
     #[tokio::test]
     async fn reply_with_invalid_content_reads_nothing() {
         let wrong = conversations(MockConversationStore::new(), MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text(""))
+            .reply(&tenant(), ID, ContentInput::text(""), None)
             .await;
         assert!(matches!(wrong, Err(ConversationError::Invalid(_))));
     }

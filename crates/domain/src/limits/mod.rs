@@ -46,6 +46,10 @@ impl Limit {
     pub const MESSAGES: Self = Self::per_minute(1000);
     /// Uploads of template media.
     pub const TEMPLATE_MEDIA: Self = Self::per_minute(5);
+    /// Reads of files of messages.
+    pub const MEDIA: Self = Self::per_minute(300);
+    /// Uploads of files of messages.
+    pub const MEDIA_UPLOAD: Self = Self::per_minute(60);
 
     /// At most this many requests a minute.
     pub const fn per_minute(requests: u32) -> Self {

@@ -7,7 +7,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::MediaType;
-use crate::shared::{AccountId, FieldErrors};
+use crate::shared::{AccountId, FieldErrors, StoreError};
 
 /// The path of a file in the store: `{accountId}/{uuid}.{ext}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,4 +97,7 @@ pub enum MediaError {
     Invalid(#[from] FieldErrors),
     #[error(transparent)]
     Store(#[from] MediaStoreError),
+    /// The row of the file could not be stored.
+    #[error(transparent)]
+    Row(#[from] StoreError),
 }

@@ -137,7 +137,7 @@ fn unknown_type() -> FieldErrors {
 }
 
 /// The last segment of a path in Unix or Windows notation, without control characters. An empty name becomes `file`.
-fn base_name(name: &str) -> String {
+pub(super) fn base_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let safe: String = last.chars().filter(|c| !c.is_control()).take(NAME_CHARS).collect();
     match safe.trim() {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use secrecy::SecretString;
 
-use super::{Component, MetaStatus, OutboundMessage, OutboundTemplate, SendOutcome, TemplateSubmission};
+use super::{Component, MetaStatus, OutboundMessage, OutboundTemplate, SendOutcome, TemplateSubmission, UploadFile};
 use crate::media::MediaFile;
 use crate::shared::{AccountId, GatewayError, ProfileId};
 
@@ -32,7 +32,7 @@ pub trait WhatsappGateway: Send + Sync {
     async fn upload_header(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError>;
 
     /// Uploads a file for the messages of a number. Returns its media id, which is valid for 30 days.
-    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError>;
+    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &UploadFile) -> Result<String, GatewayError>;
 
     /// A page of at most 100 templates of the number's business account. `after` is `next` of the previous page.
     async fn list_templates<'a>(

@@ -14,6 +14,7 @@ mod pricing;
 mod status;
 mod submission;
 mod template;
+mod upload;
 
 pub use component::{Button, ButtonType, CarouselCard, Component, ComponentType};
 pub use content::*;
@@ -25,3 +26,4 @@ pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use status::SendStatus;
 pub use submission::{HeaderSubmission, TemplateSubmission};
 pub use template::*;
+pub use upload::{UploadContent, UploadFile};

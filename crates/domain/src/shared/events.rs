@@ -22,6 +22,7 @@ string_enum! {
     /// The types of webhook events.
     WebhookKind {
         MessageReceived = "message.received",
+        MessageMediaReady = "message.media_ready",
         MessageSent = "message.sent",
         MessageDelivered = "message.delivered",
         MessageRead = "message.read",
@@ -255,6 +256,6 @@ mod tests {
         let stored = json!({ "kind": "webhook", "type": "message.sent", "items": [{ "id": 1 }, { "id": 2 }] });
         assert_eq!(json!(event), stored);
         assert_eq!(serde_json::from_value::<Event>(stored).unwrap(), event);
-        assert_eq!(WebhookKind::ALL.len(), 18);
+        assert_eq!(WebhookKind::ALL.len(), 19);
     }
 }

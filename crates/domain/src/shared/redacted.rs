@@ -90,6 +90,10 @@ mod tests {
                 ..Referral::default()
             })),
             payload: json!({ "location": PLANTED[2] }),
+            caption: None,
+            interactive: None,
+            quoted: None,
+            file: None,
         };
         assert_hidden(&InboundEvent::Message(message));
         let (sender, now) = (sender(), sender());
@@ -163,6 +167,12 @@ mod tests {
             text: Some(words()),
             status: MessageStatus::Sent,
             wa_message_id: Some(words()),
+            origin: crate::conversations::MessageOrigin::Contact,
+            media: vec![],
+            caption: Some(words()),
+            interactive: Some(json!(words())),
+            context: None,
+            deleted_at: None,
             referral: None,
             pricing: None,
             created_at: OffsetDateTime::UNIX_EPOCH,

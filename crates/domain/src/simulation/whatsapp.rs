@@ -15,7 +15,7 @@ use crate::campaigns::{Burst, LOWEST_RATE, QueuedRun, SendRateLimiter, SlotTime,
 use crate::media::MediaFile;
 use crate::messaging::{
     BlockCause, ErrorClass, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
-    TemplateSubmission, ThrottleScope, WhatsappCredentials, WhatsappGateway,
+    TemplateSubmission, ThrottleScope, UploadFile, WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{AccountId, Clock, GatewayError, Ids, SendId, StoreError};
 
@@ -186,7 +186,7 @@ impl WhatsappGateway for SimulatedWhatsapp {
         unreachable!("a simulation has no files")
     }
 
-    async fn upload_file(&self, _: &WhatsappCredentials, _: &MediaFile) -> Result<String, GatewayError> {
+    async fn upload_file(&self, _: &WhatsappCredentials, _: &UploadFile) -> Result<String, GatewayError> {
         unreachable!("a simulation has no files")
     }
 

@@ -11,7 +11,7 @@ use crate::messaging::{FileSource, WhatsappCredentials, WhatsappGateway};
 use crate::shared::{AccountId, GatewayError, StoreError};
 
 /// How long a media id is used. WhatsApp deletes the file after 30 days, and a run may take several days.
-const MEDIA_ID_TTL: Duration = Duration::days(25);
+pub(super) const MEDIA_ID_TTL: Duration = Duration::days(25);
 
 /// Finds or uploads the file of a message.
 #[derive(Clone)]
@@ -80,15 +80,15 @@ impl MessageFiles {
         credentials: &WhatsappCredentials,
         file: &MediaFile,
     ) -> Result<String, MessageFileError> {
-        let number = &credentials.phone_number_id;
-        if let Some(id) = self.ids.find(account, number, &file.path).await? {
+        let (number, path) = (&credentials.phone_number_id, file.path.to_string());
+        if let Some(id) = self.ids.find(account, number, &path).await? {
             return Ok(id);
         }
         let id = gateway
-            .upload_file(credentials, file)
+            .upload_file(credentials, &file.into())
             .await
             .map_err(MessageFileError::Gateway)?;
-        self.ids.store(account, number, &file.path, &id, MEDIA_ID_TTL).await?;
+        self.ids.store(account, number, &path, &id, MEDIA_ID_TTL).await?;
         Ok(id)
     }
 }

@@ -3,6 +3,8 @@
 //! Owns profiles (numbers with their access tokens), their verification, and the files of messages. Does not own the
 //! gateway port (`messaging`) or the callbacks that WhatsApp sends (`callbacks`).
 
+mod content_files;
+mod file_fetch;
 mod files;
 mod model;
 mod observed;
@@ -11,6 +13,9 @@ mod recent;
 mod service;
 pub mod verification;
 
+pub use content_files::{ContentFile, ContentFileError, ContentFiles};
+pub use file_fetch::*;
+use files::MEDIA_ID_TTL;
 pub use files::{MessageFileError, MessageFiles};
 pub use model::*;
 pub use observed::ObservedGateway;

@@ -9,7 +9,7 @@ use super::verification::VerificationStore;
 use crate::media::MediaFile;
 use crate::messaging::{
     ErrorCodes, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
-    WhatsappCredentials, WhatsappGateway,
+    UploadFile, WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{Clock, ErrorReport, GatewayError, ProfileId, SideStep, StoreError};
 
@@ -106,7 +106,7 @@ impl WhatsappGateway for ObservedGateway {
         self.gateway.upload_header(credentials, file).await
     }
 
-    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
+    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &UploadFile) -> Result<String, GatewayError> {
         self.gateway.upload_file(credentials, file).await
     }
 

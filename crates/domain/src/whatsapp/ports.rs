@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use time::Duration;
 
 use super::StoredProfile;
-use crate::media::MediaPath;
 use crate::shared::{AccountId, CursorPage, CursorQuery, Event, ProfileId, RowOutcome, StoreError, UpdateOutcome};
 
 /// Connected numbers. Every method MUST see only the rows of the given account.
@@ -44,20 +43,15 @@ pub trait ProfileStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait FileIdStore: Send + Sync {
-    /// The stored id of a file, or none if it does not exist or has expired.
-    async fn find(
-        &self,
-        account: AccountId,
-        phone_number_id: &str,
-        path: &MediaPath,
-    ) -> Result<Option<String>, StoreError>;
+    /// The stored id of the file with a path, or none if it does not exist or has expired.
+    async fn find(&self, account: AccountId, phone_number_id: &str, path: &str) -> Result<Option<String>, StoreError>;
 
     /// Stores an id for `ttl`, and replaces an older one.
     async fn store(
         &self,
         account: AccountId,
         phone_number_id: &str,
-        path: &MediaPath,
+        path: &str,
         id: &str,
         ttl: Duration,
     ) -> Result<(), StoreError>;

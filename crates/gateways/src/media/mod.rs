@@ -3,6 +3,7 @@
 mod transport;
 
 use std::future::Future;
+use std::ops::Range;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,9 @@ use object_store::{
     Attribute, Attributes, GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt as _,
     PutMultipartOptions, PutOptions, RetryConfig,
 };
-use recado_domain::media::{MediaPath, MediaStore, MediaStoreError, MediaStream, MediaWrite};
+use recado_domain::media::{
+    MediaPath, MediaStore, MediaStoreError, MediaStream, MediaWrite, MessageFilePath, MessageFileStorage,
+};
 use recado_domain::shared::AccountId;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -155,6 +158,10 @@ impl StoreLocation {
         Path::from(format!("{}{path}", self.prefix))
     }
 
+    fn message_key(&self, path: &MessageFilePath) -> Path {
+        Path::from(format!("{}{path}", self.prefix))
+    }
+
     async fn begin_parts(&self, key: &Path, headers: &Attributes) -> object_store::Result<Box<dyn MultipartUpload>> {
         let options = PutMultipartOptions {
             attributes: headers.clone(),
@@ -205,15 +212,8 @@ fn timed_out() -> MediaStoreError {
 impl MediaStore for ObjectMedia {
     async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError> {
         let location = self.location()?.clone();
-        Ok(Box::new(MediaUpload {
-            key: location.key(path),
-            headers: location.headers(path),
-            location,
-            pending: BytesMut::new(),
-            spare: BytesMut::new(),
-            upload: None,
-            writing: None,
-        }))
+        let (key, headers) = (location.key(path), location.headers(path));
+        Ok(Box::new(MediaUpload::new(location, key, headers)))
     }
 
     async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError> {
@@ -258,13 +258,48 @@ impl MediaStore for ObjectMedia {
         }
         if let Some(directory) = &location.directory {
             // An aborted upload may still have a part there, and deletes it itself.
-            if let Err(error) = std::fs::remove_dir(directory.join(account.to_string()))
+            let account_directory = directory.join(account.to_string());
+            // The directory of the files of messages, empty by now.
+            let _ = std::fs::remove_dir(account_directory.join("messages"));
+            if let Err(error) = std::fs::remove_dir(account_directory)
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 tracing::debug!(%error, "the directory of a deleted account could not be removed");
             }
         }
         Ok(())
+    }
+}
+
+#[async_trait]
+impl MessageFileStorage for ObjectMedia {
+    async fn begin_file(&self, path: &MessageFilePath) -> Result<Box<dyn MediaWrite>, MediaStoreError> {
+        let location = self.location()?.clone();
+        let key = location.message_key(path);
+        let mut upload = MediaUpload::new(location, key, Attributes::new());
+        upload.one_part = true;
+        Ok(Box::new(upload))
+    }
+
+    async fn read_file(
+        &self,
+        path: &MessageFilePath,
+        range: Range<u64>,
+    ) -> Result<Option<MediaStream>, MediaStoreError> {
+        let location = self.location()?;
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range)),
+            ..GetOptions::default()
+        };
+        let found = run_step(location.store.get_opts(&location.message_key(path), options)).await?;
+        Ok(found.map(|found| with_timeout(found.into_stream())))
+    }
+
+    async fn delete_file(&self, path: &MessageFilePath) -> Result<(), MediaStoreError> {
+        let location = self.location()?;
+        run_step(location.store.delete(&location.message_key(path)))
+            .await
+            .map(drop)
     }
 }
 
@@ -295,9 +330,24 @@ struct MediaUpload {
     spare: BytesMut,
     upload: Option<Box<dyn MultipartUpload>>,
     writing: Option<PartTask>,
+    /// Whether the next part is buffered only after this one is written, so that one part is in memory.
+    one_part: bool,
 }
 
 impl MediaUpload {
+    fn new(location: StoreLocation, key: Path, headers: Attributes) -> Self {
+        Self {
+            location,
+            key,
+            headers,
+            pending: BytesMut::new(),
+            spare: BytesMut::new(),
+            upload: None,
+            writing: None,
+            one_part: false,
+        }
+    }
+
     async fn flush(&mut self) -> Result<(), MediaStoreError> {
         self.wait_for_part().await?;
         let part = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare)).freeze();
@@ -316,6 +366,9 @@ impl MediaUpload {
             buffer.clear();
             Ok(buffer)
         }));
+        if self.one_part {
+            self.wait_for_part().await?;
+        }
         Ok(())
     }
 

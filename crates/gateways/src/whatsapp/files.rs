@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use recado_domain::media::MediaFile;
-use recado_domain::messaging::WhatsappCredentials;
+use recado_domain::messaging::{UploadFile, WhatsappCredentials};
 use recado_domain::shared::GatewayError;
 use secrecy::SecretString;
 use serde_json::Value;
@@ -106,18 +106,17 @@ impl CloudApi {
     pub(super) async fn upload_media(
         &self,
         credentials: &WhatsappCredentials,
-        file: &MediaFile,
+        file: &UploadFile,
     ) -> Result<String, GatewayError> {
         let base = self.base.as_ref().ok_or(GatewayError::NotConfigured(NAME))?;
         let url = format!("{base}/{}/media", segment(&credentials.phone_number_id));
-        let boundary = format!(
-            "recado-{}",
-            Uuid::from_u128(file.path.id.as_u128().rotate_left(64)).simple()
-        );
+        let boundary = format!("recado-{}", Uuid::from_u128(file.id.as_u128().rotate_left(64)).simple());
         let (head, tail) = form_head_and_tail(&boundary, file);
         let overhead = head.len().saturating_add(tail.len());
         let length = file.size.saturating_add(u64::try_from(overhead).unwrap_or_default());
-        let content = read_from(file, 0).await.map_err(unavailable)?;
+        let content = file.content.read(0).await;
+        let content = content.map_err(|error| GatewayError::Unavailable(error.to_string()))?;
+        let content = content.map(|chunk| chunk.map_err(Into::into));
         let form = stream::iter([Ok(Bytes::from(head))])
             .chain(content)
             .chain(stream::iter([Ok(Bytes::from(tail))]));
@@ -195,17 +194,17 @@ async fn read_from(file: &MediaFile, offset: u64) -> Result<ByteStream, CallErro
 }
 
 /// The parts of the multipart form before and after the file.
-fn form_head_and_tail(boundary: &str, file: &MediaFile) -> (String, String) {
-    let kind = file.path.kind;
+fn form_head_and_tail(boundary: &str, file: &UploadFile) -> (String, String) {
+    let kind = &file.media_type;
     let field = |name: &str, value: &str| {
         format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
     };
     let head = format!(
         "{}{}--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{}.{}\"\r\nContent-Type: {kind}\r\n\r\n",
         field("messaging_product", "whatsapp"),
-        field("type", kind.as_str()),
-        file.path.id,
-        kind.extension(),
+        field("type", kind),
+        file.id,
+        file.extension,
     );
     (head, format!("\r\n--{boundary}--\r\n"))
 }

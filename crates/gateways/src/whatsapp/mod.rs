@@ -3,6 +3,7 @@
 
 mod callback;
 mod codes;
+mod file_fetch;
 mod files;
 mod graph;
 mod list;
@@ -20,7 +21,7 @@ use hyper::Uri;
 use recado_domain::media::MediaFile;
 use recado_domain::messaging::{
     BlockCause, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
-    WhatsappCredentials, WhatsappGateway,
+    UploadFile, WhatsappCredentials, WhatsappGateway,
 };
 use recado_domain::shared::GatewayError;
 use secrecy::SecretString;
@@ -29,6 +30,7 @@ use serde_json::Value;
 pub use self::callback::CloudCallbackReader;
 pub use self::codes::ERROR_CODES;
 use self::codes::TOKEN_INVALID;
+pub use self::file_fetch::WhatsappFiles;
 use self::send_metrics::SendMetrics;
 use crate::http::{CallError, GatewayRequest, Http};
 
@@ -153,7 +155,7 @@ impl WhatsappGateway for CloudApi {
         self.upload_header_handle(credentials, file).await
     }
 
-    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &MediaFile) -> Result<String, GatewayError> {
+    async fn upload_file(&self, credentials: &WhatsappCredentials, file: &UploadFile) -> Result<String, GatewayError> {
         self.upload_media(credentials, file).await
     }
 

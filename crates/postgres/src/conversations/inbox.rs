@@ -1,6 +1,6 @@
 //! Applies inbound events to an account in a fixed number of statements, whatever the size of the batch.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -9,20 +9,22 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
     Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundEvent, InboundItem, Inbox,
-    InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome, ReceivedMessage, received_event,
+    InboxChanges, InboxKeys, InboxStore, MessageContext, MessageStatus, NewMessage, ReceiveOutcome, ReceivedMessage,
+    received_event,
 };
-use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError, WebhookKind};
+use recado_domain::shared::{AccountId, ConversationId, MessageId, ProfileId, StoreError, WebhookKind};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::files::{change_message, insert_files};
 use super::messages::CLOCK_DIFFERENCE;
 use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
-use crate::sql::{FENCE, TextRow, collect_column, key_rows, sql, unknown_limit, uuids};
+use crate::sql::{FENCE, collect_column, key_rows, sql, unknown_limit, uuids};
 use crate::transactions::in_tenant;
 
 /// Maximum tries to apply a batch when a concurrent transaction inserts the same new contact.
@@ -149,13 +151,18 @@ async fn receive(
     };
     let (items, message_keys) = partition_keys(items, now);
     let (inbox, statuses_before) = load_inbox(conn, account, &InboxKeys::of(&items), &message_keys).await?;
+    let inbox = inbox.quoting(quoted_messages(conn, account, &items).await?);
     let changes = inbox.apply(items, profile);
     clear_released_ids(conn, account, &changes).await?;
     insert_contacts(conn, account, &changes).await?;
     update_contacts(conn, account, &changes).await?;
     write_conversations(conn, account, &changes).await?;
     let deltas = CountDeltas::of(&changes, &statuses_before);
-    write_messages(conn, account, changes).await?;
+    insert_files(conn, account, (profile, phone_number_id), &changes.messages).await?;
+    write_messages(conn, account, &changes.messages).await?;
+    for change in &changes.message_changes {
+        change_message(conn, account, change, now).await?;
+    }
     count_contacts(conn, account, None, deltas.new_contacts).await?;
     count_conversations(conn, account, &deltas.conversations).await?;
     count_messages(conn, account, &deltas.messages).await?;
@@ -174,7 +181,7 @@ fn partition_keys(items: &[InboundItem], now: OffsetDateTime) -> (Vec<InboundIte
     let mut keys = Vec::new();
     let mut items = items.to_vec();
     for item in &mut items {
-        let InboundEvent::Message(message) = &mut item.event else {
+        let (InboundEvent::Message(message) | InboundEvent::Echo(message)) = &mut item.event else {
             continue;
         };
         let since = if message.at > now.saturating_add(CLOCK_DIFFERENCE) {
@@ -205,8 +212,13 @@ impl CountDeltas {
             conversations.push((conversation.status, 1));
         }
         let mut messages = MessageRollupDelta::default();
-        for (.., message) in &changes.messages {
-            messages.add(message.at, MessageStatus::Received);
+        // What the business writes in its own app counts towards no month, so it is in no rollup.
+        for new in changes
+            .messages
+            .iter()
+            .filter(|new| new.direction == Direction::Inbound)
+        {
+            messages.add(new.message.at, MessageStatus::Received);
         }
         Self {
             new_contacts: i64::try_from(changes.new_contacts.len()).unwrap_or(i64::MAX),
@@ -303,8 +315,8 @@ async fn load_inbox(
         .iter()
         .map(|conversation| (conversation.id, conversation.status))
         .collect();
-    let seen: Vec<TextRow> = sql(format!(
-        "SELECT m.wa_message_id AS text FROM {keys} k
+    let stored: Vec<StoredMessageRow> = sql(format!(
+        "SELECT m.id, m.wa_message_id FROM {keys} k
          JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
            AND m.created_at >= k.since",
         keys = key_rows("$2, $3", "wa_message_id, since"),
@@ -314,8 +326,55 @@ async fn load_inbox(
     .bind(collect_column(message_keys, |(_, since)| *since))
     .load(conn)
     .await?;
-    let seen: HashSet<String> = seen.into_iter().map(|row| row.text).collect();
-    Ok((Inbox::new(contacts, conversations, seen), statuses))
+    Ok((Inbox::new(contacts, conversations, by_wa_message_id(stored)), statuses))
+}
+
+/// A message with WhatsApp's id of it.
+#[derive(QueryableByName)]
+struct StoredMessageRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    wa_message_id: String,
+}
+
+fn by_wa_message_id(rows: Vec<StoredMessageRow>) -> HashMap<String, MessageId> {
+    rows.into_iter().map(|row| (row.wa_message_id, row.id.into())).collect()
+}
+
+/// How long a message can be quoted here: the partitions before it are not searched.
+const QUOTED_FOR: Duration = Duration::days(90);
+
+/// The stored messages that a batch quotes.
+async fn quoted_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    items: &[InboundItem],
+) -> DbResult<HashMap<String, MessageId>> {
+    let mut quoted: Vec<String> = Vec::new();
+    let mut since = OffsetDateTime::UNIX_EPOCH;
+    for item in items {
+        if let InboundEvent::Message(message) | InboundEvent::Echo(message) = &item.event
+            && let Some(id) = &message.quoted
+        {
+            quoted.push(id.clone());
+            since = since.max(message.at.saturating_sub(QUOTED_FOR));
+        }
+    }
+    if quoted.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<StoredMessageRow> = sql(format!(
+        "SELECT m.id, m.wa_message_id FROM {keys} k
+         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id AND m.created_at >= $3",
+        keys = key_rows("$2", "wa_message_id"),
+    ))
+    .bind(account)
+    .bind(quoted)
+    .bind(since)
+    .load(conn)
+    .await?;
+    Ok(by_wa_message_id(rows))
 }
 
 /// Clears phone and WhatsApp ids of the `released` contacts, which lose one of them to another contact of the batch.
@@ -443,48 +502,45 @@ async fn write_conversations(
 struct ReceivedRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    contact_id: Uuid,
     #[diesel(sql_type = Nullable<SqlUuid>)]
     profile_id: Option<Uuid>,
 }
 
-async fn write_messages(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    InboxChanges { messages, .. }: InboxChanges,
-) -> DbResult<()> {
+async fn write_messages(conn: &mut AsyncPgConnection, account: AccountId, messages: &[NewMessage]) -> DbResult<()> {
     if messages.is_empty() {
         return Ok(());
     }
+    let json_of = |value: Option<&MessageContext>| value.map(|context| json!(context));
     let rows: Vec<ReceivedRow> = sql(format!(
         include_str!("write_messages.sql"),
         fence = FENCE,
         limit = unknown_limit("count(*) FROM referred"),
     ))
     .bind(account)
-    .bind(Direction::Inbound.as_str())
-    .bind(MessageStatus::Received.as_str())
-    .bind(collect_column(&messages, |(id, ..)| id.0))
-    .bind(collect_column(&messages, |(_, conversation, _)| conversation.0))
-    .bind(collect_column(&messages, |(.., message)| message.kind.clone()))
-    .bind(collect_column(&messages, |(.., message)| message.text.clone()))
-    .bind(collect_column(&messages, |(.., message)| message.wa_message_id.clone()))
-    .bind(collect_column(&messages, |(.., message)| message.payload.clone()))
-    .bind(collect_column(&messages, |(.., message)| {
-        message.referral.as_ref().map(|referral| json!(referral))
+    .bind(collect_column(messages, |new| new.id.0))
+    .bind(collect_column(messages, |new| new.conversation_id.0))
+    .bind(collect_column(messages, |new| new.direction.as_str().to_owned()))
+    .bind(collect_column(messages, |new| new.message.kind.clone()))
+    .bind(collect_column(messages, |new| new.message.text.clone()))
+    .bind(collect_column(messages, |new| new.status().as_str().to_owned()))
+    .bind(collect_column(messages, |new| new.message.wa_message_id.clone()))
+    .bind(collect_column(messages, |new| new.message.payload.clone()))
+    .bind(collect_column(messages, |new| {
+        new.message.referral.as_ref().map(|referral| json!(referral))
     }))
-    .bind(collect_column(&messages, |(.., message)| message.at))
+    .bind(collect_column(messages, |new| new.message.at))
+    .bind(collect_column(messages, |new| new.origin().as_str().to_owned()))
+    .bind(collect_column(messages, |new| new.message.caption.clone()))
+    .bind(collect_column(messages, |new| new.message.interactive.clone()))
+    .bind(collect_column(messages, |new| json_of(new.context.as_ref())))
+    .bind(collect_column(messages, |new| new.file.as_ref().map(|(id, _)| id.0)))
     .load(&mut *conn)
     .await?;
     let rows: HashMap<Uuid, ReceivedRow> = rows.into_iter().map(|row| (row.id, row)).collect();
-    let received = messages.iter().filter_map(|&(id, conversation_id, ref message)| {
-        rows.get(&id.0).map(|row| ReceivedMessage {
-            id,
-            conversation_id,
-            contact_id: row.contact_id.into(),
+    let received = messages.iter().filter_map(|new| {
+        rows.get(&new.id.0).map(|row| ReceivedMessage {
             profile_id: row.profile_id.map(ProfileId),
-            message,
+            new,
         })
     });
     outbox::append(conn, account, &[received_event(received.collect())]).await

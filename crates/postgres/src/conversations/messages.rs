@@ -3,11 +3,11 @@
 
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::Uuid as SqlUuid;
+use diesel::sql_types::{Jsonb, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::MessageStatusEvent;
-use recado_domain::conversations::{Message, MessageStatus};
+use recado_domain::conversations::{Direction, Message, MessageOrigin, MessageStatus};
 use recado_domain::messaging::{SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
@@ -25,7 +25,12 @@ use crate::sql::{collect_column, key_rows, sql, unknown_limit};
 /// The columns of a [`MessageRow`]. The statement MUST use the alias `m` for the table.
 pub(super) const COLUMNS: &str =
     "m.id, m.conversation_id, m.direction, m.type AS type_, m.text, m.status, m.wa_message_id,
-    m.referral, m.pricing, m.created_at";
+    m.referral, m.pricing, m.created_at, m.origin, m.caption, m.interactive, m.context, m.deleted_at,
+    CASE WHEN m.media_ids IS NOT NULL THEN (SELECT jsonb_agg(jsonb_build_object('id', f.id, 'type', f.type,
+      'mime_type', f.mime_type, 'file_name', f.file_name, 'size', f.size, 'sha256', f.sha256, 'reason', f.reason,
+      'state', CASE WHEN f.state = 'ready' AND f.expires_at <= now() THEN 'expired' ELSE f.state END,
+      'expires_at', f.expires_at))
+    FROM message_media f WHERE f.account_id = m.account_id AND f.id = ANY (m.media_ids)) END AS media";
 
 #[derive(QueryableByName)]
 #[diesel(table_name = messages, check_for_backend(Pg))]
@@ -40,16 +45,40 @@ pub(super) struct MessageRow {
     referral: Option<Value>,
     pricing: Option<Value>,
     created_at: OffsetDateTime,
+    origin: Option<String>,
+    caption: Option<String>,
+    interactive: Option<Value>,
+    context: Option<Value>,
+    deleted_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    media: Option<Value>,
+}
+
+/// The previous version stored no origin.
+fn origin_of(direction: Direction, stored: Option<&str>) -> Result<MessageOrigin, StoreError> {
+    match (stored, direction) {
+        (Some(origin), _) => parse_enum(origin),
+        (None, Direction::Inbound) => Ok(MessageOrigin::Contact),
+        (None, Direction::Outbound) => Ok(MessageOrigin::Reply),
+    }
 }
 
 impl TryFrom<MessageRow> for Message {
     type Error = StoreError;
 
     fn try_from(row: MessageRow) -> Result<Self, StoreError> {
+        let direction = parse_enum(&row.direction)?;
+        let media = row.media.map(serde_json::from_value).transpose().map_err(corrupt)?;
         Ok(Self {
             id: row.id.into(),
             conversation_id: row.conversation_id.into(),
-            direction: parse_enum(&row.direction)?,
+            direction,
+            origin: origin_of(direction, row.origin.as_deref())?,
+            media: media.unwrap_or_default(),
+            caption: row.caption,
+            interactive: row.interactive,
+            context: row.context.map(serde_json::from_value).transpose().map_err(corrupt)?,
+            deleted_at: row.deleted_at,
             kind: row.type_,
             text: row.text,
             status: parse_enum(&row.status)?,
@@ -142,6 +171,12 @@ const LATEST_STATUS: Duration = Duration::days(45);
 /// The time before which the reply with an id was not written. The id was made then, and begins with its time.
 pub(crate) fn reply_written_since(id: Uuid) -> OffsetDateTime {
     time_of(id).saturating_sub(CLOCK_DIFFERENCE)
+}
+
+/// The time before which the message with an id was not written. WhatsApp repeats a callback for seven days, so an
+/// inbound message may be that much older than its id. A message that was held may be older still.
+pub(super) fn message_written_since(id: Uuid) -> OffsetDateTime {
+    time_of(id).saturating_sub(Duration::days(15))
 }
 
 /// The time before which no reply was written whose status updates have these times.
@@ -257,9 +292,13 @@ pub(crate) async fn write_messages(
     .execute(&mut *conn)
     .await?;
     let mut delta = MessageRollupDelta::default();
+    // What the business writes in its own app is in no rollup.
+    let counted = changed
+        .iter()
+        .filter(|locked| locked.message.origin != MessageOrigin::BusinessApp);
     for LockedMessage {
         message, status_before, ..
-    } in &changed
+    } in counted
     {
         delta.advance(message.created_at, *status_before, message.status);
     }

@@ -12,20 +12,22 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::NEVER_CONFIRMED;
 use recado_domain::conversations::{
-    Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
-    ReplyResult, transition,
+    Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
+    MessageOrigin, MessageStatus, QuotedMessage, ReplyDraft, ReplyFacts, ReplyResult, transition,
 };
 use recado_domain::messaging::SendStatus;
-use recado_domain::shared::{
-    AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, RowOutcome, StoreError, TimeCursor,
-};
+use recado_domain::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, StoreError, TimeCursor};
+use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::messages::{COLUMNS, MessageRow, find, lock_messages, reply_written_since, write_messages};
+use super::messages::{
+    COLUMNS, MessageRow, find, lock_messages, message_written_since, reply_written_since, write_messages,
+};
 use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, parse_enum};
+use crate::media::keep_upload;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::{conversations, messages};
 use crate::sql::{FENCE, Sql, limit_hint, sql};
@@ -84,6 +86,10 @@ struct FactsRow {
     wa_user_id: Option<String>,
     #[diesel(sql_type = Nullable<SqlUuid>)]
     profile_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    quoted_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Text>)]
+    quoted_wa_message_id: Option<String>,
     #[diesel(sql_type = Timestamptz)]
     now: OffsetDateTime,
 }
@@ -202,16 +208,22 @@ async fn reply_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ConversationId,
+    quoted: Option<MessageId>,
 ) -> DbResult<Option<ReplyFacts>> {
     let query = sql(format!(
         "SELECT {CONVERSATION}, v.last_inbound_at, c.phone, c.wa_id, c.wa_user_id, now() AS now,
+           q.id AS quoted_id, q.wa_message_id AS quoted_wa_message_id,
            coalesce(v.profile_id, (SELECT p.id FROM whatsapp_profiles p WHERE p.account_id = $1
              ORDER BY p.verification_state <> 'verified', p.created_at, p.id LIMIT 1)) AS profile_id
-         FROM {live} WHERE v.account_id = $1 AND v.id = $2",
+         FROM {live} LEFT JOIN LATERAL (SELECT m.id, m.wa_message_id FROM messages m
+           WHERE m.account_id = $1 AND m.id = $3 AND m.conversation_id = v.id AND m.created_at >= $4) q ON true
+         WHERE v.account_id = $1 AND v.id = $2",
         live = live_conversations(),
     ))
     .bind(account)
-    .bind(id);
+    .bind(id)
+    .bind(quoted)
+    .bind(quoted.map_or(OffsetDateTime::UNIX_EPOCH, |quoted| message_written_since(quoted.0)));
     let row: Option<FactsRow> = query.get_result(&mut *conn).await.optional()?;
     let Some(row) = row else { return Ok(None) };
     let profile = match row.profile_id {
@@ -225,6 +237,10 @@ async fn reply_facts(
         wa_id: row.wa_id,
         wa_user_id: row.wa_user_id,
         profile,
+        quoted: row.quoted_id.map(|id| QuotedMessage {
+            id: id.into(),
+            wa_message_id: row.quoted_wa_message_id,
+        }),
         now: row.now,
     }))
 }
@@ -234,11 +250,10 @@ async fn reply_facts(
 async fn begin_reply(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    reply: &Message,
-    profile: ProfileId,
-) -> DbResult<bool> {
+    reply: &ReplyDraft,
+) -> DbResult<Option<Message>> {
     let Some(before) = find_conversation(conn, account, reply.conversation_id, "FOR NO KEY UPDATE OF v").await? else {
-        return Ok(false);
+        return Ok(None);
     };
     let now = Conversation {
         status: transition(before.status, ConversationEvent::Message),
@@ -250,19 +265,34 @@ async fn begin_reply(
         messages::account_id.eq(account.0),
         messages::id.eq(reply.id.0),
         messages::conversation_id.eq(reply.conversation_id.0),
-        messages::direction.eq(reply.direction.as_str()),
-        messages::type_.eq(&reply.kind),
-        messages::text.eq(&reply.text),
-        messages::status.eq(reply.status.as_str()),
-        messages::payload.eq(serde_json::json!({ "profile_id": profile })),
+        messages::direction.eq(Direction::Outbound.as_str()),
+        messages::type_.eq(reply.content.kind()),
+        messages::text.eq(reply.content.text()),
+        messages::status.eq(MessageStatus::Pending.as_str()),
+        messages::payload.eq(json!({ "profile_id": reply.profile_id, "content": reply.content })),
         messages::created_at.eq(reply.created_at),
+        messages::origin.eq(MessageOrigin::Reply.as_str()),
+        messages::caption.eq(reply.content.caption()),
+        messages::context.eq(reply.context.as_ref().map(|context| json!(context))),
+        messages::media_ids.eq(reply.media_id.map(|id| vec![id.0])),
     );
     let insert = diesel::insert_into(messages::table).values(values);
     insert.execute(&mut *conn).await?;
     let mut delta = MessageRollupDelta::default();
-    delta.add(reply.created_at, reply.status);
+    delta.add(reply.created_at, MessageStatus::Pending);
     count_messages(conn, account, &delta).await?;
-    Ok(true)
+    if let Some(media) = reply.media_id {
+        keep_upload(conn, account, media).await?;
+    }
+    let stored: MessageRow = sql(format!(
+        "SELECT {COLUMNS} FROM messages m WHERE m.account_id = $1 AND m.id = $2 AND m.created_at = $3"
+    ))
+    .bind(account)
+    .bind(reply.id)
+    .bind(reply.created_at)
+    .get_result(conn)
+    .await?;
+    Ok(Some(stored.try_into()?))
 }
 
 async fn record_reply(
@@ -367,17 +397,17 @@ impl ConversationStore for PgConversations {
         in_tenant!(self.tenants, account, |conn| set_status(conn, account, id, status))
     }
 
-    async fn reply_facts(&self, account: AccountId, id: ConversationId) -> Result<Option<ReplyFacts>, StoreError> {
-        in_tenant!(self.tenants, account, |conn| reply_facts(conn, account, id))
-    }
-
-    async fn begin_reply(
+    async fn reply_facts(
         &self,
         account: AccountId,
-        reply: &Message,
-        profile: ProfileId,
-    ) -> Result<RowOutcome, StoreError> {
-        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply, profile)).map(RowOutcome::of)
+        id: ConversationId,
+        quoted: Option<MessageId>,
+    ) -> Result<Option<ReplyFacts>, StoreError> {
+        in_tenant!(self.tenants, account, |conn| reply_facts(conn, account, id, quoted))
+    }
+
+    async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<Option<Message>, StoreError> {
+        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply))
     }
 
     async fn record_reply(

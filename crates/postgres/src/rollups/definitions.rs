@@ -128,7 +128,7 @@ const MESSAGES: &str = concat!(
          sum(c.failed)::bigint AS failed, sum(c.received)::bigint AS received",
         "SELECT created_at AS time, (status = 'sent')::int AS sent, (status = 'delivered')::int AS delivered,
            (status = 'read')::int AS read, (status = 'failed')::int AS failed, (status = 'received')::int AS received
-         FROM messages WHERE account_id = $1"
+         FROM messages WHERE account_id = $1 AND origin IS DISTINCT FROM 'business_app'"
     ),
     " GROUP BY 1, 2"
 );

@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use diesel::dsl::now;
 use diesel::prelude::{ExpressionMethods, QueryDsl};
-use recado_domain::media::MediaPath;
 use recado_domain::shared::{AccountId, StoreError};
 use recado_domain::whatsapp::FileIdStore;
 use time::Duration;
@@ -23,14 +22,9 @@ impl PgFileIds {
 
 #[async_trait]
 impl FileIdStore for PgFileIds {
-    async fn find(
-        &self,
-        account: AccountId,
-        phone_number_id: &str,
-        path: &MediaPath,
-    ) -> Result<Option<String>, StoreError> {
+    async fn find(&self, account: AccountId, phone_number_id: &str, path: &str) -> Result<Option<String>, StoreError> {
         let query = whatsapp_files::table
-            .find((account.0, phone_number_id, path.to_string()))
+            .find((account.0, phone_number_id, path))
             .filter(whatsapp_files::expires_at.gt(now))
             .select(whatsapp_files::file_id);
         self.0.read_row_if_any(account, query).await
@@ -40,7 +34,7 @@ impl FileIdStore for PgFileIds {
         &self,
         account: AccountId,
         phone_number_id: &str,
-        path: &MediaPath,
+        path: &str,
         id: &str,
         time: Duration,
     ) -> Result<(), StoreError> {
@@ -52,7 +46,7 @@ impl FileIdStore for PgFileIds {
         )
         .bind(account)
         .bind(phone_number_id)
-        .bind(path.to_string())
+        .bind(path)
         .bind(id)
         .bind(time);
         self.0.run(account, statement).await.map(drop)

@@ -97,6 +97,7 @@ async fn tenant_statements_are_retried_after_conflicts() {
         id: id(),
         kind: MediaType::Png,
     };
+    let path = path.to_string();
     let stored = files.store(account, "n1", &path, "f1", Duration::hours(1));
     with_conflicts!(fixture, "whatsapp_files", stored);
     assert_eq!(files.find(account, "n1", &path).await.unwrap().as_deref(), Some("f1"));

@@ -6,14 +6,15 @@ use futures_util::future::join_all;
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::conversations::{
     Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem,
-    InboundMessage, InboxStore, Message, MessageStatus, ReplyResult, Sender,
+    InboundMessage, InboxStore, Message, MessageStatus, ReplyDraft, ReplyResult, Sender,
 };
-use recado_domain::messaging::SendStatus;
+use recado_domain::messaging::{MessageContent, SendStatus};
 use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::{PgConversations, PgInbox, PgProfiles};
 use serde_json::json;
 use time::Duration;
+use uuid::Uuid;
 
 use crate::campaign_events;
 use crate::status_updates::status_update;
@@ -52,6 +53,7 @@ pub(crate) fn inbound_items(events: Vec<InboundEvent>) -> Vec<InboundItem> {
         contact_id: id().into(),
         conversation_id: id().into(),
         message_id: id().into(),
+        media_id: id().into(),
     };
     events.into_iter().map(item).collect()
 }
@@ -74,6 +76,10 @@ pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> 
         can_opt_out: true,
         referral: None,
         payload: json!({ "context": { "id": "x" } }),
+        caption: None,
+        interactive: None,
+        quoted: None,
+        file: None,
     })
 }
 
@@ -462,26 +468,32 @@ pub(crate) async fn reply_to_inbound_message(fixture: &DbFixture, profile: Profi
         .set_status(fixture.account, conversation.id, ConversationStatus::Closed)
         .await
         .unwrap();
-    let reply = Message {
-        id: id_at(NOW).into(),
-        conversation_id: conversation.id,
-        direction: Direction::Outbound,
-        kind: "text".into(),
-        text: Some("Olá".into()),
-        status: MessageStatus::Pending,
-        wa_message_id: None,
-        referral: None,
-        pricing: None,
-        created_at: NOW + Duration::minutes(3),
-    };
-    assert!(
-        store
-            .begin_reply(fixture.account, &reply, profile)
-            .await
-            .unwrap()
-            .is_done()
-    );
-    reply
+    let draft = reply_draft(conversation.id, id_at(NOW), NOW + Duration::minutes(3), profile);
+    let stored = store.begin_reply(fixture.account, &draft).await.unwrap();
+    stored.unwrap()
+}
+
+/// A text reply that is not stored yet.
+pub(crate) fn reply_draft(
+    conversation_id: ConversationId,
+    id: Uuid,
+    created_at: time::OffsetDateTime,
+    profile_id: ProfileId,
+) -> ReplyDraft {
+    ReplyDraft {
+        id: id.into(),
+        conversation_id,
+        profile_id,
+        content: MessageContent::Text("Olá".into()),
+        media_id: None,
+        context: None,
+        created_at,
+    }
+}
+
+/// A draft like a message that was stored.
+fn draft_of(message: &Message, profile: ProfileId) -> ReplyDraft {
+    reply_draft(message.conversation_id, message.id.0, message.created_at, profile)
 }
 
 pub(crate) fn sent(wamid: &str) -> ReplyResult {
@@ -503,7 +515,7 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
     let reply = reply_to_inbound_message(&fixture, profile).await;
     let store = conversations(&fixture);
     let facts = store
-        .reply_facts(account, reply.conversation_id)
+        .reply_facts(account, reply.conversation_id, None)
         .await
         .unwrap()
         .unwrap();
@@ -522,7 +534,7 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
     let profiles = PgProfiles::new(fixture.tenants.clone());
     profiles.delete(account, profile, &[]).await.unwrap();
     let facts = store
-        .reply_facts(account, reply.conversation_id)
+        .reply_facts(account, reply.conversation_id, None)
         .await
         .unwrap()
         .unwrap();
@@ -530,7 +542,7 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
     profiles.delete(account, second.profile.id, &[]).await.unwrap();
     assert_eq!(
         store
-            .reply_facts(account, reply.conversation_id)
+            .reply_facts(account, reply.conversation_id, None)
             .await
             .unwrap()
             .unwrap()
@@ -539,15 +551,18 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
     );
     let other_account = fixture.another_account().await;
     assert_eq!(
-        store.reply_facts(other_account, reply.conversation_id).await.unwrap(),
+        store
+            .reply_facts(other_account, reply.conversation_id, None)
+            .await
+            .unwrap(),
         None
     );
     assert!(
         !store
-            .begin_reply(other_account, &reply, profile)
+            .begin_reply(other_account, &draft_of(&reply, profile))
             .await
             .unwrap()
-            .is_done()
+            .is_some()
     );
     assert_eq!(
         store.record_reply(other_account, reply.id, &sent("w")).await.unwrap(),
@@ -645,7 +660,13 @@ async fn reply_ignores_foreign_updates_and_taken_message_ids() {
         id: id_at(NOW).into(),
         ..reply.clone()
     };
-    assert!(store.begin_reply(account, &second, profile).await.unwrap().is_done());
+    assert!(
+        store
+            .begin_reply(account, &draft_of(&second, profile))
+            .await
+            .unwrap()
+            .is_some()
+    );
     let recorded = store
         .record_reply(account, second.id, &sent("w"))
         .await
@@ -669,7 +690,13 @@ async fn reply_rejected_or_unresolved_ends_as_failed() {
         id: id_at(NOW).into(),
         ..reply.clone()
     };
-    assert!(store.begin_reply(account, &second, profile).await.unwrap().is_done());
+    assert!(
+        store
+            .begin_reply(account, &draft_of(&second, profile))
+            .await
+            .unwrap()
+            .is_some()
+    );
     let refused = ReplyResult::Failed {
         message: "closed".into(),
     };

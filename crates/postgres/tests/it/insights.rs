@@ -11,8 +11,8 @@ use recado_domain::callbacks::StatusUpdateStore;
 use recado_domain::campaigns::{SendResult, SendStore as _};
 use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
 use recado_domain::conversations::{
-    ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem, InboundMessage, InboxStore, Message,
-    MessageStatus, ReplyResult, Sender,
+    ConversationStatus, ConversationStore, InboundEvent, InboundItem, InboundMessage, InboxStore, ReplyDraft,
+    ReplyResult, Sender,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::rollups::RollupStore;
@@ -23,6 +23,7 @@ use time::macros::datetime;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use crate::conversations::reply_draft;
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, id, id_at};
 use crate::whatsapp::profile;
@@ -104,28 +105,23 @@ fn inbound(who: u8, ago: i64) -> InboundItem {
         can_opt_out: true,
         referral: None,
         payload: serde_json::Value::Null,
+        caption: None,
+        interactive: None,
+        quoted: None,
+        file: None,
     };
     InboundItem {
         event: InboundEvent::Message(message),
         contact_id: id().into(),
         conversation_id: id().into(),
         message_id: id().into(),
+        media_id: id().into(),
     }
 }
 
-fn reply(conversation: ConversationId, ago: i64) -> Message {
-    Message {
-        id: id_at(minutes_ago(ago)).into(),
-        conversation_id: conversation,
-        direction: Direction::Outbound,
-        kind: "text".into(),
-        text: Some("olá".into()),
-        status: MessageStatus::Pending,
-        wa_message_id: None,
-        referral: None,
-        pricing: None,
-        created_at: minutes_ago(ago),
-    }
+fn reply(conversation: ConversationId, ago: i64, profile: ProfileId) -> ReplyDraft {
+    let at = minutes_ago(ago);
+    reply_draft(conversation, id_at(at), at, profile)
 }
 
 impl History<'_> {
@@ -154,11 +150,8 @@ impl History<'_> {
                 let Some(conversation) = self.pick("conversations", "true", at).await else {
                     return;
                 };
-                let reply = reply(conversation.into(), ago);
-                self.conversations()
-                    .begin_reply(account, &reply, self.profile)
-                    .await
-                    .unwrap();
+                let reply = reply(conversation.into(), ago, self.profile);
+                self.conversations().begin_reply(account, &reply).await.unwrap();
             }
             Step::Record(at, result) => {
                 let Some(reply) = self.pick("messages", "direction = 'outbound'", at).await else {
@@ -529,7 +522,7 @@ async fn conversation_closed_while_contact_is_deleted_counts_once() {
         };
         let begin_reply = async {
             conversations
-                .begin_reply(account, &reply(conversation, 5), profile)
+                .begin_reply(account, &reply(conversation, 5, profile))
                 .await
                 .unwrap();
         };

@@ -44,6 +44,7 @@ mod low_water;
 mod mail;
 mod mail_recipients;
 mod members;
+mod message_media;
 mod message_partitions;
 mod migrations;
 mod model;

@@ -9,7 +9,9 @@ use recado_domain::shared::{CursorQuery, ProfileId, SendId};
 use recado_postgres::{PgPartitions, PgRollups, RetentionDays};
 use time::{Duration, OffsetDateTime};
 
-use crate::conversations::{connected, conversations, message, receive, reply_to_inbound_message, sender, sent};
+use crate::conversations::{
+    connected, conversations, message, receive, reply_draft, reply_to_inbound_message, sender, sent,
+};
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, id_at};
 
@@ -63,19 +65,12 @@ async fn reply_of_now(fixture: &DbFixture, profile: ProfileId) -> Message {
         let at = now() - Duration::days(30 * month);
         receive(fixture, fixture.account, vec![written(&format!("old{month}"), at)]).await;
     }
-    let reply = Message {
-        id: id_at(now()).into(),
-        created_at: now(),
-        ..template
-    };
-    assert!(
-        conversations(fixture)
-            .begin_reply(fixture.account, &reply, profile)
-            .await
-            .unwrap()
-            .is_done()
-    );
-    reply
+    let draft = reply_draft(template.conversation_id, id_at(now()), now(), profile);
+    let stored = conversations(fixture)
+        .begin_reply(fixture.account, &draft)
+        .await
+        .unwrap();
+    stored.unwrap()
 }
 
 #[tokio::test]

@@ -259,6 +259,7 @@ async fn file_id_is_found_until_it_expires() {
         id: id(),
         kind: MediaType::Png,
     };
+    let path = path.to_string();
     let find = async |account, number: &'static str| ids.find(account, number, &path).await.unwrap();
     assert_eq!(find(fixture.account, "1065").await, None);
     for (file, days) in [("1", 1), ("2", 25)] {

@@ -65,7 +65,7 @@ fn callback_memory(source: Source<'_>) -> Result<usize, ConfigError> {
 }
 
 /// Parses a whole number with one of the `UNITS`, like `64MiB`, into bytes. `None` without a unit or on overflow.
-fn parse_size(text: &str) -> Option<usize> {
+pub(super) fn parse_size(text: &str) -> Option<usize> {
     let text = text.trim();
     let (digits, unit_bytes) = UNITS
         .iter()

@@ -11,7 +11,7 @@ use recado_gateways::egress::{Egress, EgressConfig};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
-use recado_gateways::whatsapp::CloudApi;
+use recado_gateways::whatsapp::{CloudApi, WhatsappFiles};
 
 use crate::config::Config;
 
@@ -27,6 +27,8 @@ pub(super) struct Clients {
     pub(super) media: Arc<ObjectMedia>,
     pub(super) ai: Arc<AiApi>,
     pub(super) pages: Arc<PageClient>,
+    /// Receives the files of messages.
+    pub(super) files: Arc<WhatsappFiles>,
     /// The only client that calls URLs of tenants.
     pub(super) egress: Egress,
 }
@@ -41,6 +43,12 @@ impl Clients {
             media: Arc::new(media(config)?),
             ai: Arc::new(ai(config, http)),
             pages: Arc::new(PageClient::new(egress.clone())),
+            files: Arc::new(WhatsappFiles::new(
+                http.clone().counted("whatsapp"),
+                config.whatsapp_api_url.as_deref(),
+                egress.clone(),
+                config.whatsapp_media_hosts.clone(),
+            )),
             egress,
         })
     }

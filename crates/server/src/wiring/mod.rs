@@ -12,15 +12,15 @@ use recado_domain::direct_messages::DirectMessages;
 use recado_domain::limits::{InProcessRateLimiter, RateLimiter};
 use recado_domain::links::PendingClicks;
 use recado_domain::mail::{MailSender, Mailer};
-use recado_domain::media::{Media, MediaAddress};
+use recado_domain::media::{Media, MediaAddress, MessageMedia};
 use recado_domain::shared::{Cipher, Clock, Ids, Resealer as _, Secrets};
-use recado_domain::whatsapp::MessageFiles;
+use recado_domain::whatsapp::{ContentFiles, FileFetcher, MessageFiles};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::{CloudCallbackReader, ERROR_CODES};
 use recado_postgres::{
     OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgConversations, PgDirectMessageQueues, PgDirectMessages,
-    PgFileIds, PgGatewayEvents, PgIdempotency, PgInbox, PgMailQueue, PgRuns, PgSendSlots, PgStatusUpdates,
-    PgSubscriptions, PgTemplates, PgTestSends, PoolConfig, PoolRegistry, TenantPool,
+    PgFileIds, PgGatewayEvents, PgIdempotency, PgInbox, PgMailQueue, PgMessageFiles, PgProfiles, PgRuns, PgSendSlots,
+    PgStatusUpdates, PgSubscriptions, PgTemplates, PgTestSends, PoolConfig, PoolRegistry, TenantPool,
 };
 use recado_redis::RedisRateLimiter;
 use secrecy::ExposeSecret as _;
@@ -216,6 +216,37 @@ impl Stores {
     pub fn message_files(&self, shared: &Shared) -> MessageFiles {
         let ids = Arc::new(PgFileIds::new(self.tenant.clone()));
         MessageFiles::new(shared.media(), ids)
+    }
+
+    /// The rows of the files of messages.
+    fn message_file_rows(&self) -> Arc<PgMessageFiles> {
+        Arc::new(PgMessageFiles::new(self.tenant.clone(), self.owner.clone()))
+    }
+
+    /// Reads, uploads and removes the files of messages.
+    pub fn message_media(&self, shared: &Shared) -> MessageMedia {
+        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+        MessageMedia::new(self.message_file_rows(), shared.clients.media.clone(), clock, ids)
+    }
+
+    /// The files of free-form messages.
+    pub fn content_files(&self, shared: &Shared) -> ContentFiles {
+        let ids = Arc::new(PgFileIds::new(self.tenant.clone()));
+        ContentFiles::new(self.message_file_rows(), shared.clients.media.clone(), ids)
+    }
+
+    /// Fetches the files of messages from WhatsApp.
+    pub fn file_fetcher(&self, shared: &Shared) -> FileFetcher {
+        FileFetcher {
+            files: self.message_file_rows(),
+            storage: shared.clients.media.clone(),
+            gateway: shared.clients.files.clone(),
+            profiles: Arc::new(PgProfiles::new(self.tenant.clone())),
+            cipher: shared.cipher.clone(),
+            clock: shared.clock.clone(),
+            ids: shared.ids.clone(),
+            max_bytes: shared.config.media_inbound_max,
+        }
     }
 
     pub fn conversations(&self) -> PgConversations {

@@ -168,12 +168,14 @@ impl Services {
             ids.clone(),
         ))
         .add(media)
+        .add(stores.message_media(shared))
         .add(stores.verifications(shared))
         .add(Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()))
         .add(stores.callbacks(shared))
         .add(Conversations::new(
             Arc::new(stores.conversations()),
             Arc::new(stores.whatsapp(shared)),
+            stores.content_files(shared),
             shared.cipher.clone(),
             Arc::new(shared.reports.clone()),
             ids,

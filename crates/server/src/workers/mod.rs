@@ -8,6 +8,7 @@ mod clicks;
 mod direct_messages;
 mod held_messages;
 mod mail;
+mod message_files;
 mod partitions;
 mod relays;
 mod rfm;
@@ -128,6 +129,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     api_keys::start(shared, &stores, stop, tasks);
     held_messages::start(shared, &stores, stop, tasks);
     mail::start(shared, &stores, stop, tasks);
+    message_files::start(shared, &stores, stop, tasks);
     partitions::start(shared, &stores, stop, tasks);
     verification::start(shared, &stores, stop, tasks)?;
     relays::start(&shared.signals, &stores, stop, tasks);

@@ -83,6 +83,10 @@ impl Core {
             }
             ("POST", ["inbound"]) => json!({ "id": self.inbound(&call.read()?) }),
             ("POST", ["inbound", "batch"]) => json!({ "ids": self.inbound_batch(&call.read()?) }),
+            ("POST", ["files"]) => {
+                let file = call.read()?;
+                json!({ "id": locked(&self.state).files.add(file) })
+            }
             ("POST", ["preferences"]) => {
                 self.preference(&call.read()?);
                 json!({})

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::burst_limiter::BurstLimiter;
 use super::fault::WhatsappFault;
+use super::files::Files;
 use super::job::Job;
 use super::media::Uploads;
 use super::numbers::Numbers;
@@ -28,6 +29,7 @@ pub(super) struct Core {
 pub(super) struct State {
     pub(super) templates: Registry,
     pub(super) uploads: Uploads,
+    pub(super) files: Files,
     pub(super) accounts: Numbers,
     pub(super) numbers: BurstLimiter,
     pub(super) pairs: BurstLimiter,

@@ -9,6 +9,7 @@ mod control;
 mod core;
 mod definition;
 mod fault;
+mod files;
 mod graph;
 mod inbound;
 mod job;
@@ -30,6 +31,7 @@ pub use business_updates::BusinessUpdateCallback;
 pub use callback::signature;
 pub use control::{Counters, ReceivedRequest};
 pub use fault::{On, WhatsappFault, WhatsappFaultKind};
+pub use files::FileSettings;
 pub use inbound::{Inbound, InboundBatch, Preference};
 pub use numbers::NumberSettings;
 pub use options::{Approval, WhatsappOptions};
@@ -125,6 +127,11 @@ impl Whatsapp {
         self.core.inbound_batch(batch)
     }
 
+    /// Adds a file that a message may name, and returns its media id.
+    pub fn add_file(&self, file: FileSettings) -> String {
+        locked(&self.core.state).files.add(file)
+    }
+
     /// Sends the callback of a user who stops or resumes marketing messages.
     pub fn preference(&self, preference: &Preference) {
         self.core.preference(preference);
@@ -183,6 +190,7 @@ impl Service for Core {
             [version, route @ ..] if is_version(version) => self.faults.run(call, |call| {
                 self.route(call, route).unwrap_or_else(|error| error.to_response())
             }),
+            ["files", id] if call.method == "GET" => locked(&self.state).files.serve(id, call),
             _ => GraphError::new(2500, "Unknown path components")
                 .with_status(404)
                 .to_response(),
@@ -300,7 +308,10 @@ impl Core {
     /// `GET /{id}`: the template with this id, or else a phone number or business account.
     fn show(&self, id: &str, call: &Call) -> Result<Response, GraphError> {
         let number = id.parse().unwrap_or(0);
-        let state = locked(&self.state);
+        let mut state = locked(&self.state);
+        if let Some(located) = state.files.locate(id, call) {
+            return located;
+        }
         if let Some(template) = state.templates.get(number) {
             return Ok(Response::ok(&template.to_json(call.param("fields"))));
         }

@@ -167,6 +167,7 @@ pub(super) fn inbound_items(ids: &dyn Ids, events: &[InboundEvent]) -> Vec<Inbou
         contact_id: ids.next().into(),
         conversation_id: ids.next().into(),
         message_id: ids.next().into(),
+        media_id: ids.next().into(),
     };
     events.iter().map(item).collect()
 }
@@ -175,8 +176,11 @@ pub(super) fn inbound_items(ids: &dyn Ids, events: &[InboundEvent]) -> Vec<Inbou
 /// sender's number.
 fn key(number: &str, event: &InboundEvent, json: &str) -> Vec<u8> {
     let id = match event {
-        InboundEvent::Message(message) => message.wa_message_id.as_str(),
-        InboundEvent::Preference { .. } | InboundEvent::NumberChanged { .. } => json,
+        InboundEvent::Message(message) | InboundEvent::Echo(message) => message.wa_message_id.as_str(),
+        InboundEvent::Preference { .. }
+        | InboundEvent::NumberChanged { .. }
+        | InboundEvent::Revoked { .. }
+        | InboundEvent::Edited { .. } => json,
     };
     Sha256::digest(format!("{number}\n{id}")).to_vec()
 }

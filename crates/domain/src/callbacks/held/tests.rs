@@ -31,6 +31,10 @@ fn event(id: &str) -> InboundEvent {
         can_opt_out: true,
         referral: None,
         payload: serde_json::json!({}),
+        caption: None,
+        interactive: None,
+        quoted: None,
+        file: None,
     })
 }
 

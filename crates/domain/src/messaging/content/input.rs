@@ -9,9 +9,10 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::{
-    FileKind, FileReference, Interactive, InteractiveChoice, InteractiveHeader, ListRow, ListSection, MediaContent,
+    FileReference, Interactive, InteractiveChoice, InteractiveHeader, ListRow, ListSection, MediaContent,
     MessageContent, ReplyButton,
 };
+use crate::media::FileKind;
 use crate::shared::text::is_blank;
 use crate::shared::{FieldErrors, MediaId};
 

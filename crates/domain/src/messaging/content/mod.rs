@@ -10,30 +10,8 @@ use serde::{Deserialize, Serialize};
 pub use self::input::{
     ButtonInput, ContentInput, HeaderInput, HeaderPartsInput, InteractiveInput, MediaInput, RowInput, SectionInput,
 };
-use crate::shared::{MediaId, redacted_debug, string_enum};
-
-string_enum! {
-    /// The type of a file in a message.
-    FileKind {
-        /// A JPEG or PNG image.
-        Image = "image",
-        /// An MP4 or 3GPP video.
-        Video = "video",
-        /// An audio file or voice message.
-        Audio = "audio",
-        /// A document.
-        Document = "document",
-        /// A WebP sticker.
-        Sticker = "sticker",
-    }
-}
-
-impl FileKind {
-    /// Whether WhatsApp shows a caption with such a file.
-    pub fn has_caption(self) -> bool {
-        matches!(self, Self::Image | Self::Video | Self::Document)
-    }
-}
+use crate::media::FileKind;
+use crate::shared::{MediaId, redacted_debug};
 
 /// The checked content of a free-form message. Its serialized form may be stored.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,16 +1,22 @@
 //! Parses inbound events: messages, number changes and consent changes of contacts.
 
 use recado_domain::contacts::Referral;
-use recado_domain::conversations::{InboundEvent, InboundMessage, Sender};
+use recado_domain::conversations::{Direction, InboundEvent, InboundMessage, Sender};
+use recado_domain::media::{AnnouncedFile, FileKind};
 use recado_domain::shared::text;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use super::fields::{id, unix_time};
+use crate::whatsapp::file_fetch::decode_sha256;
 
 /// The longest stored text of a message, in characters, and the largest stored payload, in bytes.
 const TEXT_CHARS: usize = 10_000;
 const PAYLOAD_BYTES: usize = 8 * 1024;
+
+/// The largest stored data of a flow, in bytes, and the longest media type, in characters.
+const FLOW_BYTES: usize = 64 * 1024;
+const MIME_TYPE_CHARS: usize = 100;
 
 /// The longest message type, and the longest `wa_id`.
 const KIND_CHARS: usize = 32;
@@ -38,13 +44,30 @@ const TEXT_PATHS: &[(&str, &[&str])] = &[
     ("reaction", &["/reaction/emoji"]),
 ];
 
+/// The message types that are files.
+const FILE_KINDS: [(&str, FileKind); 5] = [
+    ("image", FileKind::Image),
+    ("video", FileKind::Video),
+    ("audio", FileKind::Audio),
+    ("document", FileKind::Document),
+    ("sticker", FileKind::Sticker),
+];
+
+/// The types of an author's change of a message. Where Meta names the changed message is not documented.
+const CHANGES: [&str; 2] = ["revoke", "edit"];
+const CHANGED_IDS: [&str; 3] = ["original_message_id", "message_id", "id"];
+
+/// The longest stored file name, in characters.
+const FILE_NAME_CHARS: usize = 240;
+
 /// The other supported message types. WhatsApp does not document what `unsupported` stands for.
 const TYPES_WITHOUT_TEXT: [&str; 5] = ["audio", "sticker", "contacts", "order", "unsupported"];
 
 /// The message types in one change that are not supported.
 pub(super) fn unread_kinds(value: &Value) -> impl Iterator<Item = String> + '_ {
-    let items = value.get("messages").and_then(Value::as_array).into_iter().flatten();
-    items
+    let items = |list: &str| value.get(list).and_then(Value::as_array).into_iter().flatten();
+    items("messages")
+        .chain(items("message_echoes"))
         .filter(|item| !is_supported(item))
         .map(|item| item.get("type").and_then(Value::as_str).unwrap_or_default().to_owned())
 }
@@ -55,6 +78,7 @@ fn is_supported(item: &Value) -> bool {
             .pointer("/system/type")
             .and_then(Value::as_str)
             .is_some_and(is_number_change),
+        Some(kind) if CHANGES.contains(&kind) => true,
         Some(kind) => TYPES_WITHOUT_TEXT.contains(&kind) || TEXT_PATHS.iter().any(|(name, _)| *name == kind),
         None => false,
     }
@@ -68,15 +92,67 @@ fn is_number_change(kind: &str) -> bool {
 pub(super) fn inbound_events(value: &Value) -> impl Iterator<Item = InboundEvent> + '_ {
     let items = |list: &str| value.get(list).and_then(Value::as_array).into_iter().flatten();
     let messages = items("messages").filter_map(move |item| message(item, value));
-    messages.chain(items("user_preferences").filter_map(move |item| preference(item, value)))
+    let echoes = items("message_echoes").filter_map(move |item| echo(item, value));
+    let preferences = items("user_preferences").filter_map(move |item| preference(item, value));
+    messages.chain(echoes).chain(preferences)
 }
 
 fn message(item: &Value, value: &Value) -> Option<InboundEvent> {
-    let sender = sender(item, "from", "from_user_id", value)?;
     let kind = item.get("type")?.as_str()?;
+    if CHANGES.contains(&kind) {
+        return author_change(item, kind, Direction::Inbound);
+    }
+    let sender = sender(item, "from", "from_user_id", value)?;
     if kind == "system" {
         return number_changed(item, sender);
     }
+    content(item, kind, sender).map(InboundEvent::Message)
+}
+
+/// A message that the business wrote in its own app. `to` is the contact.
+fn echo(item: &Value, value: &Value) -> Option<InboundEvent> {
+    let kind = item.get("type")?.as_str()?;
+    if CHANGES.contains(&kind) {
+        return author_change(item, kind, Direction::Outbound);
+    }
+    let recipient = sender(item, "to", "to_user_id", value)?;
+    content(item, kind, recipient).map(InboundEvent::Echo)
+}
+
+/// A message that its author revoked or edited.
+fn author_change(item: &Value, kind: &str, direction: Direction) -> Option<InboundEvent> {
+    let change = item.get(kind).unwrap_or(&Value::Null);
+    let wa_message_id = CHANGED_IDS
+        .iter()
+        .find_map(|field| id(change, field))
+        .or_else(|| item.get("context").and_then(|context| id(context, "id")))?;
+    if kind == "revoke" {
+        let at = at(item)?;
+        return Some(InboundEvent::Revoked {
+            wa_message_id,
+            direction,
+            at,
+        });
+    }
+    let edited = change.get("message").unwrap_or(change);
+    let paths = [
+        "/text/body",
+        "/body",
+        "/caption",
+        "/image/caption",
+        "/video/caption",
+        "/document/caption",
+    ];
+    let text = paths.iter().find_map(|path| edited.pointer(path)?.as_str());
+    let text = text.or_else(|| item.pointer("/text/body")?.as_str());
+    Some(InboundEvent::Edited {
+        wa_message_id,
+        direction,
+        text: storable_text(text?),
+    })
+}
+
+fn content(item: &Value, kind: &str, sender: Sender) -> Option<InboundMessage> {
     let is_valid_kind = kind.len() <= KIND_CHARS && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let paths = TEXT_PATHS
         .iter()
@@ -86,7 +162,7 @@ fn message(item: &Value, value: &Value) -> Option<InboundEvent> {
         .iter()
         .find_map(|path| item.pointer(path)?.as_str())
         .map(storable_text);
-    Some(InboundEvent::Message(InboundMessage {
+    Some(InboundMessage {
         wa_message_id: id(item, "id")?,
         sender,
         at: at(item)?,
@@ -95,7 +171,59 @@ fn message(item: &Value, value: &Value) -> Option<InboundEvent> {
         can_opt_out: matches!(kind, "text" | "button"),
         referral: referral(item),
         payload: payload(item, kind),
-    }))
+        caption: caption(item, kind),
+        interactive: pressed(item, kind),
+        quoted: item.get("context").and_then(|context| id(context, "id")),
+        file: file(item, kind),
+    })
+}
+
+fn caption(item: &Value, kind: &str) -> Option<String> {
+    let is_file = FILE_KINDS.iter().any(|(name, _)| *name == kind);
+    let caption = item.get(kind).filter(|_| is_file)?.get("caption")?.as_str()?;
+    Some(storable_text(caption))
+}
+
+/// What the contact pressed, or a flow's data.
+fn pressed(item: &Value, kind: &str) -> Option<Value> {
+    let choice = |reply: &Value, id_field: &str, title_field: &str| {
+        let text = |field: &str| reply.get(field).and_then(Value::as_str).map(storable_text);
+        json!({ "id": text(id_field), "title": text(title_field) })
+    };
+    let content = item.get(kind)?;
+    match kind {
+        "button" => Some(choice(content, "payload", "text")),
+        "interactive" => {
+            let reply = content.get("button_reply").or_else(|| content.get("list_reply"));
+            reply.map(|reply| choice(reply, "id", "title")).or_else(|| {
+                let data = content.get("nfm_reply")?.get("response_json")?;
+                let data = match data {
+                    Value::String(json) => serde_json::from_str(json).ok()?,
+                    data => data.clone(),
+                };
+                let fits = data.is_object() && text::json_bytes(&data) <= FLOW_BYTES;
+                fits.then(|| without_nul(&data))
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The message's file. WhatsApp stores it under its id.
+fn file(item: &Value, kind: &str) -> Option<AnnouncedFile> {
+    let (_, file_kind) = FILE_KINDS.iter().find(|(name, _)| *name == kind)?;
+    let content = item.get(kind)?;
+    let text = |field: &str, chars: usize| {
+        let text = content.get(field)?.as_str()?;
+        Some(storable_text(text).chars().take(chars).collect::<String>()).filter(|text| !text.is_empty())
+    };
+    Some(AnnouncedFile {
+        kind: *file_kind,
+        wa_media_id: id(content, "id")?,
+        mime_type: text("mime_type", MIME_TYPE_CHARS),
+        file_name: text("filename", FILE_NAME_CHARS),
+        sha256: content.get("sha256").and_then(Value::as_str).and_then(decode_sha256),
+    })
 }
 
 /// The ad or post that led to the message, or none if the callback has no data of it.

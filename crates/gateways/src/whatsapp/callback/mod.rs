@@ -40,7 +40,7 @@ impl CallbackReader for CloudCallbackReader {
             for change in entry.get("changes").and_then(Value::as_array).into_iter().flatten() {
                 let Some(value) = change.get("value") else { continue };
                 match change.get("field").and_then(Value::as_str) {
-                    Some(field @ ("messages" | "user_preferences")) => {
+                    Some(field @ ("messages" | "user_preferences" | "smb_message_echoes")) => {
                         changes.extend(received_statuses(value).map(CallbackChange::Status));
                         changes.extend(received_events(value).map(CallbackChange::Inbound));
                         unread.extend(inbound::unread_kinds(value).map(|kind| Unread {

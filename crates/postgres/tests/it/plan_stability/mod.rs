@@ -260,10 +260,15 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
             can_opt_out: true,
             referral: Some(Box::default()),
             payload: serde_json::json!({}),
+            caption: None,
+            interactive: None,
+            quoted: None,
+            file: None,
         }),
         contact_id: id().into(),
         conversation_id: id().into(),
         message_id: id().into(),
+        media_id: id().into(),
     };
     let inbound_items: Vec<_> = (1..=PART).map(item).collect();
     fixture.count_reads().await;
@@ -290,6 +295,7 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
         contact_id: id().into(),
         conversation_id: id().into(),
         message_id: id().into(),
+        media_id: id().into(),
     });
     let moves: Vec<_> = moves.collect();
     fixture.count_reads().await;

@@ -27,6 +27,10 @@ fn messages() -> StoredCallback {
                 can_opt_out: true,
                 referral: None,
                 payload: json!({}),
+                caption: None,
+                interactive: None,
+                quoted: None,
+                file: None,
             }),
         })
     };

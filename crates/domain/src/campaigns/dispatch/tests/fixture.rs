@@ -21,7 +21,7 @@ use crate::media::MediaFile;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::messaging::{
     BlockCause, ErrorClass, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
-    TemplateSubmission, ThrottleScope, WhatsappCredentials as Credentials, WhatsappGateway,
+    TemplateSubmission, ThrottleScope, UploadFile, WhatsappCredentials as Credentials, WhatsappGateway,
 };
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, MockClock, ProfileId};
 use crate::templates::tests::approved_template;
@@ -100,7 +100,7 @@ impl WhatsappGateway for FakeWhatsapp {
     }
 
     /// Fails the first uploads, then returns `media-<number of uploads>`.
-    async fn upload_file(&self, _: &Credentials, _: &MediaFile) -> Result<String, GatewayError> {
+    async fn upload_file(&self, _: &Credentials, _: &UploadFile) -> Result<String, GatewayError> {
         let mut uploads = self.uploads.lock().unwrap();
         uploads.0 += 1;
         if uploads.0 <= uploads.1 {

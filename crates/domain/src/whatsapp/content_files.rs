@@ -1,0 +1,152 @@
+//! The files of free-form messages: looked up when the message is accepted, uploaded to WhatsApp when it leaves.
+
+use std::sync::Arc;
+
+use super::{FileIdStore, MEDIA_ID_TTL, MessageFileError};
+use crate::media::{
+    FileKind, FoundFile, MediaStoreError, MediaStream, MessageFileStorage, MessageFileStore, StoredFile,
+};
+use crate::messaging::{
+    FileReference, FileSource, MediaContent, MessageContent, UploadContent, UploadFile, WhatsappCredentials,
+    WhatsappGateway,
+};
+use crate::shared::{AccountId, FieldErrors, MediaId, StoreError};
+
+/// Why the file of a message cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum ContentFileError {
+    /// The message names a file that cannot be used.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The file of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentFile {
+    /// The message has no file.
+    None,
+    /// WhatsApp fetches the file.
+    Link(String),
+    /// A file of the account, which is stored.
+    Stored(StoredFile),
+}
+
+impl ContentFile {
+    /// The account's file, if the message has one.
+    pub fn media_id(&self) -> Option<MediaId> {
+        match self {
+            Self::Stored(file) => Some(file.id),
+            Self::None | Self::Link(_) => None,
+        }
+    }
+}
+
+/// Finds the files of free-form messages, and uploads them to WhatsApp once per number.
+#[derive(Clone)]
+pub struct ContentFiles {
+    files: Arc<dyn MessageFileStore>,
+    storage: Arc<dyn MessageFileStorage>,
+    ids: Arc<dyn FileIdStore>,
+}
+
+impl ContentFiles {
+    pub fn new(
+        files: Arc<dyn MessageFileStore>,
+        storage: Arc<dyn MessageFileStorage>,
+        ids: Arc<dyn FileIdStore>,
+    ) -> Self {
+        Self { files, storage, ids }
+    }
+
+    /// The file of a message. It must be ready, and of the type that the message names.
+    pub async fn find(&self, account: AccountId, content: &MessageContent) -> Result<ContentFile, ContentFileError> {
+        let Some((field, media)) = content.media() else {
+            return Ok(ContentFile::None);
+        };
+        match &media.file {
+            FileReference::Url(url) => Ok(ContentFile::Link(url.clone())),
+            FileReference::Media(id) => self
+                .find_stored(account, *id, field, media)
+                .await
+                .map(ContentFile::Stored),
+        }
+    }
+
+    async fn find_stored(
+        &self,
+        account: AccountId,
+        id: MediaId,
+        field: &str,
+        media: &MediaContent,
+    ) -> Result<StoredFile, ContentFileError> {
+        let invalid = |message: String| FieldErrors::one(format!("{field}.media_id"), message);
+        let found = self.files.find(account, id).await?;
+        let file = match found.ok_or_else(|| invalid("does not exist".to_owned()))? {
+            FoundFile::Ready(file) => file,
+            FoundFile::Unavailable(state) => return Err(invalid(format!("is {state}, not ready")).into()),
+        };
+        if file.kind != media.kind && media.kind != FileKind::Document {
+            return Err(invalid(format!("is of type {}, not {}", file.kind, media.kind)).into());
+        }
+        Ok(file)
+    }
+
+    /// Where WhatsApp gets the file. A file of the account is uploaded once for a number, and its id is used for
+    /// `MEDIA_ID_TTL`.
+    pub async fn source(
+        &self,
+        gateway: &dyn WhatsappGateway,
+        account: AccountId,
+        credentials: &WhatsappCredentials,
+        file: &ContentFile,
+    ) -> Result<Option<FileSource>, MessageFileError> {
+        let file = match file {
+            ContentFile::None => return Ok(None),
+            ContentFile::Link(url) => return Ok(Some(FileSource::Link(url.clone()))),
+            ContentFile::Stored(file) => file,
+        };
+        let (number, path) = (&credentials.phone_number_id, file.path.to_string());
+        if let Some(id) = self.ids.find(account, number, &path).await? {
+            return Ok(Some(FileSource::Id(id)));
+        }
+        let id = gateway
+            .upload_file(credentials, &self.upload(file))
+            .await
+            .map_err(MessageFileError::Gateway)?;
+        self.ids.store(account, number, &path, &id, MEDIA_ID_TTL).await?;
+        Ok(Some(FileSource::Id(id)))
+    }
+
+    fn upload(&self, file: &StoredFile) -> UploadFile {
+        let declared = file.mime_type.clone();
+        let found = file.content_type.map(|kind| kind.to_string());
+        UploadFile {
+            id: file.path.key,
+            media_type: found
+                .or(declared)
+                .unwrap_or_else(|| "application/octet-stream".to_owned()),
+            extension: file.content_type.map_or("bin", |kind| kind.extension()),
+            size: file.size,
+            content: Arc::new(StoredContentOf {
+                storage: self.storage.clone(),
+                file: file.clone(),
+            }),
+        }
+    }
+}
+
+struct StoredContentOf {
+    storage: Arc<dyn MessageFileStorage>,
+    file: StoredFile,
+}
+
+#[async_trait::async_trait]
+impl UploadContent for StoredContentOf {
+    async fn read(&self, from: u64) -> Result<MediaStream, MediaStoreError> {
+        let missing = || MediaStoreError::Failed(format!("{} no longer exists", self.file.path).into());
+        let content = self.storage.read_file(&self.file.path, from..self.file.size).await?;
+        content.ok_or_else(missing)
+    }
+}

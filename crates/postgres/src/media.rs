@@ -1,0 +1,516 @@
+//! The rows of the files of messages: uploads, and files that workers fetch from WhatsApp.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension as _;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::media::{
+    ClaimedFile, FETCH_FOR, FetchDecision, FetchFacts, FileClaim, FileState, FoundFile, KEPT_FOR, MAX_FAILED_REQUESTS,
+    MessageFile, MessageFilePath, MessageFileStore, NewUpload, StoredFile,
+};
+use recado_domain::shared::{AccountId, Event, MediaId, StoreError};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::errors::{DbResult, parse_enum};
+use crate::outbox;
+use crate::pool::{OwnerPool, TenantPool};
+use crate::sql::sql;
+use crate::transactions::in_owner;
+
+/// Class of advisory locks with two keys: this and a hash of the number. No other lock in the database uses it.
+const REQUESTS_LOCK: i32 = 0x6d65_6469;
+
+/// Class of advisory locks with two keys: this and a hash of the account. No other lock in the database uses it.
+const LOST_LOCK: i32 = 0x6d65_6c6f;
+
+/// The maximum number of files that one claim postpones.
+const POSTPONED: i64 = 1000;
+
+/// The maximum number of accounts that one report notifies.
+const REPORTED: i64 = 100;
+
+#[derive(Clone, Debug)]
+pub struct PgMessageFiles {
+    tenants: TenantPool,
+    owner: OwnerPool,
+}
+
+impl PgMessageFiles {
+    /// `owner` claims files of all accounts.
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
+        Self { tenants, owner }
+    }
+}
+
+/// Keeps an upload for `KEPT_FOR` from now on. The file of a message is kept as long as the message.
+pub(crate) async fn keep_upload(conn: &mut AsyncPgConnection, account: AccountId, id: MediaId) -> DbResult<()> {
+    sql(
+        "UPDATE message_media SET expires_at = greatest(expires_at, now() + $3 * interval '1 microsecond')
+         WHERE account_id = $1 AND id = $2 AND message_id IS NULL AND expires_at > now()",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(KEPT_FOR)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct FileRow {
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Text)]
+    state: String,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    file_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    size: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    sha256: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    content_type: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    mime_type: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    file_name: Option<String>,
+}
+
+impl FileRow {
+    fn into_found(self, account_id: AccountId, id: MediaId) -> Result<FoundFile, StoreError> {
+        let state: FileState = parse_enum(&self.state)?;
+        let (FileState::Ready, Some(key), Some(size), Some(sha256)) = (state, self.file_id, self.size, self.sha256)
+        else {
+            return Ok(FoundFile::Unavailable(state));
+        };
+        Ok(FoundFile::Ready(StoredFile {
+            id,
+            kind: parse_enum(&self.kind)?,
+            path: MessageFilePath { account_id, key },
+            size: size.unsigned_abs(),
+            sha256,
+            content_type: self.content_type.as_deref().map(parse_enum).transpose()?,
+            mime_type: self.mime_type,
+            file_name: self.file_name,
+        }))
+    }
+}
+
+#[derive(QueryableByName)]
+struct DueRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    phone_number_id: String,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    abandoned: Option<Uuid>,
+    #[diesel(sql_type = Bool)]
+    is_over: bool,
+}
+
+#[derive(QueryableByName)]
+struct RequestsRow {
+    #[diesel(sql_type = BigInt)]
+    taken: i64,
+    #[diesel(sql_type = Timestamptz)]
+    free_at: OffsetDateTime,
+}
+
+#[derive(QueryableByName)]
+struct ClaimedRow {
+    #[diesel(sql_type = SqlUuid)]
+    message_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    conversation_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    profile_id: Uuid,
+    #[diesel(sql_type = Text)]
+    wa_media_id: String,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    mime_type: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    file_name: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    expected_sha256: Option<String>,
+    #[diesel(sql_type = Integer)]
+    attempts: i32,
+    #[diesel(sql_type = Integer)]
+    mismatches: i32,
+    #[diesel(sql_type = Timestamptz)]
+    written_at: OffsetDateTime,
+}
+
+fn count(stored: i32) -> u16 {
+    u16::try_from(stored).unwrap_or(u16::MAX)
+}
+
+impl ClaimedRow {
+    fn into_claimed(self, due: &DueRow, claim: Uuid) -> Result<ClaimedFile, StoreError> {
+        Ok(ClaimedFile {
+            account_id: due.account_id.into(),
+            message_id: self.message_id.into(),
+            conversation_id: self.conversation_id.into(),
+            contact_id: self.contact_id,
+            profile_id: self.profile_id.into(),
+            wa_media_id: self.wa_media_id,
+            expected_sha256: self.expected_sha256.and_then(|hash| hex::decode(hash).ok()),
+            facts: FetchFacts {
+                attempts: count(self.attempts),
+                mismatches: count(self.mismatches),
+                written_at: self.written_at,
+            },
+            file: MessageFile {
+                id: due.id.into(),
+                kind: parse_enum(&self.kind)?,
+                mime_type: self.mime_type,
+                file_name: self.file_name,
+                size: None,
+                sha256: None,
+                state: FileState::Pending,
+                reason: None,
+                expires_at: None,
+            },
+            claim,
+            abandoned: due.abandoned,
+        })
+    }
+}
+
+async fn claim(conn: &mut AsyncPgConnection, claim: Uuid, lease: Duration) -> DbResult<FileClaim> {
+    let due: Option<DueRow> = sql("SELECT account_id, id, phone_number_id, claim_id AS abandoned,
+           written_at <= now() - $1 * interval '1 microsecond' AS is_over
+         FROM message_media WHERE state = 'pending' AND due_at <= now()
+         ORDER BY due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED")
+    .bind(FETCH_FOR)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    let Some(due) = due else { return Ok(FileClaim::Idle) };
+    // A file whose time is over makes no request.
+    if !due.is_over && !may_request(conn, &due.phone_number_id).await? {
+        return Ok(FileClaim::Postponed);
+    }
+    let claimed: Option<ClaimedRow> = sql(
+        "UPDATE message_media f SET claim_id = $3, due_at = now() + $4 * interval '1 microsecond'
+         FROM conversations v
+         WHERE f.account_id = $1 AND f.id = $2 AND v.account_id = f.account_id AND v.id = f.conversation_id
+         RETURNING f.message_id, f.conversation_id, v.contact_id, f.profile_id, f.wa_media_id, f.type AS kind,
+           f.mime_type, f.file_name, f.expected_sha256, f.attempts::int, f.mismatches::int, f.written_at",
+    )
+    .bind(due.account_id)
+    .bind(due.id)
+    .bind(claim)
+    .bind(lease)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    match claimed {
+        Some(row) => Ok(FileClaim::Claimed(Box::new(row.into_claimed(&due, claim)?))),
+        // The conversation is being removed with its account.
+        None => {
+            sql("UPDATE message_media SET state = 'expired', due_at = NULL WHERE account_id = $1 AND id = $2")
+                .bind(due.account_id)
+                .bind(due.id)
+                .execute(conn)
+                .await?;
+            Ok(FileClaim::Postponed)
+        }
+    }
+}
+
+/// Whether a request of the number stays below `MAX_FAILED_REQUESTS` even if it and all requests in flight fail. If not,
+/// the due files of the number wait until a failure is an hour old, those with fewer attempts before the others.
+async fn may_request(conn: &mut AsyncPgConnection, phone_number_id: &str) -> DbResult<bool> {
+    sql("SELECT pg_advisory_xact_lock($1, hashtext($2))")
+        .bind(REQUESTS_LOCK)
+        .bind(phone_number_id)
+        .execute(&mut *conn)
+        .await?;
+    let requests: RequestsRow = sql(
+        "SELECT count(*) + (SELECT count(*) FROM message_media WHERE phone_number_id = $1 AND state = 'pending'
+             AND claim_id IS NOT NULL AND due_at > clock_timestamp()) AS taken,
+           CASE WHEN count(*) < $2 THEN now() + interval '1 second'
+             ELSE min(failed_at) + interval '1 hour' END AS free_at
+         FROM whatsapp_media_failures WHERE phone_number_id = $1 AND failed_at > now() - interval '1 hour'",
+    )
+    .bind(phone_number_id)
+    .bind(MAX_FAILED_REQUESTS)
+    .get_result(&mut *conn)
+    .await?;
+    if requests.taken < MAX_FAILED_REQUESTS {
+        return Ok(true);
+    }
+    sql("UPDATE message_media f SET claim_id = NULL,
+           due_at = least($2 + f.attempts * interval '1 second',
+             greatest(f.written_at + $3 * interval '1 microsecond', now() + interval '1 second'))
+         FROM (SELECT account_id, id FROM message_media
+           WHERE phone_number_id = $1 AND state = 'pending' AND due_at <= now()
+           LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED) k
+         WHERE f.account_id = k.account_id AND f.id = k.id")
+    .bind(phone_number_id)
+    .bind(requests.free_at)
+    .bind(FETCH_FOR)
+    .bind(POSTPONED)
+    .execute(conn)
+    .await?;
+    Ok(false)
+}
+
+/// The columns that a decision sets.
+#[derive(Default)]
+struct Recorded {
+    due_at: Option<OffsetDateTime>,
+    attempts: Option<i32>,
+    mismatches: Option<i32>,
+    reason: Option<&'static str>,
+    size: Option<i64>,
+    sha256: Option<String>,
+    content_type: Option<&'static str>,
+}
+
+fn recorded(decision: &FetchDecision) -> (FileState, Recorded) {
+    match decision {
+        FetchDecision::Ready(content) => (
+            FileState::Ready,
+            Recorded {
+                size: i64::try_from(content.size).ok(),
+                sha256: Some(hex::encode(content.sha256)),
+                content_type: content.content_type.map(|kind| kind.as_str()),
+                ..Recorded::default()
+            },
+        ),
+        FetchDecision::Retry {
+            due_at,
+            attempts,
+            mismatches,
+        } => (
+            FileState::Pending,
+            Recorded {
+                due_at: Some(*due_at),
+                attempts: Some(i32::from(*attempts)),
+                mismatches: Some(i32::from(*mismatches)),
+                ..Recorded::default()
+            },
+        ),
+        FetchDecision::Failed(reason) => (
+            FileState::Failed,
+            Recorded {
+                reason: Some(reason.as_str()),
+                ..Recorded::default()
+            },
+        ),
+        FetchDecision::Expired => (FileState::Expired, Recorded::default()),
+    }
+}
+
+async fn record(
+    conn: &mut AsyncPgConnection,
+    file: &ClaimedFile,
+    decision: &FetchDecision,
+    failed_requests: u16,
+    events: &[Event],
+) -> DbResult<bool> {
+    let (state, values) = recorded(decision);
+    let written = sql(
+        "UPDATE message_media SET state = $4, due_at = $5, attempts = coalesce($6, attempts),
+           mismatches = coalesce($7, mismatches), reason = $8, size = $9, sha256 = $10, content_type = $11,
+           mime_type = coalesce(mime_type, $11), claim_id = NULL,
+           file_id = CASE WHEN $4 = 'ready' THEN claim_id END
+         WHERE account_id = $1 AND id = $2 AND claim_id = $3 AND state = 'pending'",
+    )
+    .bind(file.account_id)
+    .bind(file.file.id)
+    .bind(file.claim)
+    .bind(state.as_str())
+    .bind(values.due_at)
+    .bind(values.attempts)
+    .bind(values.mismatches)
+    .bind(values.reason)
+    .bind(values.size)
+    .bind(values.sha256)
+    .bind(values.content_type)
+    .execute(&mut *conn)
+    .await?;
+    if failed_requests > 0 {
+        note_failures(conn, file, failed_requests).await?;
+    }
+    if written == 0 {
+        return Ok(false);
+    }
+    outbox::append(conn, file.account_id, events).await?;
+    Ok(true)
+}
+
+/// Stores failed requests of the file's number, and deletes those that are older than an hour.
+async fn note_failures(conn: &mut AsyncPgConnection, file: &ClaimedFile, failed_requests: u16) -> DbResult<()> {
+    sql(
+        "WITH number AS (SELECT phone_number_id FROM message_media WHERE account_id = $1 AND id = $2),
+         removed AS (DELETE FROM whatsapp_media_failures o USING number n
+           WHERE o.phone_number_id = n.phone_number_id AND o.failed_at <= now() - interval '1 hour')
+         INSERT INTO whatsapp_media_failures (phone_number_id)
+         SELECT n.phone_number_id FROM number n CROSS JOIN generate_series(1, $3)
+         WHERE n.phone_number_id IS NOT NULL",
+    )
+    .bind(file.account_id)
+    .bind(file.file.id)
+    .bind(i32::from(failed_requests))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct AccountRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+}
+
+const IS_LOST: &str = "l.state IN ('failed', 'expired') AND l.message_id IS NOT NULL AND l.lost_reported_at IS NULL";
+
+/// Whether the account was not notified within `$2`.
+const IS_REPORT_DUE: &str = "NOT EXISTS (SELECT 1 FROM message_media r WHERE r.account_id = l.account_id
+    AND r.lost_reported_at > now() - $2 * interval '1 microsecond')";
+
+/// One transaction per account. The lock makes a concurrent report wait and find the files marked.
+async fn report_account(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    interval: Duration,
+    event: fn(u64) -> Event,
+) -> DbResult<bool> {
+    sql("SELECT pg_advisory_xact_lock($1, hashtext($2))")
+        .bind(LOST_LOCK)
+        .bind(account.to_string())
+        .execute(&mut *conn)
+        .await?;
+    let lost = sql(format!(
+        "UPDATE message_media l SET lost_reported_at = now()
+         WHERE l.account_id = $1 AND {IS_LOST} AND {IS_REPORT_DUE}"
+    ))
+    .bind(account)
+    .bind(interval)
+    .execute(&mut *conn)
+    .await?;
+    if lost == 0 {
+        return Ok(false);
+    }
+    let lost = u64::try_from(lost).unwrap_or(u64::MAX);
+    outbox::append(conn, account, &[event(lost)]).await?;
+    Ok(true)
+}
+
+#[derive(QueryableByName)]
+struct ExpiredRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    file_id: Uuid,
+}
+
+#[async_trait]
+impl MessageFileStore for PgMessageFiles {
+    async fn find(&self, account: AccountId, id: MediaId) -> Result<Option<FoundFile>, StoreError> {
+        let query = sql(
+            "SELECT type AS kind, file_id, size, sha256, content_type, mime_type, file_name,
+               CASE WHEN state = 'ready' AND expires_at <= now() THEN 'expired' ELSE state END AS state
+             FROM message_media WHERE account_id = $1 AND id = $2",
+        )
+        .bind(account)
+        .bind(id);
+        let row: Option<FileRow> = self.tenants.read_row_if_any(account, query).await?;
+        row.map(|row| row.into_found(account, id)).transpose()
+    }
+
+    async fn insert_upload(
+        &self,
+        account: AccountId,
+        NewUpload { file, expires_at }: &NewUpload,
+    ) -> Result<(), StoreError> {
+        let statement = sql(
+            "INSERT INTO message_media (account_id, id, type, mime_type, file_name, sha256, size,
+               content_type, state, file_id, written_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now(), $11)",
+        )
+        .bind(account)
+        .bind(file.id)
+        .bind(file.kind.as_str())
+        .bind(file.mime_type.as_deref())
+        .bind(file.file_name.as_deref())
+        .bind(file.sha256.as_str())
+        .bind(i64::try_from(file.size).unwrap_or(i64::MAX))
+        .bind(file.content_type.map(|kind| kind.as_str()))
+        .bind(FileState::Ready.as_str())
+        .bind(file.path.key)
+        .bind(*expires_at);
+        self.tenants.run(account, statement).await.map(drop)
+    }
+
+    async fn claim(&self, id: Uuid, lease: Duration) -> Result<FileClaim, StoreError> {
+        in_owner!(self.owner, |conn| claim(conn, id, lease))
+    }
+
+    async fn renew(&self, file: &ClaimedFile, lease: Duration) -> Result<bool, StoreError> {
+        let statement = sql("UPDATE message_media SET due_at = now() + $4 * interval '1 microsecond'
+             WHERE account_id = $1 AND id = $2 AND claim_id = $3 AND state = 'pending'")
+        .bind(file.account_id)
+        .bind(file.file.id)
+        .bind(file.claim)
+        .bind(lease);
+        Ok(self.owner.run(statement).await? > 0)
+    }
+
+    async fn record(
+        &self,
+        file: &ClaimedFile,
+        decision: &FetchDecision,
+        failed_requests: u16,
+        events: &[Event],
+    ) -> Result<bool, StoreError> {
+        in_owner!(self.owner, |conn| record(conn, file, decision, failed_requests, events))
+    }
+
+    async fn report_lost(&self, interval: Duration, event: fn(u64) -> Event) -> Result<bool, StoreError> {
+        let query = sql(format!(
+            "SELECT DISTINCT l.account_id FROM message_media l WHERE {IS_LOST} AND {IS_REPORT_DUE} LIMIT $1"
+        ))
+        .bind(REPORTED)
+        .bind(interval);
+        let accounts: Vec<AccountRow> = self.owner.rows(query).await?;
+        let mut reported = false;
+        for AccountRow { account_id } in accounts {
+            let account = AccountId(account_id);
+            reported |= in_owner!(self.owner, |conn| report_account(conn, account, interval, event))?;
+        }
+        Ok(reported)
+    }
+
+    async fn expired(&self, limit: i64) -> Result<Vec<(MediaId, MessageFilePath)>, StoreError> {
+        let query = sql("SELECT account_id, id, file_id FROM message_media
+             WHERE state = 'ready' AND expires_at <= now() AND file_id IS NOT NULL ORDER BY expires_at LIMIT $1")
+        .bind(limit);
+        let rows: Vec<ExpiredRow> = self.owner.rows(query).await?;
+        let path = |row: ExpiredRow| {
+            let (account_id, key) = (row.account_id.into(), row.file_id);
+            (MediaId(row.id), MessageFilePath { account_id, key })
+        };
+        Ok(rows.into_iter().map(path).collect())
+    }
+
+    async fn set_expired(&self, account: AccountId, id: MediaId) -> Result<(), StoreError> {
+        let statement = sql("UPDATE message_media SET state = 'expired', file_id = NULL
+             WHERE account_id = $1 AND id = $2 AND state = 'ready' AND expires_at <= now()")
+        .bind(account)
+        .bind(id);
+        self.owner.run(statement).await.map(drop)
+    }
+}

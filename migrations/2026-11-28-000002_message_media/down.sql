@@ -1,0 +1,9 @@
+DROP TABLE whatsapp_media_failures;
+DROP TABLE message_media;
+ALTER TABLE messages
+  DROP COLUMN deleted_at,
+  DROP COLUMN media_ids,
+  DROP COLUMN context,
+  DROP COLUMN interactive,
+  DROP COLUMN caption,
+  DROP COLUMN origin;
