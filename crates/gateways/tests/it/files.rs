@@ -171,7 +171,10 @@ async fn message_can_use_an_uploaded_file_or_a_link() {
     let (simulator, directory) = (start_simulator(), Directory::new());
     let (file, _store) = file(&directory).await;
     let gateway = gateway(&simulator);
-    let id = gateway.upload_file(&credentials("token"), &(&file).into()).await.unwrap();
+    let id = gateway
+        .upload_file(&credentials("token"), &(&file).into())
+        .await
+        .unwrap();
     let form = simulator.ledger().remove(0).request;
     assert_eq!(form.path, "/v25.0/1065/media");
     assert!(
@@ -204,7 +207,9 @@ async fn failed_media_upload_is_an_error() {
     ] {
         let simulator = start_simulator();
         simulator.script(vec![WhatsappFault::of(On::Media, kind.clone())]);
-        let failed = gateway(&simulator).upload_file(&credentials("token"), &(&file).into()).await;
+        let failed = gateway(&simulator)
+            .upload_file(&credentials("token"), &(&file).into())
+            .await;
         let expected = matches!(
             failed,
             Err(GatewayError::Unavailable(_) | GatewayError::Refused { code: 131_000, .. })

@@ -74,6 +74,7 @@ mod matrix;
 mod matrix_scopes;
 mod media;
 mod membership_revocation;
+mod message_media;
 mod model;
 mod notifications;
 mod number_delivery;

@@ -81,6 +81,7 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
         Json(r#"{"name":"t","category":"UTILITY","language":"pt","template_type":"standard"}"#),
     ),
     ("POST", "/api/templates/media/upload", Form),
+    ("POST", "/api/media", Form),
     ("GET", "/media/{account}/{file}", Public(404)),
     ("PUT", "/api/templates/{id}", Json(r#"{"footer_text":"Changed"}"#)),
     (
@@ -200,6 +201,12 @@ pub fn is_account(spec: &RouteSpec) -> bool {
 }
 
 /// Creates one resource of each kind that has an id. Returns each id with the path prefix of its routes.
+fn media_file(owner: &User<'_>) -> String {
+    let body = media::form(&[("file", "a.txt", b"texto")]);
+    let request = owner.request("POST", "/api/media").body(media::FORM, body);
+    text(&request.send().created()["id"])
+}
+
 pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
     let profile = owner.profile();
     // WhatsApp's answer about the health is kept for a minute, so that later requests store nothing.
@@ -222,6 +229,7 @@ pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
         ),
         ("/api/conversations/", conversation(owner)),
         ("/api/messages/", cancelled_message(owner)),
+        ("/api/media/", media_file(owner)),
         ("/api/notifications/", notification(owner)),
         ("/api/tags/", owner.tag("rótulo")),
         ("/api/templates/", owner.template("own", "Oi", &[])),
