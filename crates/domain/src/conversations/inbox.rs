@@ -73,7 +73,7 @@ impl NewMessage {
 }
 
 /// A change of a stored message by its author.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct MessageChange {
     pub wa_message_id: String,
     pub direction: Direction,
@@ -82,6 +82,8 @@ pub struct MessageChange {
     /// The new text of an edited message.
     pub text: Option<String>,
 }
+
+redacted_debug!(MessageChange { direction, revoked_at });
 
 /// The part of a conversation that messages change.
 #[derive(Clone, Debug, PartialEq, Eq)]

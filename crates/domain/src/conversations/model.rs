@@ -104,7 +104,7 @@ pub struct ConversationQuery {
 }
 
 /// An inbound event, as WhatsApp reports it. Its serialized form is stored while it waits for a verified number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub enum InboundEvent {
     /// The contact wrote a message.
     Message(InboundMessage),
@@ -139,6 +139,17 @@ pub enum InboundEvent {
         now: Sender,
     },
 }
+
+redacted_debug!(
+    enum InboundEvent {
+        Message,
+        Echo,
+        Revoked,
+        Edited,
+        Preference,
+        NumberChanged,
+    }
+);
 
 /// A message from a contact.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]

@@ -236,7 +236,7 @@ mod tests {
             ("https://10.0.0.1/a", "a foreign host"),
             ("https://127.0.0.1:1/a", "a foreign host"),
             ("https://lookaside.fbsbx.com:8080/", "a forbidden address"),
-            ("file:///etc/passwd", "a foreign host"),
+            ("file:///etc/passwd", "a forbidden address"),
             ("not a url", "a forbidden address"),
             ("https://lookaside.fbsbx.com\\@evil.example/", "a forbidden address"),
         ] {

@@ -401,8 +401,106 @@ mod tests {
             can_opt_out: true,
             referral: None,
             payload: json!({ "context": { "id": "wamid.0" } }),
+            caption: None,
+            interactive: None,
+            quoted: Some("wamid.0".into()),
+            file: None,
         };
         assert_eq!(message, expected);
+    }
+
+    fn item(kind: &str, content: Value) -> Value {
+        json!({ "from": "553188887777", "id": "m", "timestamp": "1", "type": kind, kind: content })
+    }
+
+    #[test]
+    fn file_is_read_with_caption_name_and_hash() {
+        let content = json!({ "id": 14, "mime_type": "application/pdf", "filename": "a\u{0}.pdf", "caption": "Menu",
+            "sha256": "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=" });
+        let message = read_message(&item("document", content));
+        assert_eq!(
+            (message.text.as_deref(), message.caption.as_deref()),
+            (Some("Menu"), Some("Menu"))
+        );
+        let expected = AnnouncedFile {
+            kind: FileKind::Document,
+            wa_media_id: "14".into(),
+            mime_type: Some("application/pdf".into()),
+            file_name: Some("a.pdf".into()),
+            sha256: Some([7; 32]),
+        };
+        assert_eq!(message.file, Some(expected));
+        let unnamed = read_message(&item("document", json!({ "id": "1", "filename": "a.pdf" })));
+        assert_eq!((unnamed.text.as_deref(), unnamed.caption), (Some("a.pdf"), None));
+        assert_eq!(
+            read_message(&item("audio", json!({ "mime_type": "audio/ogg" }))).file,
+            None
+        );
+    }
+
+    #[test]
+    fn pressed_button_and_flow_data_are_read() {
+        let pressed = |kind: &str, content: Value| read_message(&item(kind, content)).interactive;
+        let reply = json!({ "id": "s", "title": "Sim", "description": "d" });
+        for field in ["button_reply", "list_reply"] {
+            let content = json!({ "type": field, field: reply });
+            assert_eq!(
+                pressed("interactive", content),
+                Some(json!({ "id": "s", "title": "Sim" }))
+            );
+        }
+        let template = json!({ "payload": "p", "text": "Sair" });
+        assert_eq!(pressed("button", template), Some(json!({ "id": "p", "title": "Sair" })));
+        let flow = |data: &str| {
+            pressed(
+                "interactive",
+                json!({ "nfm_reply": { "response_json": data, "body": "Sent" } }),
+            )
+        };
+        assert_eq!(flow("{\"day\":\"2026-12-01\"}"), Some(json!({ "day": "2026-12-01" })));
+        assert_eq!((flow("[1]"), flow("{")), (None, None));
+        assert_eq!(pressed("text", json!({ "body": "Oi" })), None);
+    }
+
+    #[test]
+    fn echoes_revocations_and_edits_are_read() {
+        let echo = |id: &str, kind: &str, content: Value| {
+            json!({ "from": "5511999990000", "to": "553188887777", "id": id, "timestamp": 1_750_030_073, "type": kind,
+                kind: content })
+        };
+        let edited = json!({ "original_message_id": "a", "message": { "type": "text", "text": { "body": "Oi" } } });
+        let value = json!({ "message_echoes": [
+            echo("a", "text", json!({ "body": "Olá" })), echo("b", "edit", edited),
+            echo("c", "revoke", json!({ "original_message_id": "a" })), echo("d", "revoke", json!({})) ],
+            "messages": [item("revoke", json!({ "message_id": "e" }))] });
+        let events = super::inbound_events(&value).collect::<Vec<_>>();
+        let [
+            InboundEvent::Revoked {
+                wa_message_id: e,
+                direction: Direction::Inbound,
+                ..
+            },
+            InboundEvent::Echo(message),
+            InboundEvent::Edited {
+                wa_message_id: edited,
+                direction: Direction::Outbound,
+                text,
+            },
+            InboundEvent::Revoked {
+                wa_message_id: revoked,
+                direction: Direction::Outbound,
+                ..
+            },
+        ] = &events[..]
+        else {
+            panic!("{events:?}")
+        };
+        assert_eq!(
+            (e.as_str(), edited.as_str(), revoked.as_str(), text.as_str()),
+            ("e", "a", "a", "Oi")
+        );
+        assert_eq!(message.sender.wa_id.as_deref(), Some("553188887777"));
+        assert_eq!(super::unread_kinds(&value).count(), 0);
     }
 
     #[test]
