@@ -113,7 +113,7 @@ fn check_scope(tenant: &Tenant, content: &RequestedContent) -> Result<(), ItemEr
             key: RequestedTemplate::Id(id),
             ..
         } if key.scopes.has(KeyScope::Trigger(*id)) => Ok(()),
-        RequestedContent::Template { .. } | RequestedContent::Text(_) => Err(ItemError::Forbidden),
+        RequestedContent::Template { .. } | RequestedContent::FreeForm(_) => Err(ItemError::Forbidden),
     }
 }
 

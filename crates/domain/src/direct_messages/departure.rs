@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
 use crate::campaigns::{Recipient, Variables};
 use crate::conversations::WINDOW;
-use crate::messaging::{Addressee, Category, MetaStatus};
+use crate::messaging::{Addressee, Category, MessageContent, MetaStatus};
 use crate::shared::{MessageId, redacted_debug};
 use crate::templates::{MessageValues, OFFER_ENDED, Template};
 
@@ -49,13 +49,13 @@ pub enum LeavingContent {
         template: Box<Template>,
         values: MessageValues,
     },
-    Text(String),
+    FreeForm(MessageContent),
 }
 
 redacted_debug!(
     enum LeavingContent {
         Template,
-        Text,
+        FreeForm,
     }
 );
 
@@ -127,11 +127,11 @@ pub(super) fn check_content(
             Ok((to, LeavingContent::Template { template, values }))
         }
         (RequestedContent::Template { .. }, None) => Err(Refusal::TemplateNotApproved),
-        (RequestedContent::Text(text), _) => {
+        (RequestedContent::FreeForm(content), _) => {
             let to = contact.address(false).ok_or(Refusal::NoAddress)?;
             let closes_at = contact.last_inbound_at.and_then(|last| last.checked_add(WINDOW));
             match closes_at {
-                Some(closes_at) if at < closes_at => Ok((to, LeavingContent::Text(text.clone()))),
+                Some(closes_at) if at < closes_at => Ok((to, LeavingContent::FreeForm(content.clone()))),
                 _ => Err(Refusal::OutsideWindow),
             }
         }

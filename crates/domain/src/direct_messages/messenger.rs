@@ -11,9 +11,12 @@ use crate::campaigns::{
     Burst, CompletedCall, InFlightSends, SendRate, SendRateLimiter, SendResult, SlotTime, Worker, file_sources,
     to_result,
 };
-use crate::messaging::{BlockCause, ErrorClass, OutboundText, SendOutcome, WhatsappCredentials, WhatsappGateway};
+use crate::messaging::{
+    Addressee, BlockCause, ErrorClass, MessageContent, OutboundMessage, SendOutcome, WhatsappCredentials,
+    WhatsappGateway,
+};
 use crate::shared::{Cipher, MessageId, SendId, Shutdown, StoreError, Timer};
-use crate::whatsapp::{MessageFileError, MessageFiles, StoredProfile};
+use crate::whatsapp::{ContentFileError, ContentFiles, MessageFileError, MessageFiles, StoredProfile};
 
 /// The lease of a queue. Every start renews it.
 const LEASE: Duration = Duration::seconds(30);
@@ -60,6 +63,7 @@ pub struct Messenger {
     pub queue: Arc<dyn DirectMessageQueue>,
     pub gateway: Arc<dyn WhatsappGateway>,
     pub files: MessageFiles,
+    pub content_files: ContentFiles,
     pub cipher: Arc<dyn Cipher>,
     pub limiter: Arc<dyn SendRateLimiter>,
     pub timer: Arc<dyn Timer>,
@@ -303,10 +307,9 @@ impl Messenger {
     ) -> Result<SendOutcome, String> {
         let (template, values) = match message.content {
             LeavingContent::Template { template, values } => (template, values),
-            LeavingContent::Text(text) => {
-                let (message_id, to) = (message.id, message.to);
-                let text = OutboundText { message_id, to, text };
-                return Ok(self.gateway.send_text(credentials, &text).await);
+            LeavingContent::FreeForm(content) => {
+                let (id, to) = (message.id, message.to);
+                return self.free_form(queue, credentials, id, to, content).await;
             }
         };
         let gateway = self.gateway.as_ref();
@@ -315,11 +318,40 @@ impl Messenger {
                 let message = template.outbound(SendId(message.id.0), message.to, &values, &files);
                 Ok(gateway.send_template(credentials, &message).await)
             }
-            Err(error) if error.is_temporary() || matches!(error, MessageFileError::Store(_)) => {
-                Ok(not_connected(error.to_string()))
-            }
-            Err(error) => Err(error.to_string()),
+            Err(error) => without_file(&error),
         }
+    }
+
+    /// The outcome of the call for a free-form message.
+    async fn free_form(
+        &self,
+        queue: NumberQueue,
+        credentials: &WhatsappCredentials,
+        message_id: MessageId,
+        to: Addressee,
+        content: MessageContent,
+    ) -> Result<SendOutcome, String> {
+        let found = match self.content_files.find(queue.account_id, &content).await {
+            Ok(file) => file,
+            Err(ContentFileError::Store(error)) => return Ok(not_connected(error.to_string())),
+            Err(ContentFileError::Invalid(_)) => return Err("the file of the message is not available".to_owned()),
+        };
+        let gateway = self.gateway.as_ref();
+        let source = self
+            .content_files
+            .source(gateway, queue.account_id, credentials, &found);
+        let file = match source.await {
+            Ok(file) => file,
+            Err(error) => return without_file(&error),
+        };
+        let message = OutboundMessage {
+            message_id,
+            to,
+            reply_to: None,
+            content,
+            file,
+        };
+        Ok(gateway.send_message(credentials, &message).await)
     }
 }
 
@@ -353,6 +385,14 @@ fn one_message(outcome: SendOutcome) -> SendOutcome {
             message,
         },
         outcome => outcome,
+    }
+}
+
+/// The outcome of a message without its file: tried again later, or the reason why that would not help.
+fn without_file(error: &MessageFileError) -> Result<SendOutcome, String> {
+    match error.is_temporary() || matches!(error, MessageFileError::Store(_)) {
+        true => Ok(not_connected(error.to_string())),
+        false => Err(error.to_string()),
     }
 }
 

@@ -33,8 +33,8 @@ pub use model::*;
 pub use ports::*;
 pub use refusals::{EXPIRED, NUMBER_REMOVED, Refusal};
 pub use request::{
-    HeaderInput, MessageInput, MessageRequest, MessageTemplateInput, RecipientInput, Requested, RequestedContent,
-    RequestedTemplate, RequestedValues,
+    MessageHeaderInput, MessageInput, MessageRequest, MessageTemplateInput, RecipientInput, Requested,
+    RequestedContent, RequestedTemplate, RequestedValues,
 };
 pub use results::{Advance, MessageResult, MessageState};
 pub use service::{Batch, BatchItem, Created, DirectMessageError, DirectMessages, Outcome};

@@ -8,11 +8,8 @@ use time::{Duration, OffsetDateTime};
 use super::model::ContentKind;
 use crate::campaigns::Variables;
 use crate::contacts::{Phone, check_wa_user_id};
-use crate::messaging::HeaderLocation;
+use crate::messaging::{ContentInput, HeaderLocation, MessageContent};
 use crate::shared::{ContactId, FieldErrors, ProfileId, TemplateId, redacted_debug, timestamp};
-
-/// The longest text, in characters.
-const TEXT_CHARS: usize = 4096;
 
 const NAME_CHARS: usize = 200;
 const REFERENCE_CHARS: usize = 128;
@@ -28,7 +25,7 @@ const DEFAULT_TERM: Duration = Duration::DAY;
 pub struct MessageInput {
     pub to: Option<RecipientInput>,
     pub template: Option<MessageTemplateInput>,
-    pub text: Option<String>,
+    pub content: ContentInput,
     pub profile_id: Option<ProfileId>,
     pub send_at: Option<OffsetDateTime>,
     pub expires_at: Option<OffsetDateTime>,
@@ -53,7 +50,7 @@ pub struct MessageTemplateInput {
     pub name: Option<String>,
     pub language: Option<String>,
     pub variables: Option<Variables>,
-    pub header: Option<HeaderInput>,
+    pub header: Option<MessageHeaderInput>,
     pub offer_expires_at: Option<OffsetDateTime>,
 }
 
@@ -61,7 +58,7 @@ redacted_debug!(MessageTemplateInput { id });
 
 /// The header of a template, for this message only: a file or a place.
 #[derive(Clone, Default)]
-pub struct HeaderInput {
+pub struct MessageHeaderInput {
     pub media_url: Option<String>,
     pub latitude: Option<f64>,
     pub longitude: Option<f64>,
@@ -69,7 +66,7 @@ pub struct HeaderInput {
     pub address: Option<String>,
 }
 
-redacted_debug!(HeaderInput {});
+redacted_debug!(MessageHeaderInput {});
 
 /// The person that a message is for.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -118,13 +115,13 @@ pub enum RequestedContent {
         variables: Variables,
         values: RequestedValues,
     },
-    Text(String),
+    FreeForm(MessageContent),
 }
 
 redacted_debug!(
     enum RequestedContent {
         Template,
-        Text,
+        FreeForm,
     }
 );
 
@@ -133,14 +130,16 @@ impl RequestedContent {
     pub fn template_key(&self) -> Option<&RequestedTemplate> {
         match self {
             Self::Template { key, .. } => Some(key),
-            Self::Text(_) => None,
+            Self::FreeForm(_) => None,
         }
     }
 
     pub fn kind(&self) -> ContentKind {
         match self {
             Self::Template { .. } => ContentKind::Template,
-            Self::Text(_) => ContentKind::Text,
+            Self::FreeForm(MessageContent::Text(_)) => ContentKind::Text,
+            Self::FreeForm(MessageContent::Media(_)) => ContentKind::Media,
+            Self::FreeForm(MessageContent::Interactive(_)) => ContentKind::Interactive,
         }
     }
 }
@@ -165,7 +164,7 @@ impl MessageRequest {
     pub fn parse(input: MessageInput) -> Result<Self, FieldErrors> {
         let mut errors = FieldErrors::default();
         let to = recipient(input.to.as_ref(), &mut errors);
-        let content = content(input.template, input.text, &mut errors);
+        let content = content(input.template, input.content, &mut errors);
         let name = input.to.and_then(|to| to.name).map(|name| name.trim().to_owned());
         if name
             .as_ref()
@@ -253,18 +252,20 @@ fn recipient(input: Option<&RecipientInput>, errors: &mut FieldErrors) -> Option
 
 fn content(
     template: Option<MessageTemplateInput>,
-    text: Option<String>,
+    free_form: ContentInput,
     errors: &mut FieldErrors,
 ) -> Option<RequestedContent> {
-    match (template, text) {
-        (Some(template), None) => template_content(template, errors),
-        (None, Some(text)) => {
-            let length = text.chars().count();
-            if text.trim().is_empty() || length > TEXT_CHARS {
-                errors.add("text", format!("must have 1 to {TEXT_CHARS} characters"));
+    match (template, free_form.given().len()) {
+        (Some(template), 0) => template_content(template, errors),
+        (None, 1) => match free_form.check() {
+            Ok(content) => Some(RequestedContent::FreeForm(content)),
+            Err(invalid) => {
+                for (field, messages) in invalid.0 {
+                    messages.into_iter().for_each(|message| errors.add(&field, message));
+                }
+                None
             }
-            Some(RequestedContent::Text(text))
-        }
+        },
         _ => {
             errors.add(
                 "template",
@@ -313,7 +314,7 @@ fn template_content(input: MessageTemplateInput, errors: &mut FieldErrors) -> Op
 }
 
 /// The place of a header. A place needs all of its fields.
-fn header_location(header: &HeaderInput, errors: &mut FieldErrors) -> Option<HeaderLocation> {
+fn header_location(header: &MessageHeaderInput, errors: &mut FieldErrors) -> Option<HeaderLocation> {
     let fields = (header.latitude, header.longitude, &header.name, &header.address);
     match fields {
         (None, None, None, None) => None,
@@ -349,7 +350,7 @@ pub(super) mod tests {
                 phone: Some("11 96123-4567".into()),
                 ..RecipientInput::default()
             }),
-            text: Some("Oi".into()),
+            content: ContentInput::text("Oi"),
             ..MessageInput::default()
         }
     }
@@ -360,7 +361,7 @@ pub(super) mod tests {
                 id: Some(Uuid::from_u128(3).into()),
                 ..MessageTemplateInput::default()
             }),
-            text: None,
+            content: ContentInput::default(),
             ..text_input()
         }
     }
@@ -405,7 +406,7 @@ pub(super) mod tests {
     fn request_checks_the_bounds_of_every_field() {
         for text in [" ".to_owned(), "x".repeat(4097)] {
             let input = MessageInput {
-                text: Some(text),
+                content: ContentInput::text(text),
                 ..text_input()
             };
             assert_eq!(fields(input), ["text"]);
@@ -425,10 +426,10 @@ pub(super) mod tests {
         let wrong = MessageTemplateInput {
             id: Some(Uuid::nil().into()),
             variables: Some(Variables([("1".to_owned(), "{age}".to_owned())].into())),
-            header: Some(HeaderInput {
+            header: Some(MessageHeaderInput {
                 media_url: Some("http://loja.example/a.png".into()),
                 latitude: Some(91.0),
-                ..HeaderInput::default()
+                ..MessageHeaderInput::default()
             }),
             ..MessageTemplateInput::default()
         };
@@ -454,7 +455,7 @@ pub(super) mod tests {
         assert_eq!(canonical(respelled), first);
         for other in [
             MessageInput {
-                text: Some("oi".into()),
+                content: ContentInput::text("oi"),
                 ..text_input()
             },
             MessageInput {

@@ -9,12 +9,13 @@ use time::Date;
 
 use super::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore,
-    ItemError, MessageInput, MessageRequest, NewContact, NewMessage, Refusal, Verdict, decide,
+    ItemError, MessageInput, MessageRequest, NewContact, NewMessage, Refusal, RequestedContent, Verdict, decide,
 };
 use crate::shared::{
     Conflict, CursorPage, FieldErrors, Ids, KeyScope, MessageId, RouteScope, ScopeArea, ScopeVerb, StoreError, Tenant,
     redacted_debug,
 };
+use crate::whatsapp::{ContentFileError, ContentFiles};
 
 /// How often an insert is decided again after a concurrent change.
 const ATTEMPTS: u32 = 10;
@@ -92,12 +93,13 @@ pub struct Batch(pub Vec<Outcome>);
 /// The use cases of direct messages.
 pub struct DirectMessages {
     store: Arc<dyn DirectMessageStore>,
+    files: ContentFiles,
     ids: Arc<dyn Ids>,
 }
 
 impl DirectMessages {
-    pub fn new(store: Arc<dyn DirectMessageStore>, ids: Arc<dyn Ids>) -> Self {
-        Self { store, ids }
+    pub fn new(store: Arc<dyn DirectMessageStore>, files: ContentFiles, ids: Arc<dyn Ids>) -> Self {
+        Self { store, files, ids }
     }
 
     /// Makes one message, or finds that of an equal earlier request with its reference.
@@ -125,10 +127,11 @@ impl DirectMessages {
     ) -> Result<Vec<Outcome>, DirectMessageError> {
         let requests: Vec<MessageRequest> = items.iter().filter_map(|item| item.clone().ok()).collect();
         let account = tenant.account_id;
+        let unready = self.unready_files(tenant, items).await?;
         let mut left = BTreeMap::new();
         for _ in 0..ATTEMPTS {
             let facts = self.store.facts(account, &requests).await?;
-            let drafted = self.draft(tenant, items, facts, &left);
+            let drafted = self.draft(tenant, items, facts, &left, &unready);
             if drafted.plan.messages.is_empty() {
                 return Ok(drafted.outcomes);
             }
@@ -143,6 +146,30 @@ impl DirectMessages {
         Err(Conflict.into())
     }
 
+    /// The errors of the items whose file cannot be sent, by position.
+    async fn unready_files(
+        &self,
+        tenant: &Tenant,
+        items: &[Result<MessageRequest, ItemError>],
+    ) -> Result<HashMap<usize, FieldErrors>, StoreError> {
+        let mut unready = HashMap::new();
+        for (position, item) in items.iter().enumerate() {
+            let Ok(MessageRequest {
+                content: RequestedContent::FreeForm(content),
+                ..
+            }) = item
+            else {
+                continue;
+            };
+            match self.files.find(tenant.account_id, content).await {
+                Ok(_) => {}
+                Err(ContentFileError::Invalid(errors)) => drop(unready.insert(position, errors)),
+                Err(ContentFileError::Store(error)) => return Err(error),
+            }
+        }
+        Ok(unready)
+    }
+
     /// Decides on all items, in order: the quota of a month is given to the first ones.
     fn draft(
         &self,
@@ -150,12 +177,13 @@ impl DirectMessages {
         items: &[Result<MessageRequest, ItemError>],
         facts: CreationFacts,
         left: &BTreeMap<Date, i64>,
+        unready: &HashMap<usize, FieldErrors>,
     ) -> Draft {
         let mut draft = Draft::new(facts, left.clone());
-        for item in items {
+        for (position, item) in items.iter().enumerate() {
             let outcome = match item {
                 Err(error) => Outcome::Refused(error.clone()),
-                Ok(request) => draft.add(tenant, request, self.ids.as_ref()),
+                Ok(request) => draft.add(tenant, request, unready.get(&position), self.ids.as_ref()),
             };
             draft.outcomes.push(outcome);
         }
@@ -228,7 +256,14 @@ impl Draft {
         }
     }
 
-    fn add(&mut self, tenant: &Tenant, request: &MessageRequest, ids: &dyn Ids) -> Outcome {
+    /// `unready`: why the file of the request cannot be sent. It does not matter for a repetition.
+    fn add(
+        &mut self,
+        tenant: &Tenant,
+        request: &MessageRequest,
+        unready: Option<&FieldErrors>,
+        ids: &dyn Ids,
+    ) -> Outcome {
         let reference = request.client_reference.as_ref();
         if let Some((id, earlier)) = reference.and_then(|reference| self.references.get(reference)) {
             return match *earlier == request.canonical() {
@@ -239,6 +274,7 @@ impl Draft {
         match decide(tenant, request, &self.facts, &|| ids.next()) {
             Verdict::Bad(error) => Outcome::Refused(error),
             Verdict::Repeated(message) => Outcome::Done(Box::new(Created::Repeated(*message))),
+            Verdict::New(..) if unready.is_some() => Outcome::Refused(unready.cloned().unwrap_or_default().into()),
             Verdict::New(new, contact) => match self.reserve(new.quota_month) {
                 Err(refusal) => Outcome::Refused(refusal.into()),
                 Ok(()) => self.accept(request, *new, contact),

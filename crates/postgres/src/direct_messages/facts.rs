@@ -179,7 +179,7 @@ pub(super) async fn requested_templates(
                 key: RequestedTemplate::Name { name, .. },
                 ..
             } => names.push(name.clone()),
-            RequestedContent::Text(_) => {}
+            RequestedContent::FreeForm(_) => {}
         }
     }
     if ids.is_empty() && names.is_empty() {

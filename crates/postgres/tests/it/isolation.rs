@@ -29,7 +29,9 @@ const INSERT_ONLY: [&str; 4] = [
 /// SQL that inserts a row into each table of ingestion, analytics and rollups.
 fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
     format!(
-        "INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{account}', '{tag}', 'c', 'u');
+        "INSERT INTO message_media (account_id, id, type, state, written_at)
+           VALUES ('{account}', '{tag}', 'image', 'expired', now());
+         INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{account}', '{tag}', 'c', 'u');
          INSERT INTO automations (account_id, id, name, status) VALUES ('{account}', '{tag}', 'a', 'active');
          INSERT INTO automation_executions (account_id, id, automation_id, status, started_at, finished_at)
            VALUES ('{account}', '{tag}', '{tag}', 'failed', now(), now());

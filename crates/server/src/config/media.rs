@@ -8,8 +8,26 @@ const DEFAULT_HOST: &str = "lookaside.fbsbx.com";
 
 const MIB: usize = 1024 * 1024;
 
+/// Which files of messages are fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboundMedia {
+    /// `WHATSAPP_MEDIA_HOSTS`: the hosts, beside the API's, that receive the access token for a file.
+    pub hosts: Vec<String>,
+    /// `MEDIA_INBOUND_MAX`: the largest file, in bytes.
+    pub max_bytes: u64,
+}
+
+impl InboundMedia {
+    pub(super) fn read(source: Source<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            hosts: hosts(source)?,
+            max_bytes: inbound_max(source)?,
+        })
+    }
+}
+
 /// The hosts, beside the API's, that receive the access token for a file.
-pub(super) fn hosts(source: Source<'_>) -> Result<Vec<String>, ConfigError> {
+fn hosts(source: Source<'_>) -> Result<Vec<String>, ConfigError> {
     let name = "WHATSAPP_MEDIA_HOSTS";
     if source(name).is_none() {
         return Ok(vec![DEFAULT_HOST.to_owned()]);
@@ -27,7 +45,7 @@ pub(super) fn hosts(source: Source<'_>) -> Result<Vec<String>, ConfigError> {
 }
 
 /// The largest file of a message that is fetched, in bytes.
-pub(super) fn inbound_max(source: Source<'_>) -> Result<u64, ConfigError> {
+fn inbound_max(source: Source<'_>) -> Result<u64, ConfigError> {
     let name = "MEDIA_INBOUND_MAX";
     let text = source(name);
     let bytes = text.as_deref().map_or(Some(100 * MIB), parse_size);

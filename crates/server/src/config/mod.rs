@@ -16,6 +16,7 @@ use crate::logging;
 pub use app_secrets::app_secrets;
 pub use identity::IdentityRules;
 pub use limits::Limits;
+pub use media::InboundMedia;
 use recado_api::origin::Origin;
 pub use tls::OutgoingTls;
 pub(crate) use tls::check_databases;
@@ -119,10 +120,7 @@ pub struct Config {
     pub media_store_url: Option<String>,
     /// `MEDIA_PUBLIC_URL`: the public address of stored files, without a trailing slash.
     pub media_public_url: String,
-    /// `WHATSAPP_MEDIA_HOSTS`: the hosts, beside the API's, that receive the access token for a file.
-    pub whatsapp_media_hosts: Vec<String>,
-    /// `MEDIA_INBOUND_MAX`: the largest file of a message that is fetched, in bytes.
-    pub media_inbound_max: u64,
+    pub inbound_media: InboundMedia,
     pub ai: AiAccess,
     /// `EGRESS_ALLOW_CIDRS`: private networks in which websites and webhook endpoints may be.
     pub egress_allow: AllowList,
@@ -210,8 +208,7 @@ impl Config {
             whatsapp_app_secrets: callback_secrets::whatsapp(get)?,
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: secret(get, "WHATSAPP_VERIFY_TOKEN"),
-            whatsapp_media_hosts: media::hosts(get)?,
-            media_inbound_max: media::inbound_max(get)?,
+            inbound_media: InboundMedia::read(get)?,
             ai: AiAccess::read(get)?,
             egress_allow: egress_allow(get)?,
             message_delay: message_delay(get)?,

@@ -47,7 +47,7 @@ impl Clients {
                 http.clone().counted("whatsapp"),
                 config.whatsapp_api_url.as_deref(),
                 egress.clone(),
-                config.whatsapp_media_hosts.clone(),
+                config.inbound_media.hosts.clone(),
             )),
             egress,
         })

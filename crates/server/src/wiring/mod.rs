@@ -245,7 +245,7 @@ impl Stores {
             cipher: shared.cipher.clone(),
             clock: shared.clock.clone(),
             ids: shared.ids.clone(),
-            max_bytes: shared.config.media_inbound_max,
+            max_bytes: shared.config.inbound_media.max_bytes,
         }
     }
 
@@ -280,7 +280,8 @@ impl Stores {
     }
 
     pub fn direct_messages(&self, shared: &Shared) -> DirectMessages {
-        DirectMessages::new(Arc::new(PgDirectMessages::new(self.tenant.clone())), shared.ids.clone())
+        let store = Arc::new(PgDirectMessages::new(self.tenant.clone()));
+        DirectMessages::new(store, self.content_files(shared), shared.ids.clone())
     }
 
     pub fn direct_message_queues(&self) -> PgDirectMessageQueues {

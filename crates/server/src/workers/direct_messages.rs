@@ -39,6 +39,7 @@ pub(super) fn start(
         queue: queue.clone(),
         gateway: Arc::new(stores.whatsapp(shared)),
         files: stores.message_files(shared),
+        content_files: stores.content_files(shared),
         cipher: shared.cipher.clone(),
         limiter,
         timer: Arc::new(SystemTimer),

@@ -3,10 +3,10 @@
 use garde::Validate;
 use recado_domain::campaigns::Variables;
 use recado_domain::direct_messages::{
-    Batch, ContentKind, Created, DirectMessage, DirectMessageError, DirectStatus, HeaderInput, HoldReason,
+    Batch, ContentKind, Created, DirectMessage, DirectMessageError, DirectStatus, HoldReason, MessageHeaderInput,
     MessageInput, MessageTemplate, MessageTemplateInput, Outcome, Phase, RecipientInput,
 };
-use recado_domain::messaging::{Category, Pricing};
+use recado_domain::messaging::{Category, ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ApiKeyId, ContactId, ConversationId, MessageId, ProfileId, TemplateId, UserId, timestamp};
 use schemars::JsonSchema;
@@ -88,13 +88,20 @@ pub(super) struct MessageBody {
     #[schemars(required)]
     #[garde(skip)]
     to: Option<RecipientBody>,
-    /// A template message, which may be sent at any time. Exactly one of `template` and `text` is required.
+    /// A template message, which may be sent at any time. Exactly one of `template`,
+    /// `text`, `media` and `interactive` is required.
     #[garde(skip)]
     template: Option<TemplateBody>,
     /// A text of 1 to 4096 characters. WhatsApp allows it within 24 hours after the contact's last message.
     #[schemars(length(min = 1, max = 4096), example = &"Seu pedido saiu para entrega.")]
     #[garde(skip)]
     text: Option<String>,
+    /// A file, under the rules of `text`.
+    #[garde(skip)]
+    media: Option<MediaInput>,
+    /// Reply buttons or a list, under the rules of `text`.
+    #[garde(skip)]
+    interactive: Option<InteractiveInput>,
     /// The sending number. Default: the number of the contact's conversation, else the account's default number.
     #[garde(skip)]
     profile_id: Option<ProfileId>,
@@ -129,7 +136,7 @@ impl From<MessageBody> for MessageInput {
                 name: template.name,
                 language: template.language,
                 variables: template.variables,
-                header: template.header.map(|header| HeaderInput {
+                header: template.header.map(|header| MessageHeaderInput {
                     media_url: header.media_url,
                     latitude: header.latitude,
                     longitude: header.longitude,
@@ -138,7 +145,11 @@ impl From<MessageBody> for MessageInput {
                 }),
                 offer_expires_at: template.offer_expires_at,
             }),
-            text: body.text,
+            content: ContentInput {
+                text: body.text,
+                media: body.media,
+                interactive: body.interactive,
+            },
             profile_id: body.profile_id,
             send_at: body.send_at,
             expires_at: body.expires_at,

@@ -7,7 +7,7 @@ use time::Duration;
 
 use super::*;
 use crate::campaigns::Variables;
-use crate::messaging::{Addressee, Category, MetaStatus};
+use crate::messaging::{Addressee, Category, ContentInput, MetaStatus};
 use crate::shared::{CallingKey, KeyScopes};
 
 fn decided(input: MessageInput, facts: &CreationFacts) -> Verdict {
@@ -195,7 +195,7 @@ fn unknown_phone_makes_a_contact_and_unknown_ids_are_invalid() {
 #[test]
 fn same_reference_repeats_an_equal_request_and_refuses_another_one() {
     let input = |text: &str| MessageInput {
-        text: Some(text.into()),
+        content: ContentInput::text(text),
         client_reference: Some("r1".into()),
         ..text_input()
     };
@@ -372,12 +372,12 @@ fn place_and_offer_of_a_template_are_required_and_an_ended_offer_fails() {
     let with_values = |offer_expires_at| {
         let mut input = template_input();
         let template = input.template.as_mut().unwrap();
-        template.header = Some(HeaderInput {
+        template.header = Some(MessageHeaderInput {
             latitude: Some(-23.5),
             longitude: Some(-46.6),
             name: Some("Loja".into()),
             address: Some("Av. Paulista".into()),
-            ..HeaderInput::default()
+            ..MessageHeaderInput::default()
         });
         template.offer_expires_at = Some(offer_expires_at);
         input

@@ -5,6 +5,7 @@ mod queue;
 mod use_cases;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::Map;
 use time::OffsetDateTime;
@@ -14,9 +15,11 @@ use super::request::tests::{NOW, template_input, text_input};
 use super::*;
 use crate::billing::PlanEntitlement;
 use crate::campaigns::Recipient;
+use crate::media::{FileState, FoundFile, MockMessageFileStorage, MockMessageFileStore};
 use crate::shared::{AccountId, Role, Tenant, UserId};
 use crate::templates::Template;
 use crate::templates::tests::approved_template;
+use crate::whatsapp::{ContentFiles, MockFileIdStore};
 
 fn tenant() -> Tenant {
     Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)
@@ -24,6 +27,16 @@ fn tenant() -> Tenant {
 
 fn request(input: MessageInput) -> MessageRequest {
     MessageRequest::parse(input).unwrap()
+}
+
+/// Files of which none is ready.
+fn content_files() -> ContentFiles {
+    let mut files = MockMessageFileStore::new();
+    files
+        .expect_find()
+        .returning(|_, _| Ok(Some(FoundFile::Unavailable(FileState::Pending))));
+    let storage = Arc::new(MockMessageFileStorage::new());
+    ContentFiles::new(Arc::new(files), storage, Arc::new(MockFileIdStore::new()))
 }
 
 /// A contact who wrote an hour ago.

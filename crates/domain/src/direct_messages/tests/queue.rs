@@ -8,7 +8,7 @@ use time::Duration;
 use super::*;
 use crate::campaigns::{Burst, MockSendRateLimiter, SendResult, SlotTime, Worker};
 use crate::media::tests::{FakeMediaStore, media};
-use crate::messaging::{Addressee, BlockCause, ErrorClass, MockWhatsappGateway, SendOutcome};
+use crate::messaging::{Addressee, BlockCause, ErrorClass, MessageContent, MockWhatsappGateway, SendOutcome};
 use crate::shared::{MockCipher, MockShutdown, MockTimer, ProfileId};
 use crate::whatsapp::{MessageFiles, MockFileIdStore, StoredProfile};
 
@@ -27,7 +27,7 @@ fn text_message(id: u128) -> LeavingMessage {
         id: Uuid::from_u128(id).into(),
         attempts: 0,
         to: Addressee::Phone("+5511961234567".into()),
-        content: LeavingContent::Text("Oi".into()),
+        content: LeavingContent::FreeForm(MessageContent::Text("Oi".into())),
         wa_id: None,
     }
 }
@@ -78,7 +78,7 @@ fn queue(inputs: QueueInputs, due: Vec<LeavingMessage>, steps: &Steps) -> MockDi
 
 fn messenger(queue: MockDirectMessageQueue, outcome: SendOutcome) -> Messenger {
     let mut gateway = MockWhatsappGateway::new();
-    gateway.expect_send_text().returning(move |_, _| outcome.clone());
+    gateway.expect_send_message().returning(move |_, _| outcome.clone());
     let mut cipher = MockCipher::new();
     cipher.expect_open().returning(|_, _| Some("token".into()));
     let mut limiter = MockSendRateLimiter::new();
@@ -100,6 +100,7 @@ fn messenger(queue: MockDirectMessageQueue, outcome: SendOutcome) -> Messenger {
             media(&Arc::new(FakeMediaStore::default())),
             Arc::new(MockFileIdStore::new()),
         ),
+        content_files: content_files(),
         cipher: Arc::new(cipher),
         limiter: Arc::new(limiter),
         timer: Arc::new(timer),

@@ -6,6 +6,7 @@ use time::Date;
 use time::macros::date;
 
 use super::*;
+use crate::messaging::ContentInput;
 use crate::shared::{FieldErrors, MockIds};
 
 const MONTH: Date = date!(2026 - 03 - 01);
@@ -13,7 +14,7 @@ const MONTH: Date = date!(2026 - 03 - 01);
 fn messages(store: MockDirectMessageStore) -> DirectMessages {
     let mut ids = MockIds::new();
     ids.expect_next().returning(Uuid::now_v7);
-    DirectMessages::new(Arc::new(store), Arc::new(ids))
+    DirectMessages::new(Arc::new(store), content_files(), Arc::new(ids))
 }
 
 /// A store with the facts of the tests, whose inserts end in this order.
@@ -85,7 +86,7 @@ async fn repeated_reference_of_a_batch_belongs_to_its_first_item() {
     let (store, plans) = store([CreationOutcome::Inserted]);
     let item = |text: &str| {
         Ok(MessageInput {
-            text: Some(text.into()),
+            content: ContentInput::text(text),
             client_reference: Some("r".into()),
             ..text_input()
         })
@@ -114,4 +115,27 @@ async fn batch_makes_an_unknown_person_once() {
         .create_batch(&tenant(), vec![Ok(template_input()), Ok(template_input())])
         .await;
     assert_eq!(outcomes(&batch.unwrap()), ["new", "new"]);
+}
+
+#[tokio::test]
+async fn message_whose_file_is_not_ready_is_refused_by_its_field() {
+    let media = crate::messaging::MediaInput {
+        kind: Some("image".into()),
+        media_id: Some(Uuid::from_u128(6).into()),
+        ..crate::messaging::MediaInput::default()
+    };
+    let input = MessageInput {
+        content: ContentInput {
+            media: Some(media),
+            ..ContentInput::default()
+        },
+        ..text_input()
+    };
+    let (store, plans) = store([]);
+    let error = messages(store).create(&tenant(), input).await.unwrap_err();
+    let DirectMessageError::Invalid(errors) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["media.media_id"]);
+    assert!(plans.lock().unwrap().is_empty());
 }

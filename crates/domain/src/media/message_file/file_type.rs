@@ -1,6 +1,5 @@
 //! Types of the files in messages, detected from their first bytes.
 
-use super::FileKind;
 use crate::shared::string_enum;
 
 /// The number of bytes that decide the type. The names in an office document's archive lie within them.
@@ -20,6 +19,29 @@ const ZIP_NAME_OFFSET: usize = 30;
 
 /// The signature of the older office documents.
 const OLE: &[u8] = b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1";
+
+string_enum! {
+    /// The type of a file in a message.
+    FileKind {
+        /// A JPEG or PNG image.
+        Image = "image",
+        /// An MP4 or 3GPP video.
+        Video = "video",
+        /// An audio file or voice message.
+        Audio = "audio",
+        /// A document.
+        Document = "document",
+        /// A WebP sticker.
+        Sticker = "sticker",
+    }
+}
+
+impl FileKind {
+    /// Whether WhatsApp shows a caption with such a file.
+    pub fn has_caption(self) -> bool {
+        matches!(self, Self::Image | Self::Video | Self::Document)
+    }
+}
 
 string_enum! {
     /// A type of file that a message may have.

@@ -20,35 +20,12 @@ use uuid::Uuid;
 pub use self::fetch::{
     FETCH_FOR, FETCH_LEASE, FetchDecision, FetchFacts, FetchOutcome, StoredContent, decide, is_over, lost_files_event,
 };
-pub use self::file_type::{MessageFileType, SNIFFED_FILE_BYTES};
+pub use self::file_type::{FileKind, MessageFileType, SNIFFED_FILE_BYTES};
 pub use self::ports::*;
 pub use self::service::{FileAccessError, MessageMedia, OpenFile};
 pub use self::upload::{KEPT_FOR, MessageUpload};
 use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, MediaId, redacted_debug, string_enum, timestamp};
-
-string_enum! {
-    /// The type of a file in a message.
-    FileKind {
-        /// A JPEG or PNG image.
-        Image = "image",
-        /// An MP4 or 3GPP video.
-        Video = "video",
-        /// An audio file or voice message.
-        Audio = "audio",
-        /// A document.
-        Document = "document",
-        /// A WebP sticker.
-        Sticker = "sticker",
-    }
-}
-
-impl FileKind {
-    /// Whether WhatsApp shows a caption with such a file.
-    pub fn has_caption(self) -> bool {
-        matches!(self, Self::Image | Self::Video | Self::Document)
-    }
-}
 
 string_enum! {
     /// Whether the file of a message is available.

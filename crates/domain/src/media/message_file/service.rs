@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{FileState, FoundFile, MessageFileStorage, MessageFileStore, MessageUpload, StoredFile, lost_files_event};
+use super::{FileState, FoundFile, MessageFileStorage, MessageFileStore, StoredFile, lost_files_event};
 use crate::media::{MediaStoreError, MediaStream};
 use crate::shared::{Clock, Ids, MediaId, StoreError, Tenant};
 use time::Duration;
@@ -78,11 +78,6 @@ impl MessageMedia {
             Some(FoundFile::Unavailable(state)) => Err(FileAccessError::NotFound(Some(state))),
             None => Err(FileAccessError::NotFound(None)),
         }
-    }
-
-    /// Starts an upload.
-    pub fn upload(&self, tenant: &Tenant, file_name: Option<&str>) -> MessageUpload {
-        MessageUpload::new(self.clone(), tenant.account_id, file_name)
     }
 
     /// Notifies accounts of lost files, at most once in `REPORT_INTERVAL`. Returns whether any was notified.

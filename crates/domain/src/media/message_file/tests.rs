@@ -1,3 +1,5 @@
+//! Tests of the fetch of files, their types and their paths.
+
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::media::service::base_name;
 use crate::media::{MediaError, MediaWrite};
-use crate::shared::{AccountId, FieldErrors};
+use crate::shared::{AccountId, FieldErrors, Tenant};
 
 /// How long an upload is kept after its last use in a message.
 pub const KEPT_FOR: Duration = Duration::days(30);
@@ -28,6 +28,13 @@ pub struct MessageUpload {
     writing: Option<(MessageFileType, Box<dyn MediaWrite>)>,
     size: u64,
     hash: Sha256,
+}
+
+impl MessageMedia {
+    /// Starts an upload.
+    pub fn upload(&self, tenant: &Tenant, file_name: Option<&str>) -> MessageUpload {
+        MessageUpload::new(self.clone(), tenant.account_id, file_name)
+    }
 }
 
 impl MessageUpload {

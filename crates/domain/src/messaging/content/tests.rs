@@ -1,3 +1,5 @@
+//! Tests of the limits of a message's content.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of one fetch of a file.
+
 use std::sync::Mutex;
 
 use futures_util::stream;

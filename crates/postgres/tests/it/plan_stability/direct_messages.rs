@@ -4,7 +4,7 @@ use recado_domain::direct_messages::{
     CancelOutcome, DirectMessageQuery, DirectMessageQueue, DirectMessageStore, DirectStatus, MessageInput,
     MessageRequest, NumberQueue, Phase, RecipientInput,
 };
-use recado_domain::messaging::SendStatus;
+use recado_domain::messaging::{ContentInput, SendStatus};
 use recado_postgres::{PgDirectMessageQueues, PgDirectMessages};
 
 use super::fixture::{PART, newest};
@@ -18,7 +18,7 @@ fn request(i: usize) -> MessageRequest {
             phone: Some(phone(i).to_string()),
             ..RecipientInput::default()
         }),
-        text: Some("oi".into()),
+        content: ContentInput::text("oi"),
         client_reference: Some(format!("r{i}")),
         ..MessageInput::default()
     };

@@ -57,7 +57,7 @@ fn rows_of(accounts: &str, rows: usize) -> String {
        SELECT a, key(a, i), key(a, i), 'outbound', 'text', 'sent', 'm' || i, now() FROM i;
      INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, client_reference, status,
          send_at, expires_at, due_at, wa_message_id, created_by, created_at, updated_at)
-       SELECT a, key(a, i), key(a, i), key(a, 0), 'text', '{\"content\": {\"text\": \"oi\"}}', 'r' || i,
+       SELECT a, key(a, i), key(a, i), key(a, 0), 'text', '{\"content\": {\"free_form\": {\"text\": \"oi\"}}}', 'r' || i,
          CASE i % 4 WHEN 1 THEN 'sent' WHEN 2 THEN 'read' ELSE 'pending' END, now(), now() + interval '1 day',
          CASE WHEN i % 4 IN (0, 3) THEN now() END, 'd' || i, a, now(), now() FROM i;
      INSERT INTO direct_message_queues (account_id, profile_id, due_at)
