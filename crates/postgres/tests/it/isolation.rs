@@ -79,8 +79,6 @@ fn message_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
            VALUES ('{account}', '{tag}', '{contact}', now());
          INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
            VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now());
-         INSERT INTO message_media (account_id, id, type, state, written_at)
-           VALUES ('{account}', '{tag}', 'image', 'expired', now());
          INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, send_at, expires_at,
            created_by, created_at, updated_at)
          VALUES ('{account}', '{tag}', '{contact}', '{tag}', 'text', '{{}}', now(), now(), '{tag}', now(), now());
