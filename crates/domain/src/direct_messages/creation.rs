@@ -44,7 +44,7 @@ pub struct CreationFacts {
 
 /// A message to store.
 #[derive(Clone, PartialEq)]
-pub struct NewMessage {
+pub struct NewDirectMessage {
     pub message: DirectMessage,
     /// The canonical form of the request.
     pub request: Value,
@@ -53,13 +53,13 @@ pub struct NewMessage {
     pub quota_month: Option<Date>,
 }
 
-redacted_debug!(NewMessage { message });
+redacted_debug!(NewDirectMessage { message });
 
 /// Messages that are stored together, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreationPlan {
     pub contacts: Vec<NewContact>,
-    pub messages: Vec<NewMessage>,
+    pub messages: Vec<NewDirectMessage>,
     /// The messages of each month that use its quota.
     pub quota: BTreeMap<Date, i64>,
     /// The plan's messages a month.
@@ -94,7 +94,7 @@ impl From<Refusal> for ItemError {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Store the message, and its contact if that is new.
-    New(Box<NewMessage>, Option<NewContact>),
+    New(Box<NewDirectMessage>, Option<NewContact>),
     /// The message exists.
     Repeated(Box<DirectMessage>),
     Bad(ItemError),
@@ -165,7 +165,7 @@ fn try_decide(
         api_key_id: tenant.api_key.as_ref().map(|key| key.id),
         ..DirectMessage::pending(facts.now, send_at, expires_at)
     };
-    let new = NewMessage {
+    let new = NewDirectMessage {
         message,
         request: canonical,
         template_id: template.map(|template| template.id),

@@ -9,7 +9,7 @@ use time::Date;
 
 use super::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore,
-    ItemError, MessageInput, MessageRequest, NewContact, NewMessage, Refusal, RequestedContent, Verdict, decide,
+    ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal, RequestedContent, Verdict, decide,
 };
 use crate::shared::{
     Conflict, CursorPage, FieldErrors, Ids, KeyScope, MessageId, RouteScope, ScopeArea, ScopeVerb, StoreError, Tenant,
@@ -296,7 +296,7 @@ impl Draft {
         Ok(())
     }
 
-    fn accept(&mut self, request: &MessageRequest, new: NewMessage, contact: Option<NewContact>) -> Outcome {
+    fn accept(&mut self, request: &MessageRequest, new: NewDirectMessage, contact: Option<NewContact>) -> Outcome {
         let message = new.message.clone();
         if let Some(reference) = &request.client_reference {
             self.references

@@ -9,22 +9,20 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
     Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundEvent, InboundItem, Inbox,
-    InboxChanges, InboxKeys, InboxStore, MessageContext, MessageStatus, NewMessage, ReceiveOutcome, ReceivedMessage,
-    received_event,
+    InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome,
 };
-use recado_domain::shared::{AccountId, ConversationId, MessageId, ProfileId, StoreError, WebhookKind};
-use serde_json::json;
+use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError, WebhookKind};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::files::{change_message, insert_files};
 use super::messages::CLOCK_DIFFERENCE;
+use super::received::{StoredMessageRow, by_wa_message_id, quoted_messages, write_messages};
 use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed};
 use crate::errors::{DbResult, parse_enum};
-use crate::outbox;
 use crate::pool::TenantPool;
-use crate::sql::{FENCE, collect_column, key_rows, sql, unknown_limit, uuids};
+use crate::sql::{collect_column, key_rows, sql, unknown_limit, uuids};
 use crate::transactions::in_tenant;
 
 /// Maximum tries to apply a batch when a concurrent transaction inserts the same new contact.
@@ -329,54 +327,6 @@ async fn load_inbox(
     Ok((Inbox::new(contacts, conversations, by_wa_message_id(stored)), statuses))
 }
 
-/// A message with WhatsApp's id of it.
-#[derive(QueryableByName)]
-struct StoredMessageRow {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = Text)]
-    wa_message_id: String,
-}
-
-fn by_wa_message_id(rows: Vec<StoredMessageRow>) -> HashMap<String, MessageId> {
-    rows.into_iter().map(|row| (row.wa_message_id, row.id.into())).collect()
-}
-
-/// How long a message can be quoted here: the partitions before it are not searched.
-const QUOTED_FOR: Duration = Duration::days(90);
-
-/// The stored messages that a batch quotes.
-async fn quoted_messages(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    items: &[InboundItem],
-) -> DbResult<HashMap<String, MessageId>> {
-    let mut quoted: Vec<String> = Vec::new();
-    let mut since = OffsetDateTime::UNIX_EPOCH;
-    for item in items {
-        if let InboundEvent::Message(message) | InboundEvent::Echo(message) = &item.event
-            && let Some(id) = &message.quoted
-        {
-            quoted.push(id.clone());
-            since = since.max(message.at.saturating_sub(QUOTED_FOR));
-        }
-    }
-    if quoted.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let rows: Vec<StoredMessageRow> = sql(format!(
-        "SELECT m.id, m.wa_message_id FROM {keys} k
-         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id AND m.created_at >= $3",
-        keys = key_rows("$2", "wa_message_id"),
-    ))
-    .bind(account)
-    .bind(quoted)
-    .bind(since)
-    .load(conn)
-    .await?;
-    Ok(by_wa_message_id(rows))
-}
-
 /// Clears phone and WhatsApp ids of the `released` contacts, which lose one of them to another contact of the batch.
 /// Unique indexes are checked at every statement, so this has to precede the writes of the new owners.
 /// [`update_contacts`] then writes the remaining ids of the cleared contacts.
@@ -495,53 +445,4 @@ async fn write_conversations(
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// A stored message to whose event an endpoint subscribes.
-#[derive(QueryableByName)]
-struct ReceivedRow {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
-    profile_id: Option<Uuid>,
-}
-
-async fn write_messages(conn: &mut AsyncPgConnection, account: AccountId, messages: &[NewMessage]) -> DbResult<()> {
-    if messages.is_empty() {
-        return Ok(());
-    }
-    let json_of = |value: Option<&MessageContext>| value.map(|context| json!(context));
-    let rows: Vec<ReceivedRow> = sql(format!(
-        include_str!("write_messages.sql"),
-        fence = FENCE,
-        limit = unknown_limit("count(*) FROM referred"),
-    ))
-    .bind(account)
-    .bind(collect_column(messages, |new| new.id.0))
-    .bind(collect_column(messages, |new| new.conversation_id.0))
-    .bind(collect_column(messages, |new| new.direction.as_str().to_owned()))
-    .bind(collect_column(messages, |new| new.message.kind.clone()))
-    .bind(collect_column(messages, |new| new.message.text.clone()))
-    .bind(collect_column(messages, |new| new.status().as_str().to_owned()))
-    .bind(collect_column(messages, |new| new.message.wa_message_id.clone()))
-    .bind(collect_column(messages, |new| new.message.payload.clone()))
-    .bind(collect_column(messages, |new| {
-        new.message.referral.as_ref().map(|referral| json!(referral))
-    }))
-    .bind(collect_column(messages, |new| new.message.at))
-    .bind(collect_column(messages, |new| new.origin().as_str().to_owned()))
-    .bind(collect_column(messages, |new| new.message.caption.clone()))
-    .bind(collect_column(messages, |new| new.message.interactive.clone()))
-    .bind(collect_column(messages, |new| json_of(new.context.as_ref())))
-    .bind(collect_column(messages, |new| new.file.as_ref().map(|(id, _)| id.0)))
-    .load(&mut *conn)
-    .await?;
-    let rows: HashMap<Uuid, ReceivedRow> = rows.into_iter().map(|row| (row.id, row)).collect();
-    let received = messages.iter().filter_map(|new| {
-        rows.get(&new.id.0).map(|row| ReceivedMessage {
-            profile_id: row.profile_id.map(ProfileId),
-            new,
-        })
-    });
-    outbox::append(conn, account, &[received_event(received.collect())]).await
 }

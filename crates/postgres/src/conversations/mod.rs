@@ -3,6 +3,7 @@
 mod files;
 mod inbox;
 mod messages;
+mod received;
 mod store;
 
 pub use inbox::PgInbox;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::direct_messages::{CreationOutcome, CreationPlan, NewMessage};
+use recado_domain::direct_messages::{CreationOutcome, CreationPlan, NewDirectMessage};
 use recado_domain::shared::AccountId;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -42,10 +42,11 @@ pub(super) async fn insert(
 }
 
 async fn insert_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<()> {
-    let mut messages: Vec<&NewMessage> = plan.messages.iter().collect();
+    let mut messages: Vec<&NewDirectMessage> = plan.messages.iter().collect();
     messages.sort_by_key(|new| &new.message.client_reference);
-    let column = |value: fn(&NewMessage) -> Uuid| messages.iter().map(|new| value(new)).collect::<Vec<Uuid>>();
-    let text = |value: fn(&NewMessage) -> Option<String>| messages.iter().map(|new| value(new)).collect::<Vec<_>>();
+    let column = |value: fn(&NewDirectMessage) -> Uuid| messages.iter().map(|new| value(new)).collect::<Vec<Uuid>>();
+    let text =
+        |value: fn(&NewDirectMessage) -> Option<String>| messages.iter().map(|new| value(new)).collect::<Vec<_>>();
     sql(include_str!("insert.sql"))
         .bind(account)
         .bind(column(|new| new.message.id.0))

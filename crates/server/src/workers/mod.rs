@@ -74,10 +74,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     let runs = Arc::new(stores.runs());
     let limiter = Arc::new(TokioSendRateLimiter::new(Arc::new(stores.send_slots())));
     let yield_request = Arc::new(run_executor::YieldRequest::default());
-    let worker = Worker {
-        id: Uuid::now_v7(),
-        delay: shared.config.message_delay,
-    };
+    let (id, delay) = (Uuid::now_v7(), shared.config.message_delay);
     let dispatcher = Arc::new(Dispatcher {
         starts: runs.clone(),
         queue: runs.clone(),
@@ -92,7 +89,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         timer: Arc::new(SystemTimer),
         clock: Arc::new(SystemClock),
         shutdown: Arc::new(SystemShutdown(stop.clone())),
-        worker,
+        worker: Worker { id, delay },
     });
     run_executor::start(
         &shared.run_submitter,

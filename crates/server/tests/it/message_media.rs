@@ -114,7 +114,12 @@ fn inbound_file_becomes_ready_once_and_is_served_in_parts() {
         (received.len(), &received[0]["media"][0]["state"]),
         (1, &json!("pending"))
     );
+    assert_served(&ana, &bia, &file);
+}
 
+/// A ready file is served to its account alone, whole and in parts.
+fn assert_served(ana: &User<'_>, bia: &User<'_>, file: &Value) {
+    let sha256 = text(&file["sha256"]);
     let path = format!("/api/media/{}", text(&file["id"]));
     let get = |headers: &[(&str, &str)]| {
         let request = headers

@@ -122,29 +122,47 @@ pub(super) struct MessageBody {
     client_reference: Option<String>,
 }
 
+impl From<RecipientBody> for RecipientInput {
+    fn from(body: RecipientBody) -> Self {
+        Self {
+            contact_id: body.contact_id,
+            phone: body.phone,
+            wa_user_id: body.wa_user_id,
+            name: body.name,
+        }
+    }
+}
+
+impl From<HeaderBody> for MessageHeaderInput {
+    fn from(body: HeaderBody) -> Self {
+        Self {
+            media_url: body.media_url,
+            latitude: body.latitude,
+            longitude: body.longitude,
+            name: body.name,
+            address: body.address,
+        }
+    }
+}
+
+impl From<TemplateBody> for MessageTemplateInput {
+    fn from(body: TemplateBody) -> Self {
+        Self {
+            id: body.id,
+            name: body.name,
+            language: body.language,
+            variables: body.variables,
+            header: body.header.map(MessageHeaderInput::from),
+            offer_expires_at: body.offer_expires_at,
+        }
+    }
+}
+
 impl From<MessageBody> for MessageInput {
     fn from(body: MessageBody) -> Self {
         Self {
-            to: body.to.map(|to| RecipientInput {
-                contact_id: to.contact_id,
-                phone: to.phone,
-                wa_user_id: to.wa_user_id,
-                name: to.name,
-            }),
-            template: body.template.map(|template| MessageTemplateInput {
-                id: template.id,
-                name: template.name,
-                language: template.language,
-                variables: template.variables,
-                header: template.header.map(|header| MessageHeaderInput {
-                    media_url: header.media_url,
-                    latitude: header.latitude,
-                    longitude: header.longitude,
-                    name: header.name,
-                    address: header.address,
-                }),
-                offer_expires_at: template.offer_expires_at,
-            }),
+            to: body.to.map(RecipientInput::from),
+            template: body.template.map(MessageTemplateInput::from),
             content: ContentInput {
                 text: body.text,
                 media: body.media,

@@ -282,7 +282,6 @@ fn due_message_leaves_rendered_for_its_contact() {
 #[test]
 fn due_message_that_may_not_leave_fails_with_the_reason() {
     let template_content = || request(template_input()).content;
-    let text_content = || request(text_input()).content;
     let failure = |facts: DepartureFacts| match departure(facts) {
         Departure::Fail(message) => message,
         Departure::Leave(leaving) => panic!("{leaving:?}"),
@@ -327,6 +326,16 @@ fn due_message_that_may_not_leave_fails_with_the_reason() {
     ] {
         assert_eq!(failure(facts), message);
     }
+}
+
+#[test]
+fn due_message_is_checked_like_a_new_one() {
+    let failure = |facts: DepartureFacts| match departure(facts) {
+        Departure::Fail(message) => message,
+        Departure::Leave(leaving) => panic!("{leaving:?}"),
+    };
+    let base = || departing(request(template_input()).content);
+    let text_content = || request(text_input()).content;
     let opted_out = ContactFacts {
         opted_out: true,
         ..contact()

@@ -2,6 +2,7 @@
 
 mod decisions;
 mod queue;
+mod request;
 mod use_cases;
 
 use std::collections::HashMap;
@@ -9,17 +10,42 @@ use std::sync::Arc;
 
 use serde_json::Map;
 use time::OffsetDateTime;
+use time::macros::datetime;
 use uuid::Uuid;
 
-use super::request::tests::{NOW, template_input, text_input};
 use super::*;
 use crate::billing::PlanEntitlement;
 use crate::campaigns::Recipient;
 use crate::media::{FileState, FoundFile, MockMessageFileStorage, MockMessageFileStore};
+use crate::messaging::ContentInput;
 use crate::shared::{AccountId, Role, Tenant, UserId};
 use crate::templates::Template;
 use crate::templates::tests::approved_template;
 use crate::whatsapp::{ContentFiles, MockFileIdStore};
+
+const NOW: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
+
+fn text_input() -> MessageInput {
+    MessageInput {
+        to: Some(RecipientInput {
+            phone: Some("11 96123-4567".into()),
+            ..RecipientInput::default()
+        }),
+        content: ContentInput::text("Oi"),
+        ..MessageInput::default()
+    }
+}
+
+fn template_input() -> MessageInput {
+    MessageInput {
+        template: Some(MessageTemplateInput {
+            id: Some(Uuid::from_u128(3).into()),
+            ..MessageTemplateInput::default()
+        }),
+        content: ContentInput::default(),
+        ..text_input()
+    }
+}
 
 fn tenant() -> Tenant {
     Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)

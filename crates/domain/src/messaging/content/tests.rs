@@ -197,13 +197,12 @@ fn button_limits_name_their_fields() {
     }
 }
 
-#[test]
-fn list_limits_name_their_fields() {
+/// Changes of a list, each with the fields that it makes invalid.
+fn list_cases() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     let two = |title: Value| json!([{ "title": "Bolos", "rows": rows(5, 0) }, { "title": title, "rows": rows(5, 5) }]);
     let row = |row: Value| json!([{ "rows": [row] }]);
     let longest = json!({ "id": "i".repeat(200), "title": "t".repeat(24), "description": "d".repeat(72) });
-    let one = json!([{ "rows": rows(1, 0) }]);
-    for (pointer, field, expected) in [
+    vec![
         ("/sections", json!([{ "rows": rows(10, 0) }]), vec![]),
         ("/sections", two(json!("t".repeat(24))), vec![]),
         ("/sections", row(longest.clone()), vec![]),
@@ -264,7 +263,13 @@ fn list_limits_name_their_fields() {
             json!({ "media": { "type": "image", "url": "https://l.example/a" } }),
             vec!["interactive.header.media"],
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn list_limits_name_their_fields() {
+    let one = json!([{ "rows": rows(1, 0) }]);
+    for (pointer, field, expected) in list_cases() {
         let interactive = with(list(&one), pointer, field);
         assert_eq!(
             errors(&json!({ "interactive": interactive })),

@@ -1,5 +1,7 @@
 //! The rows of the files of messages: uploads, and files that workers fetch from WhatsApp.
 
+mod lost;
+
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
@@ -13,6 +15,7 @@ use recado_domain::shared::{AccountId, Event, MediaId, StoreError};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use self::lost::{AccountRow, IS_LOST, IS_REPORT_DUE, report_account};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::{OwnerPool, TenantPool};
@@ -21,9 +24,6 @@ use crate::transactions::in_owner;
 
 /// Class of advisory locks with two keys: this and a hash of the number. No other lock in the database uses it.
 const REQUESTS_LOCK: i32 = 0x6d65_6469;
-
-/// Class of advisory locks with two keys: this and a hash of the account. No other lock in the database uses it.
-const LOST_LOCK: i32 = 0x6d65_6c6f;
 
 /// The maximum number of files that one claim postpones.
 const POSTPONED: i64 = 1000;
@@ -365,46 +365,6 @@ async fn note_failures(conn: &mut AsyncPgConnection, file: &ClaimedFile, failed_
     .execute(conn)
     .await?;
     Ok(())
-}
-
-#[derive(QueryableByName)]
-struct AccountRow {
-    #[diesel(sql_type = SqlUuid)]
-    account_id: Uuid,
-}
-
-const IS_LOST: &str = "l.state IN ('failed', 'expired') AND l.message_id IS NOT NULL AND l.lost_reported_at IS NULL";
-
-/// Whether the account was not notified within `$2`.
-const IS_REPORT_DUE: &str = "NOT EXISTS (SELECT 1 FROM message_media r WHERE r.account_id = l.account_id
-    AND r.lost_reported_at > now() - $2 * interval '1 microsecond')";
-
-/// One transaction per account. The lock makes a concurrent report wait and find the files marked.
-async fn report_account(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    interval: Duration,
-    event: fn(u64) -> Event,
-) -> DbResult<bool> {
-    sql("SELECT pg_advisory_xact_lock($1, hashtext($2))")
-        .bind(LOST_LOCK)
-        .bind(account.to_string())
-        .execute(&mut *conn)
-        .await?;
-    let lost = sql(format!(
-        "UPDATE message_media l SET lost_reported_at = now()
-         WHERE l.account_id = $1 AND {IS_LOST} AND {IS_REPORT_DUE}"
-    ))
-    .bind(account)
-    .bind(interval)
-    .execute(&mut *conn)
-    .await?;
-    if lost == 0 {
-        return Ok(false);
-    }
-    let lost = u64::try_from(lost).unwrap_or(u64::MAX);
-    outbox::append(conn, account, &[event(lost)]).await?;
-    Ok(true)
 }
 
 #[derive(QueryableByName)]
