@@ -159,11 +159,12 @@ fn clippy(_: &mut Run) -> Result<()> {
     process::run(&mut clippy, "cargo clippy")
 }
 
-/// Compiles without the default features of the server. The other steps build the defaults, which are what ships.
-/// `--workspace` keeps the features of the dependencies, so that only two crates are compiled again.
+/// Compiles without the default features of the server. The other steps build the defaults, which are what ships, and
+/// run the tests with them. `--workspace` keeps the features of the dependencies, so that only two crates are compiled
+/// again.
 fn features(_: &mut Run) -> Result<()> {
     let mut check = paths::cargo();
-    check.args(["clippy", "--workspace", "--all-targets", "--no-default-features"]);
+    check.args(["clippy", "--workspace", "--lib", "--bins", "--no-default-features"]);
     process::run(
         check.args(["--", "-D", "warnings"]),
         "cargo clippy without default features",

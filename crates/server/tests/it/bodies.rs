@@ -122,6 +122,17 @@ const OBJECT_PATHS: &[&str] = &[
     "POST /api/conversations/{id}/messages media",
     "POST /api/events events[0]",
     "POST /api/events events[0].properties",
+    "POST /api/messages interactive",
+    "POST /api/messages interactive.buttons[0]",
+    "POST /api/messages interactive.header",
+    "POST /api/messages interactive.header.media",
+    "POST /api/messages interactive.sections[0]",
+    "POST /api/messages interactive.sections[0].rows[0]",
+    "POST /api/messages media",
+    "POST /api/messages template",
+    "POST /api/messages template.header",
+    "POST /api/messages template.variables",
+    "POST /api/messages to",
     "POST /api/orders orders[0]",
     "POST /api/orders orders[0].items[0]",
     "POST /api/segments filters",
@@ -236,7 +247,8 @@ fn request_for_unknown_id(caller: &User<'_>, spec: &RouteSpec) -> Request {
 fn array_is_rejected_wherever_a_body_expects_an_object() {
     let (server, document) = (Server::new(), document());
     let mut seen = BTreeSet::new();
-    for (spec, caller) in json_routes(&server) {
+    // A bad item of a batch of messages is refused alone, and the response is 200.
+    for (spec, caller) in json_routes(&server).filter(|(spec, _)| spec.path != "/api/messages/batch") {
         let mut paths = Vec::new();
         collect_object_paths(&document, body_schema(&document, spec), &[], &mut paths);
         for path in paths {

@@ -194,6 +194,7 @@ pub(super) struct AddressResponse {
     #[schemars(example = &"+5511961234567")]
     phone: Option<String>,
     /// WhatsApp's user id of the contact; null if it is not known.
+    #[schemars(example = &"BR.1A2B3C")]
     wa_user_id: Option<String>,
 }
 
@@ -264,6 +265,7 @@ response_type! {
         /// WhatsApp's error code; null if the message did not fail with one.
         error_code: Option<i64>,
         /// Why the message failed; null if it did not.
+        #[schemars(example = &"Message undeliverable")]
         error_message: Option<String>,
         /// The price that WhatsApp reports; null until a status update contains one.
         pricing: Option<Pricing>,

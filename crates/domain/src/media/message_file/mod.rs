@@ -73,6 +73,7 @@ pub struct MessageFile {
     #[schemars(example = 303_833)]
     pub size: Option<u64>,
     /// SHA-256 of the stored bytes in lower-case hex; null until the file is ready.
+    #[schemars(example = &"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
     pub sha256: Option<String>,
     /// Whether the file is available.
     pub state: FileState,
