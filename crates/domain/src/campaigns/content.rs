@@ -16,7 +16,7 @@ pub struct RunContent {
     pub template: TemplateContent,
     /// The mapping of placeholders as it was when the run started.
     pub variables: Option<Variables>,
-    /// The place of a location header.
+    /// The location of the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header_location: Option<HeaderLocation>,
     /// When the template's limited-time offer ends.

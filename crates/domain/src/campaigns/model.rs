@@ -31,7 +31,7 @@ pub struct Campaign {
     pub scheduled_by: Option<Scheduler>,
     /// The mapping of the template's placeholders to values; null for the default values.
     pub variables: Option<Variables>,
-    /// The place of a location header; null for none.
+    /// The location of the header; null for none.
     pub header_location: Option<HeaderLocation>,
     /// When the template's limited-time offer ends; null for no end.
     pub offer_expires_at: Option<OffsetDateTime>,

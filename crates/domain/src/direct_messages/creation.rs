@@ -92,7 +92,7 @@ impl From<Refusal> for ItemError {
 
 /// The decision on one request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum Decision {
     /// Store the message, and its contact if that is new.
     New(Box<NewDirectMessage>, Option<NewContact>),
     /// The message exists.
@@ -118,10 +118,10 @@ fn check_scope(tenant: &Tenant, content: &RequestedContent) -> Result<(), ItemEr
 }
 
 /// Decides on a request. `new_id` makes the ids of the message and of its contact.
-pub fn decide(tenant: &Tenant, request: &MessageRequest, facts: &CreationFacts, new_id: &dyn Fn() -> Uuid) -> Verdict {
+pub fn decide(tenant: &Tenant, request: &MessageRequest, facts: &CreationFacts, new_id: &dyn Fn() -> Uuid) -> Decision {
     match try_decide(tenant, request, facts, new_id) {
-        Ok(verdict) => verdict,
-        Err(error) => Verdict::Bad(error),
+        Ok(decision) => decision,
+        Err(error) => Decision::Bad(error),
     }
 }
 
@@ -130,7 +130,7 @@ fn try_decide(
     request: &MessageRequest,
     facts: &CreationFacts,
     new_id: &dyn Fn() -> Uuid,
-) -> Result<Verdict, ItemError> {
+) -> Result<Decision, ItemError> {
     check_scope(tenant, &request.content)?;
     let canonical = request.canonical();
     let earlier = request
@@ -139,7 +139,7 @@ fn try_decide(
         .and_then(|reference| facts.references.get(reference));
     if let Some((message, earlier)) = earlier {
         return match *earlier == canonical || earlier.is_null() {
-            true => Ok(Verdict::Repeated(Box::new(message.clone()))),
+            true => Ok(Decision::Repeated(Box::new(message.clone()))),
             false => Err(ItemError::ReferenceTaken(message.id)),
         };
     }
@@ -171,7 +171,7 @@ fn try_decide(
         template_id: template.map(|template| template.id),
         quota_month: uses_quota.then(|| month_of(send_at)),
     };
-    Ok(Verdict::New(Box::new(new), new_contact))
+    Ok(Decision::New(Box::new(new), new_contact))
 }
 
 /// The first day of the time's month (UTC).

@@ -158,7 +158,7 @@ impl Messenger {
     ) -> Result<QueueEnd, StoreError> {
         let burst = sender.send_rate.burst();
         let mut bursts_left = BURSTS_OF_A_TURN;
-        // Half of the number's places are for direct messages: as many as others had while this queue waited.
+        // Half of the number's send slots are for direct messages: as many as others had while this queue waited.
         let mut bursts = 1;
         while bursts_left > 0 && !self.shutdown.is_stopping() && in_flight.block().is_none() {
             self.record_completed(queue, in_flight).await?;
@@ -365,7 +365,7 @@ impl Sender {
     }
 }
 
-/// The bursts that make up for the places that others had during a wait.
+/// The bursts that make up for the send slots that others had during a wait.
 fn bursts_after(waited: Duration, burst: Burst) -> u32 {
     let burst_time = burst.time.whole_microseconds().max(1);
     let others = waited.whole_microseconds() / burst_time;

@@ -25,7 +25,7 @@ mod service;
 mod status;
 
 pub use contact::{ContactFacts, NewContact};
-pub use creation::{CreationFacts, CreationPlan, ItemError, NewDirectMessage, NumberChoice, Verdict, decide};
+pub use creation::{CreationFacts, CreationPlan, Decision, ItemError, NewDirectMessage, NumberChoice, decide};
 pub use departure::{Departure, DepartureFacts, LeavingContent, LeavingMessage, departure};
 pub use events::cancelled_event;
 pub use messenger::{Messenger, QueueEnd};

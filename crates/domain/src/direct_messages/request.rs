@@ -56,7 +56,7 @@ pub struct MessageTemplateInput {
 
 redacted_debug!(MessageTemplateInput { id });
 
-/// The header of a template, for this message only: a file or a place.
+/// The header of a template, for this message only: a file or a location.
 #[derive(Clone, Default)]
 pub struct MessageHeaderInput {
     pub media_url: Option<String>,
@@ -97,7 +97,7 @@ pub enum RequestedTemplate {
 pub struct RequestedValues {
     /// Replaces the URL of the template's header file.
     pub header_url: Option<String>,
-    /// The place of a location header.
+    /// The location of the header.
     pub header_location: Option<HeaderLocation>,
     /// When the template's limited-time offer ends.
     #[serde(with = "timestamp::option")]
@@ -313,7 +313,7 @@ fn template_content(input: MessageTemplateInput, errors: &mut FieldErrors) -> Op
     })
 }
 
-/// The place of a header. A place needs all of its fields.
+/// The location of a header. A location needs all of its fields.
 fn header_location(header: &MessageHeaderInput, errors: &mut FieldErrors) -> Option<HeaderLocation> {
     let fields = (header.latitude, header.longitude, &header.name, &header.address);
     match fields {
@@ -329,7 +329,10 @@ fn header_location(header: &MessageHeaderInput, errors: &mut FieldErrors) -> Opt
             Some(location)
         }
         _ => {
-            errors.add("template.header", "a place needs latitude, longitude, name and address");
+            errors.add(
+                "template.header",
+                "a location needs latitude, longitude, name and address",
+            );
             None
         }
     }

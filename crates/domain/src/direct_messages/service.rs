@@ -8,8 +8,9 @@ use thiserror::Error;
 use time::Date;
 
 use super::{
-    CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore,
-    ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal, RequestedContent, Verdict, decide,
+    CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, Decision, DirectMessage, DirectMessageQuery,
+    DirectMessageStore, ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal,
+    RequestedContent, decide,
 };
 use crate::shared::{
     Conflict, CursorPage, FieldErrors, Ids, KeyScope, MessageId, RouteScope, ScopeArea, ScopeVerb, StoreError, Tenant,
@@ -272,10 +273,10 @@ impl Draft {
             };
         }
         match decide(tenant, request, &self.facts, &|| ids.next()) {
-            Verdict::Bad(error) => Outcome::Refused(error),
-            Verdict::Repeated(message) => Outcome::Done(Box::new(Created::Repeated(*message))),
-            Verdict::New(..) if unready.is_some() => Outcome::Refused(unready.cloned().unwrap_or_default().into()),
-            Verdict::New(new, contact) => match self.reserve(new.quota_month) {
+            Decision::Bad(error) => Outcome::Refused(error),
+            Decision::Repeated(message) => Outcome::Done(Box::new(Created::Repeated(*message))),
+            Decision::New(..) if unready.is_some() => Outcome::Refused(unready.cloned().unwrap_or_default().into()),
+            Decision::New(new, contact) => match self.reserve(new.quota_month) {
                 Err(refusal) => Outcome::Refused(refusal.into()),
                 Ok(()) => self.accept(request, *new, contact),
             },

@@ -17,7 +17,7 @@ pub struct OutboundTemplate {
     pub header: Vec<TextParameter>,
     /// The file of a media header.
     pub header_file: Option<OutboundFile>,
-    /// The place of a location header.
+    /// The location of the header.
     pub header_location: Option<HeaderLocation>,
     /// When the template's limited-time offer ends. None if it has no end.
     pub offer_expires_at: Option<OffsetDateTime>,

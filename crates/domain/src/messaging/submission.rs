@@ -33,6 +33,6 @@ pub enum HeaderSubmission {
         /// WhatsApp's handle of the uploaded file. Before the upload: its URL.
         handle: String,
     },
-    /// A place, which each message gives.
+    /// A location, which each message gives.
     Location,
 }

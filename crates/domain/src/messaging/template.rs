@@ -54,7 +54,7 @@ string_enum! {
         Video = "video",
         /// A document file.
         Document = "document",
-        /// A place, which each run or message gives.
+        /// A location, which each run or message gives.
         Location = "location",
     }
 }
@@ -103,7 +103,7 @@ impl TextParameter {
     }
 }
 
-/// The place in the header of a message, of a template whose header is a location.
+/// The location in the header of a message, of a template whose header is a location.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeaderLocation {
     /// Degrees north of the equator, from -90 to 90.
@@ -112,10 +112,10 @@ pub struct HeaderLocation {
     /// Degrees east of Greenwich, from -180 to 180.
     #[schemars(range(min = -180, max = 180), example = -46.655_9)]
     pub longitude: f64,
-    /// The name of the place: 1 to 100 characters.
+    /// The name of the location: 1 to 100 characters.
     #[schemars(length(min = 1, max = 100), example = &"Loja Paulista")]
     pub name: String,
-    /// The address of the place: 1 to 200 characters.
+    /// The address of the location: 1 to 200 characters.
     #[schemars(length(min = 1, max = 200), example = &"Av. Paulista, 1578, São Paulo")]
     pub address: String,
 }

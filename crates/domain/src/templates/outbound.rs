@@ -22,7 +22,7 @@ pub const OFFER_ENDED: &str = "the limited-time offer ends less than 1 minute af
 pub struct MessageValues {
     /// One value per placeholder of [`Template::placeholders`].
     pub placeholders: Vec<String>,
-    /// The place of a location header.
+    /// The location of the header.
     pub header_location: Option<HeaderLocation>,
     /// When the limited-time offer ends.
     pub offer_expires_at: Option<OffsetDateTime>,
@@ -94,7 +94,7 @@ impl Template {
         }
     }
 
-    /// The place of the header, as a message contains it.
+    /// The location of the header, as a message contains it.
     pub(super) fn location(&self, values: &MessageValues) -> Option<HeaderLocation> {
         let location = values.header_location.as_ref();
         let location = location.filter(|_| self.header_type == HeaderType::Location)?;

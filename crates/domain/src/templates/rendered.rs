@@ -23,7 +23,7 @@ pub struct Rendered {
     /// The URL of the header's image, video or document. Null if the header is not a file.
     #[schemars(example = &"https://media.example.com/media/0190a1b2/banner.png")]
     pub header_media_url: Option<String>,
-    /// The place of the header. Null if the header is not a location, or the campaign names no place.
+    /// The location of the header. Null if the header is not a location, or the campaign names no location.
     pub header_location: Option<HeaderLocation>,
     /// The offer above the body. Null if there is none.
     pub limited_time_offer: Option<RenderedOffer>,

@@ -1,4 +1,4 @@
-//! Opens the place of the files: a directory or a bucket.
+//! Opens the store of the files: a directory or a bucket.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;

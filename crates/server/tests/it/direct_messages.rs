@@ -524,7 +524,7 @@ fn crash_neither_loses_a_message_nor_sends_it_twice() {
     );
 }
 
-/// The places of a number that sends this many messages a second.
+/// The send slots of a number that sends this many messages a second.
 const PACE: u64 = 20;
 
 /// An owner with a number of this pace, a template, and contacts for a campaign of this size.
@@ -558,7 +558,7 @@ fn message_beside_a_campaign_waits_for_few_of_its_sends() {
         "sending",
         "the campaign filled the number all the time"
     );
-    // In places of the number instead of seconds, which a busy machine stretches.
+    // In send slots of the number instead of seconds, which a busy machine stretches.
     let late = server.db.count(&format!(
         "FROM direct_messages m WHERE (SELECT count(*) FROM campaign_sends s
            WHERE s.started_at > m.created_at AND s.started_at < m.started_at) > {}",

@@ -1,4 +1,4 @@
-//! Places, limited-time offers and delivery times of templates, and what WhatsApp says about a template.
+//! Locations, limited-time offers and delivery times of templates, and what WhatsApp says about a template.
 
 use recado_simulators::whatsapp::Approval;
 use serde_json::{Value, json};

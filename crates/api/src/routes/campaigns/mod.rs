@@ -76,7 +76,7 @@ struct CampaignBody {
     /// The value of each template placeholder: a text or a contact field.
     #[serde(default, deserialize_with = "nullable")]
     variables: Option<Option<Variables>>,
-    /// The place of the header, for a template whose header is a location.
+    /// The location of the header, for a template whose header is a location.
     #[serde(default, deserialize_with = "nullable")]
     header_location: Option<Option<HeaderLocation>>,
     /// When the template's limited-time offer ends. A message that leaves later than 1 minute before it fails.
@@ -139,7 +139,7 @@ response_type! {
         scheduled_at: Option<OffsetDateTime>,
         /// The mapping of the template's placeholders to values; null for the default values.
         variables: Option<Variables>,
-        /// The place of a location header; null for none.
+        /// The location of the header; null for none.
         header_location: Option<HeaderLocation>,
         /// When the template's limited-time offer ends; null for no end.
         #[schemars(with = "Option<Timestamp>")]

@@ -37,7 +37,7 @@ pub(super) struct RecipientBody {
     name: Option<String>,
 }
 
-/// The header of a template, for this message only: the URL of a file, or a place with all of its fields.
+/// The header of a template, for this message only: the URL of a file, or a location with all of its fields.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MessageHeader")]
 pub(super) struct HeaderBody {
@@ -50,10 +50,10 @@ pub(super) struct HeaderBody {
     /// Degrees east of Greenwich.
     #[schemars(range(min = -180, max = 180), example = -46.655_9)]
     longitude: Option<f64>,
-    /// The name of the place.
+    /// The name of the location.
     #[schemars(length(min = 1, max = 100), example = &"Loja Paulista")]
     name: Option<String>,
-    /// The address of the place.
+    /// The address of the location.
     #[schemars(length(min = 1, max = 200), example = &"Av. Paulista, 1578, São Paulo")]
     address: Option<String>,
 }
@@ -72,7 +72,7 @@ pub(super) struct TemplateBody {
     language: Option<String>,
     /// The value of each placeholder, spelled in full or as in a campaign.
     variables: Option<Variables>,
-    /// Replaces the file of the template's header, or is its place.
+    /// Replaces the file of the template's header, or is its location.
     header: Option<HeaderBody>,
     /// When the template's limited-time offer ends: at least a minute after the message leaves.
     #[schemars(with = "Option<Timestamp>")]

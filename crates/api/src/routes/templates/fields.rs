@@ -38,7 +38,7 @@ pub(super) struct TemplateBody {
     #[schemars(with = "Option<ParameterFormat>")]
     parameter_format: Option<String>,
     /// The type of the header; `none` if absent. `location` only in category UTILITY or MARKETING: each campaign then
-    /// names the place as `header_location`.
+    /// names the location as `header_location`.
     #[schemars(with = "Option<HeaderType>")]
     #[serde(default, deserialize_with = "nullable")]
     header_type: Option<Option<String>>,

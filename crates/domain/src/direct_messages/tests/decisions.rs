@@ -10,15 +10,15 @@ use crate::campaigns::Variables;
 use crate::messaging::{Addressee, Category, ContentInput, MetaStatus};
 use crate::shared::{CallingKey, KeyScopes};
 
-fn decided(input: MessageInput, facts: &CreationFacts) -> Verdict {
+fn decided(input: MessageInput, facts: &CreationFacts) -> Decision {
     decide(&tenant(), &request(input), facts, &Uuid::now_v7)
 }
 
 fn refusal(input: MessageInput, facts: &CreationFacts) -> Option<&'static str> {
     match decided(input, facts) {
-        Verdict::Bad(ItemError::Refused(refusal)) => Some(refusal.reason()),
-        Verdict::New(..) => None,
-        verdict => panic!("{verdict:?}"),
+        Decision::Bad(ItemError::Refused(refusal)) => Some(refusal.reason()),
+        Decision::New(..) => None,
+        decision => panic!("{decision:?}"),
     }
 }
 
@@ -36,7 +36,7 @@ fn with_template(change: impl FnOnce(&mut Template)) -> CreationFacts {
 
 #[test]
 fn template_message_takes_quota_of_its_month_and_a_text_takes_none() {
-    let Verdict::New(new, None) = decided(template_input(), &facts()) else {
+    let Decision::New(new, None) = decided(template_input(), &facts()) else {
         panic!()
     };
     assert_eq!(new.quota_month, Some(time::macros::date!(2026 - 03 - 01)));
@@ -49,11 +49,11 @@ fn template_message_takes_quota_of_its_month_and_a_text_takes_none() {
         send_at: Some(NOW + Duration::days(30)),
         ..template_input()
     };
-    let Verdict::New(new, None) = decided(later, &facts()) else {
+    let Decision::New(new, None) = decided(later, &facts()) else {
         panic!()
     };
     assert_eq!(new.quota_month, Some(time::macros::date!(2026 - 04 - 01)));
-    let Verdict::New(new, None) = decided(text_input(), &facts()) else {
+    let Decision::New(new, None) = decided(text_input(), &facts()) else {
         panic!()
     };
     assert_eq!(new.quota_month, None);
@@ -135,8 +135,8 @@ fn number_of_the_conversation_is_used_only_if_it_is_verified() {
             })
             .collect();
         match decided(text_input(), &facts) {
-            Verdict::New(new, _) => new.message.profile_id.map(|id| id.0.as_u128()),
-            verdict => panic!("{verdict:?}"),
+            Decision::New(new, _) => new.message.profile_id.map(|id| id.0.as_u128()),
+            decision => panic!("{decision:?}"),
         }
     };
     assert_eq!(number(5, [true, true]), Some(5));
@@ -144,7 +144,7 @@ fn number_of_the_conversation_is_used_only_if_it_is_verified() {
     assert_eq!(number(6, [true, true]), Some(4));
     let mut without = facts();
     without.numbers.clear();
-    let Verdict::New(new, _) = decided(text_input(), &without) else {
+    let Decision::New(new, _) = decided(text_input(), &without) else {
         panic!()
     };
     assert_eq!(new.message.profile_id, None, "simulated");
@@ -154,7 +154,7 @@ fn number_of_the_conversation_is_used_only_if_it_is_verified() {
 fn unknown_phone_makes_a_contact_and_unknown_ids_are_invalid() {
     let mut facts = facts();
     facts.contacts.clear();
-    let Verdict::New(new, Some(contact)) = decided(template_input(), &facts) else {
+    let Decision::New(new, Some(contact)) = decided(template_input(), &facts) else {
         panic!()
     };
     assert_eq!(
@@ -180,13 +180,13 @@ fn unknown_phone_makes_a_contact_and_unknown_ids_are_invalid() {
             },
         ),
     ] {
-        let Verdict::Bad(ItemError::Invalid(errors)) = decided(input, &facts) else {
+        let Decision::Bad(ItemError::Invalid(errors)) = decided(input, &facts) else {
             panic!("{field}")
         };
         assert_eq!(errors.0.keys().collect::<Vec<_>>(), [field]);
     }
     facts.templates.clear();
-    let Verdict::Bad(ItemError::Invalid(errors)) = decided(template_input(), &facts) else {
+    let Decision::Bad(ItemError::Invalid(errors)) = decided(template_input(), &facts) else {
         panic!()
     };
     assert!(errors.0.contains_key("template.id"));
@@ -199,7 +199,7 @@ fn same_reference_repeats_an_equal_request_and_refuses_another_one() {
         client_reference: Some("r1".into()),
         ..text_input()
     };
-    let Verdict::New(first, _) = decided(input("Oi"), &facts()) else {
+    let Decision::New(first, _) = decided(input("Oi"), &facts()) else {
         panic!()
     };
     let known = |earlier: Value| {
@@ -211,16 +211,16 @@ fn same_reference_repeats_an_equal_request_and_refuses_another_one() {
     };
     assert_eq!(
         decided(input("Oi"), &known(first.request.clone())),
-        Verdict::Repeated(Box::new(first.message.clone()))
+        Decision::Repeated(Box::new(first.message.clone()))
     );
     assert_eq!(
         decided(input("oi"), &known(first.request.clone())),
-        Verdict::Bad(ItemError::ReferenceTaken(first.message.id))
+        Decision::Bad(ItemError::ReferenceTaken(first.message.id))
     );
     // An erased message says nothing of its request any more.
     assert!(matches!(
         decided(input("oi"), &known(Value::Null)),
-        Verdict::Repeated(_)
+        Decision::Repeated(_)
     ));
 }
 
@@ -240,8 +240,8 @@ fn key_that_triggers_a_template_sends_nothing_else() {
         (format!("trigger:{own}"), text_input(), false),
         ("messages:write".to_owned(), text_input(), true),
     ] {
-        let verdict = decide(&with_scopes(&[scope.clone()]), &request(input), &facts(), &Uuid::now_v7);
-        assert_eq!(verdict != Verdict::Bad(ItemError::Forbidden), allowed, "{scope}");
+        let decision = decide(&with_scopes(&[scope.clone()]), &request(input), &facts(), &Uuid::now_v7);
+        assert_eq!(decision != Decision::Bad(ItemError::Forbidden), allowed, "{scope}");
     }
 }
 
@@ -372,7 +372,7 @@ fn place_and_offer_of_a_template_are_required_and_an_ended_offer_fails() {
             has_expiration: true,
         });
     });
-    let Verdict::Bad(ItemError::Refused(Refusal::EmptyPlaceholders { placeholders })) =
+    let Decision::Bad(ItemError::Refused(Refusal::EmptyPlaceholders { placeholders })) =
         decided(template_input(), &special)
     else {
         panic!()

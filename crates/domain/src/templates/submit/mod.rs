@@ -44,7 +44,7 @@ pub struct TemplateCheck {
 }
 
 impl TemplateSubmission {
-    /// The submission of a template that passed the rules. It still has URLs in place of file handles.
+    /// The submission of a template that passed the rules. It still has URLs instead of file handles.
     pub fn of(template: &Template) -> Self {
         let text = template.header_placeholder_text();
         let text = text.map(|text| HeaderSubmission::Text(text.to_owned(), template.examples_of(text)));

@@ -192,7 +192,7 @@ pub(super) fn check_offer_parameters(template: &Value, sent: &[Value]) -> Result
     }
 }
 
-/// Whether a header's parameter has a place.
+/// Whether a header's parameter has a location.
 pub(super) fn is_location(parameter: &Value) -> bool {
     let number = |field: &str| {
         parameter
