@@ -62,7 +62,7 @@ redacted_debug!(
 /// What becomes of a due message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Departure {
-    Leave(LeavingMessage),
+    Leave(Box<LeavingMessage>),
     /// It fails with this error message and is not sent.
     Fail(String),
 }
@@ -89,13 +89,13 @@ pub fn departure(facts: DepartureFacts) -> Departure {
         Ok((_, LeavingContent::Template { template, values })) if values.offer_ends_too_early(&template, facts.now) => {
             Departure::Fail(OFFER_ENDED.to_owned())
         }
-        Ok((to, content)) => Departure::Leave(LeavingMessage {
+        Ok((to, content)) => Departure::Leave(Box::new(LeavingMessage {
             id: facts.id,
             attempts: facts.attempts,
             to,
             content,
             wa_id: contact.wa_id.clone(),
-        }),
+        })),
     }
 }
 

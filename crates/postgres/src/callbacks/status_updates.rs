@@ -128,7 +128,7 @@ async fn apply_to_direct_messages(
                 message.advance(item.status, item.error_code, item.error_message.as_deref());
                 message.set_pricing(item.status_pricing());
                 if item.error_code.map(|code| codes.class(code)) == Some(ErrorClass::OptedOut) {
-                    opt_outs.push((message.contact().into(), item.at));
+                    opt_outs.push((message.contact(), item.at));
                 }
             }
         }

@@ -179,7 +179,7 @@ async fn start(
     for facts in departure_facts(conn, account, rows, is_number_removed).await? {
         let id = facts.id;
         match departure(facts) {
-            Departure::Leave(message) => leaving.push(message),
+            Departure::Leave(message) => leaving.push(*message),
             Departure::Fail(message) => failed.push((id, message)),
         }
     }

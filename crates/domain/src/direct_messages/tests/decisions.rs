@@ -240,7 +240,12 @@ fn key_that_triggers_a_template_sends_nothing_else() {
         (format!("trigger:{own}"), text_input(), false),
         ("messages:write".to_owned(), text_input(), true),
     ] {
-        let decision = decide(&with_scopes(&[scope.clone()]), &request(input), &facts(), &Uuid::now_v7);
+        let decision = decide(
+            &with_scopes(std::slice::from_ref(&scope)),
+            &request(input),
+            &facts(),
+            &Uuid::now_v7,
+        );
         assert_eq!(decision != Decision::Bad(ItemError::Forbidden), allowed, "{scope}");
     }
 }
@@ -273,7 +278,7 @@ fn due_message_leaves_rendered_for_its_contact() {
         panic!()
     };
     assert_eq!(
-        (leaving.attempts, leaving.to),
+        (leaving.attempts, leaving.to.clone()),
         (2, Addressee::Phone("+5511961234567".into()))
     );
     assert!(matches!(leaving.content, LeavingContent::Template { values, .. } if values.placeholders == ["Ana!"]));
