@@ -558,11 +558,11 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
         None
     );
     assert!(
-        !store
+        store
             .begin_reply(other_account, &draft_of(&reply, profile))
             .await
             .unwrap()
-            .is_some()
+            .is_none()
     );
     assert_eq!(
         store.record_reply(other_account, reply.id, &sent("w")).await.unwrap(),
