@@ -141,8 +141,13 @@ impl<'a> InFlightSends<'a> {
         self.results.extend(results);
     }
 
+    /// The reason for which a call cannot succeed for any message of the number, if one returned it.
+    pub(crate) fn refused_call(&self) -> Option<&RunBlock> {
+        self.block.as_ref()
+    }
+
     /// The reason to pause the run, if a call returned one or the circuit breaker ([`Refusals`]) is open.
-    pub(crate) fn block(&self) -> Option<RunBlock> {
+    pub(super) fn block(&self) -> Option<RunBlock> {
         let refusal_block = || {
             let reason = self.refusals.pause_reason()?;
             Some(RunBlock { reason, review: None })

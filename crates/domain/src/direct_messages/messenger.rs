@@ -97,11 +97,12 @@ impl Messenger {
         let sent = self.send_due(queue, &sender, &mut in_flight).await;
         // Messages that left are recorded also after an error.
         let results = in_flight.drain().await;
-        let block = in_flight.block();
+        // Not the circuit breaker of a run: here a rejected message says nothing about the next one.
+        let is_refused = in_flight.refused_call().is_some();
         self.record(queue, results).await?;
         match sent? {
             QueueEnd::Lost => Ok(QueueEnd::Lost),
-            _ if block.is_some() => self.hold(queue, HoldReason::Number, REFUSED_DELAY).await,
+            _ if is_refused => self.hold(queue, HoldReason::Number, REFUSED_DELAY).await,
             end => {
                 self.queue.release(queue, self.worker.id).await?;
                 Ok(end)
@@ -160,7 +161,7 @@ impl Messenger {
         let mut bursts_left = BURSTS_OF_A_TURN;
         // Half of the number's send slots are for direct messages: as many as others had while this queue waited.
         let mut bursts = 1;
-        while bursts_left > 0 && !self.shutdown.is_stopping() && in_flight.block().is_none() {
+        while bursts_left > 0 && !self.shutdown.is_stopping() && in_flight.refused_call().is_none() {
             self.record_completed(queue, in_flight).await?;
             self.slow_down(sender, in_flight).await?;
             let limit = sender.batch_size(burst, bursts);

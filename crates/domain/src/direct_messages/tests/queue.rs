@@ -226,3 +226,15 @@ fn lost_queue_is_left_to_its_new_worker() {
     let end = messenger(queue, accepted()).run(QUEUE).now_or_never().unwrap().unwrap();
     assert_eq!(end, QueueEnd::Lost);
 }
+
+#[test]
+fn rejected_parameters_do_not_hold_the_messages_of_others() {
+    let rejected = SendOutcome::Failed {
+        code: 132_000,
+        class: ErrorClass::ParameterFormat,
+        message: "parameters".into(),
+    };
+    let (end, steps) = run(verified(), (1..=30).map(text_message).collect(), rejected);
+    assert_eq!(end, QueueEnd::Empty);
+    assert_eq!(steps.iter().filter(|step| *step == "failed").count(), 30);
+}
