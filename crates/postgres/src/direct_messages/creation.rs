@@ -91,12 +91,24 @@ async fn queue_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: 
             .or_insert(new.message.send_at);
         *first = (*first).min(new.message.send_at);
     }
+    let (profiles, times) = due.into_iter().unzip();
+    make_due(conn, account, profiles, times).await
+}
+
+/// Makes queues due at these times, or earlier. A held queue stays held: a new message does not change the reason.
+pub(super) async fn make_due(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    profiles: Vec<Uuid>,
+    times: Vec<OffsetDateTime>,
+) -> DbResult<()> {
     sql("INSERT INTO direct_message_queues AS q (account_id, profile_id, due_at)
          SELECT $1, k.profile_id, k.due_at FROM unnest($2, $3) AS k (profile_id, due_at) ORDER BY k.profile_id
-         ON CONFLICT (account_id, profile_id) DO UPDATE SET due_at = least(q.due_at, excluded.due_at)")
+         ON CONFLICT (account_id, profile_id) DO UPDATE
+           SET due_at = CASE WHEN q.hold_reason IS NULL THEN least(q.due_at, excluded.due_at) ELSE q.due_at END")
     .bind(account)
-    .bind(due.keys().copied().collect::<Vec<_>>())
-    .bind(due.values().copied().collect::<Vec<_>>())
+    .bind(profiles)
+    .bind(times)
     .execute(conn)
     .await?;
     Ok(())

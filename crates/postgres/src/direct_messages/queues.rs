@@ -19,6 +19,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::changes::{self, find, lock, write};
+use super::creation::make_due;
 use super::facts::{ContactKey, contacts, requested_templates};
 use super::{read_profile, stored_profile};
 use crate::billing;
@@ -214,9 +215,15 @@ async fn fail(conn: &mut AsyncPgConnection, account: AccountId, failed: &[(Messa
 
 async fn record(
     conn: &mut AsyncPgConnection,
-    account: AccountId,
+    queue: NumberQueue,
     results: &[(MessageId, MessageResult)],
 ) -> DbResult<()> {
+    let account = queue.account_id;
+    if results.iter().any(|(_, result)| may_be_due_again(result)) {
+        // The worker may have lost the queue, and its new worker may have deleted the row.
+        let (profiles, times) = (vec![stored_profile(queue.profile_id)], vec![OffsetDateTime::now_utc()]);
+        make_due(conn, account, profiles, times).await?;
+    }
     let mut locked = lock(conn, account, results.iter().map(|(id, _)| id.0).collect(), vec![]).await?;
     let (mut contacts, mut wa_ids) = (Vec::new(), Vec::new());
     for (id, result) in results {
@@ -235,7 +242,15 @@ async fn record(
     write(conn, account, &mut locked).await
 }
 
-/// Releases a held queue. Without waiting messages it is deleted.
+/// Whether the message did not leave.
+fn may_be_due_again(result: &MessageResult) -> bool {
+    match result {
+        MessageResult::Deferred { .. } | MessageResult::Throttled { .. } | MessageResult::Released => true,
+        MessageResult::Sent { .. } | MessageResult::Failed { .. } | MessageResult::Unknown => false,
+    }
+}
+
+/// Releases a queue of this worker. Without waiting messages it is deleted.
 async fn release(
     conn: &mut AsyncPgConnection,
     queue: NumberQueue,
@@ -245,7 +260,7 @@ async fn release(
     if !is_held(conn, queue, worker).await? {
         return Ok(());
     }
-    if let Some((_, _)) = hold {
+    if hold.is_some() {
         fail_expired(conn, queue).await?;
     }
     // A statement of its own: it sees the messages whose insert held the queue's row before.
@@ -370,7 +385,7 @@ impl DirectMessageQueue for PgDirectMessageQueues {
 
     async fn record(&self, queue: NumberQueue, results: &[(MessageId, MessageResult)]) -> Result<(), StoreError> {
         let account = queue.account_id;
-        in_tenant!(self.tenants, account, |conn| record(conn, account, results))
+        in_tenant!(self.tenants, account, |conn| record(conn, queue, results))
     }
 
     async fn release(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError> {

@@ -24,6 +24,7 @@ mod contacts;
 mod conversations;
 mod deletion;
 mod diagnostics;
+mod direct_messages;
 mod error_codes;
 mod exports;
 mod feed_writers;
