@@ -205,8 +205,8 @@ async fn reply(
 
 pub(super) const REPLY: Endpoint = endpoint!(reply, {
     let description = "Sends a text, a file, reply buttons or a list to the contact from the WhatsApp number that the contact wrote to. WhatsApp \
-                allows free-form messages for 24 hours after the contact's last message; after that, only campaigns \
-                can reach the contact. An accepted reply counts towards the month's quota, but a full quota never \
+                allows free-form messages for 24 hours after the contact's last message; after that, only templates \
+                reach the contact, in a campaign or by `POST /api/messages`. An accepted reply counts towards the month's quota, but a full quota never \
                 blocks a reply.";
     Operation::new("Reply in a conversation", description)
         .takes(path_id(ID))

@@ -160,8 +160,8 @@ fn header(file: &OutboundFile, name: &str) -> Value {
     json!({ "type": "header", "parameters": [{ "type": kind, kind: content }] })
 }
 
-fn location(place: &HeaderLocation) -> Value {
-    json!({ "type": "header", "parameters": [{ "type": "location", "location": place }] })
+fn location(location: &HeaderLocation) -> Value {
+    json!({ "type": "header", "parameters": [{ "type": "location", "location": location }] })
 }
 
 fn offer(expires_at: OffsetDateTime) -> Value {
@@ -375,11 +375,11 @@ mod tests {
             body: vec![text_parameter(None, "Ana")],
             ..message()
         };
-        let place = json!({ "latitude": -23.5614, "longitude": -46.6559, "name": "Loja",
+        let location = json!({ "latitude": -23.5614, "longitude": -46.6559, "name": "Loja",
             "address": "Av. Paulista, 1578" });
         let offer = json!({ "expiration_time_ms": 1_772_366_400_123_i64 });
         let expected = json!([
-            { "type": "header", "parameters": [{ "type": "location", "location": place }] },
+            { "type": "header", "parameters": [{ "type": "location", "location": location }] },
             { "type": "limited_time_offer",
               "parameters": [{ "type": "limited_time_offer", "limited_time_offer": offer }] },
             { "type": "body", "parameters": [{ "type": "text", "text": "Ana" }] } ]);

@@ -220,8 +220,9 @@ async fn record(
 ) -> DbResult<()> {
     let account = queue.account_id;
     if results.iter().any(|(_, result)| may_be_due_again(result)) {
-        // The worker may have lost the queue, and its new worker may have deleted the row.
-        let (profiles, times) = (vec![stored_profile(queue.profile_id)], vec![OffsetDateTime::now_utc()]);
+        // The worker may have lost the queue, and its new worker may have deleted the row. The next release sets the time.
+        let at_once = OffsetDateTime::UNIX_EPOCH;
+        let (profiles, times) = (vec![stored_profile(queue.profile_id)], vec![at_once]);
         make_due(conn, account, profiles, times).await?;
     }
     let mut locked = lock(conn, account, results.iter().map(|(id, _)| id.0).collect(), vec![]).await?;

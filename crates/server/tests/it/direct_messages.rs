@@ -525,15 +525,15 @@ fn crash_neither_loses_a_message_nor_sends_it_twice() {
 }
 
 /// The send slots of a number that sends this many messages a second.
-const PACE: u64 = 20;
+const RATE: u64 = 20;
 
-/// An owner with a number of this pace, a template, and contacts for a campaign of this size.
-fn paced(server: &Server, contacts: usize) -> (User<'_>, String, String) {
+/// An owner with a number of this send rate, a template, and contacts for a campaign of this size.
+fn with_rate(server: &Server, contacts: usize) -> (User<'_>, String, String) {
     let ana = server.owner();
     server.db.run("UPDATE accounts SET plan = 'scale'");
     let profile = ana.profile();
-    let pace = json!({ "messages_per_second": PACE });
-    ana.put(&format!("/api/whatsapp/profiles/{profile}"), pace).ok();
+    let rate = json!({ "messages_per_second": RATE });
+    ana.put(&format!("/api/whatsapp/profiles/{profile}"), rate).ok();
     let campaign = ana.campaign_to("a", 0..contacts);
     let template = ana.approved("Oi direto", &[]);
     (ana, template, campaign)
@@ -542,13 +542,13 @@ fn paced(server: &Server, contacts: usize) -> (User<'_>, String, String) {
 #[test]
 fn message_beside_a_campaign_waits_for_few_of_its_sends() {
     let server = Server::start(without_statuses());
-    let (ana, template, campaign) = paced(&server, 300);
+    let (ana, template, campaign) = with_rate(&server, 300);
     ana.send(&campaign);
     until("the campaign fills the number", || server.whatsapp.sends().len() > 20);
-    // A third of the number's pace for five seconds.
+    // A third of the number's send rate for five seconds.
     for number in 0..30_usize {
         post(&ana, to_phone(&template, &format!("+55119619999{number:02}"))).created();
-        thread::sleep(Duration::from_millis(1000 * 3 / PACE));
+        thread::sleep(Duration::from_millis(1000 * 3 / RATE));
     }
     until("every message left", || {
         server.db.count("FROM direct_messages WHERE status = 'sent'") == 30
@@ -562,7 +562,7 @@ fn message_beside_a_campaign_waits_for_few_of_its_sends() {
     let late = server.db.count(&format!(
         "FROM direct_messages m WHERE (SELECT count(*) FROM campaign_sends s
            WHERE s.started_at > m.created_at AND s.started_at < m.started_at) > {}",
-        2 * PACE
+        2 * RATE
     ));
     assert_eq!(late, 0, "of 30 messages");
 }
@@ -570,7 +570,7 @@ fn message_beside_a_campaign_waits_for_few_of_its_sends() {
 #[test]
 fn campaign_keeps_its_share_beside_direct_messages() {
     let server = Server::start(without_statuses());
-    let (ana, template, campaign) = paced(&server, 300);
+    let (ana, template, campaign) = with_rate(&server, 300);
     let items: Vec<Value> = (0..600)
         .map(|number| to_phone(&template, &format!("+5511961{number:06}")))
         .collect();
@@ -581,11 +581,11 @@ fn campaign_keeps_its_share_beside_direct_messages() {
     let of_campaign = || server.db.count("FROM campaign_sends WHERE started_at IS NOT NULL");
     until("the campaign begins", || of_campaign() > 0);
     let (campaign_before, before) = (of_campaign(), server.whatsapp.sends().len());
-    until("ten seconds of places", || {
-        server.whatsapp.sends().len() >= before + usize::try_from(PACE * 8).unwrap()
+    until("eight seconds of sends", || {
+        server.whatsapp.sends().len() >= before + usize::try_from(RATE * 8).unwrap()
     });
     let all = i64::try_from(server.whatsapp.sends().len() - before).unwrap();
     let share = of_campaign() - campaign_before;
-    assert!(share * 100 >= all * 40, "{share} of {all} places are the campaign's");
-    assert!(share * 100 <= all * 60, "{share} of {all} places are the campaign's");
+    assert!(share * 100 >= all * 40, "{share} of {all} sends are the campaign's");
+    assert!(share * 100 <= all * 60, "{share} of {all} sends are the campaign's");
 }

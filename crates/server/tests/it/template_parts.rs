@@ -45,7 +45,7 @@ fn offer_body() -> Value {
                     { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["abc"] }] })
 }
 
-fn place() -> Value {
+fn store_location() -> Value {
     json!({ "latitude": -23.5614, "longitude": -46.6559, "name": "Loja\tPaulista ", "address": "Av. Paulista, 1578" })
 }
 
@@ -97,17 +97,17 @@ fn location_template_is_sent_with_the_place_of_its_campaign() {
     let id = ana.campaign(body);
     assert_needs(&ana, &id, "header_location");
     let path = format!("/api/campaigns/{id}");
-    let mut wrong = place();
+    let mut wrong = store_location();
     wrong["latitude"] = json!(90.5);
     wrong["name"] = json!(" ");
     let fields = ana.put(&path, json!({ "header_location": wrong })).invalid();
     assert_eq!(fields, ["header_location.latitude", "header_location.name"]);
-    let stored = ana.put(&path, json!({ "header_location": place() })).ok();
-    assert_eq!(stored["header_location"], place());
+    let stored = ana.put(&path, json!({ "header_location": store_location() })).ok();
+    assert_eq!(stored["header_location"], store_location());
 
     let shown = act(&ana, &id, "preview", json!({})).ok();
     assert_eq!(shown["refusals"], json!([]));
-    let mut clean = place();
+    let mut clean = store_location();
     clean["name"] = json!("Loja Paulista");
     assert_eq!(shown["messages"][0]["header_location"], clean);
     act(&ana, &id, "test", json!({ "phone": phone(40) })).ok();
@@ -186,7 +186,7 @@ fn offer_and_place_rules_name_their_field() {
         body[field] = value;
         ana.post("/api/templates", body).invalid()
     };
-    let (offer, place) = (offer_body(), location_body());
+    let (offer, store_location) = (offer_body(), location_body());
     let long = json!({ "text": "x".repeat(17), "has_expiration": true });
     assert_eq!(changed(&offer, "limited_time_offer", long), ["limited_time_offer.text"]);
     assert_eq!(changed(&offer, "category", json!("UTILITY")), ["category"]);
@@ -197,11 +197,11 @@ fn offer_and_place_rules_name_their_field() {
         ["message_send_ttl_seconds"]
     );
     assert_eq!(
-        changed(&place, "message_send_ttl_seconds", json!(43_201)),
+        changed(&store_location, "message_send_ttl_seconds", json!(43_201)),
         ["message_send_ttl_seconds"]
     );
     assert_eq!(
-        changed(&place, "category", json!("AUTHENTICATION")),
+        changed(&store_location, "category", json!("AUTHENTICATION")),
         ["header_type", "message_send_ttl_seconds"]
     );
     let id = text(&ana.post("/api/templates", offer).created()["id"]);
@@ -239,7 +239,7 @@ fn sync_reads_offer_delivery_time_and_right_category() {
     ] {
         assert_eq!(template[field], value, "{field}");
     }
-    let body = json!({ "name": "Prazo", "template_id": template["id"], "header_location": place(),
+    let body = json!({ "name": "Prazo", "template_id": template["id"], "header_location": store_location(),
         "offer_expires_at": "2099-01-01T12:00:00Z" });
     let id = ana.campaign(body);
     assert_eq!(act(&ana, &id, "execute", json!({})).ok()["sent"], 1);
