@@ -82,3 +82,19 @@ CREATE OR REPLACE FUNCTION send_id(frozen_at timestamptz, campaign_id uuid, cont
     PLACING lpad(to_hex(floor(extract(epoch FROM frozen_at) * 1000)::bigint), 12, '0') || '8' FROM 1)
     PLACING 'a' FROM 17)::uuid
 $$;
+
+-- WhatsApp's user id of a contact that a number may use: the id that the number's portfolio told, else the one of a
+-- parent business, else the contact's own id (`latest`) if no number told it. Null: the number knows none.
+CREATE OR REPLACE FUNCTION fitting_user_id(account uuid, contact uuid, latest text, number_scope text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN coalesce(
+    (SELECT i.wa_user_id FROM contact_identities i
+      WHERE i.account_id = account AND i.contact_id = contact AND i.scope = number_scope),
+    (SELECT i.parent_user_id FROM contact_identities i
+      WHERE i.account_id = account AND i.contact_id = contact AND i.parent_user_id IS NOT NULL
+      ORDER BY i.last_seen_at DESC LIMIT 1),
+    CASE WHEN NOT EXISTS (SELECT 1 FROM contact_identities i
+      WHERE i.account_id = account AND i.contact_id = contact AND i.wa_user_id = latest) THEN latest END);
+END
+$$;

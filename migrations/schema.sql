@@ -15,6 +15,21 @@ CREATE FUNCTION public.first_id(at timestamp with time zone) RETURNS uuid
     lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('0', 12)) FROM 1)::uuid
 $$;
 
+CREATE FUNCTION public.fitting_user_id(account uuid, contact uuid, latest text, number_scope text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN coalesce(
+    (SELECT i.wa_user_id FROM contact_identities i
+      WHERE i.account_id = account AND i.contact_id = contact AND i.scope = number_scope),
+    (SELECT i.parent_user_id FROM contact_identities i
+      WHERE i.account_id = account AND i.contact_id = contact AND i.parent_user_id IS NOT NULL
+      ORDER BY i.last_seen_at DESC LIMIT 1),
+    CASE WHEN NOT EXISTS (SELECT 1 FROM contact_identities i
+      WHERE i.account_id = account AND i.contact_id = contact AND i.wa_user_id = latest) THEN latest END);
+END
+$$;
+
 CREATE FUNCTION public.has_subscribers(account uuid, kind text) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
@@ -405,6 +420,7 @@ CREATE TABLE public.campaign_sends (
     earlier_failures integer DEFAULT 0 NOT NULL,
     pricing jsonb,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    by_user_id boolean DEFAULT false NOT NULL,
     CONSTRAINT campaign_sends_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
 PARTITION BY RANGE (id);
@@ -439,8 +455,10 @@ CREATE TABLE public.campaigns (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
+    reach text DEFAULT 'phone'::text NOT NULL,
     header_location jsonb,
     offer_expires_at timestamp with time zone,
+    CONSTRAINT campaigns_reach_check CHECK ((reach = ANY (ARRAY['phone'::text, 'any'::text]))),
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -476,6 +494,18 @@ CREATE TABLE public.contact_counts (
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
+CREATE TABLE public.contact_identities (
+    account_id uuid NOT NULL,
+    scope text NOT NULL,
+    wa_user_id text NOT NULL,
+    contact_id uuid NOT NULL,
+    parent_user_id text,
+    username text,
+    first_seen_at timestamp with time zone NOT NULL,
+    last_seen_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
 CREATE TABLE public.contact_rfm (
     account_id uuid NOT NULL,
     contact_id uuid NOT NULL,
@@ -509,7 +539,8 @@ CREATE TABLE public.contacts (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
-    version bigint DEFAULT 1 NOT NULL
+    version bigint DEFAULT 1 NOT NULL,
+    same_person_as uuid
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -575,6 +606,7 @@ CREATE TABLE public.direct_messages (
     api_key_id uuid,
     created_at timestamp with time zone NOT NULL,
     updated_at timestamp with time zone NOT NULL,
+    by_user_id boolean DEFAULT false NOT NULL,
     CONSTRAINT direct_messages_hold_reason_check CHECK ((hold_reason = 'throttled'::text)),
     CONSTRAINT direct_messages_kind_check CHECK ((kind = ANY (ARRAY['template'::text, 'text'::text, 'media'::text, 'interactive'::text]))),
     CONSTRAINT direct_messages_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text, 'cancelled'::text])))
@@ -821,6 +853,7 @@ CREATE TABLE public.messages (
     context jsonb,
     media_ids uuid[],
     deleted_at timestamp with time zone,
+    by_user_id boolean DEFAULT false NOT NULL,
     CONSTRAINT messages_direction_check CHECK ((direction = ANY (ARRAY['inbound'::text, 'outbound'::text]))),
     CONSTRAINT messages_status_check CHECK ((status = ANY (ARRAY['received'::text, 'pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
@@ -1456,6 +1489,12 @@ ALTER TABLE ONLY public.carts
 ALTER TABLE ONLY public.contact_counts
     ADD CONSTRAINT contact_counts_pkey PRIMARY KEY (account_id, day);
 
+ALTER TABLE ONLY public.contact_identities
+    ADD CONSTRAINT contact_identities_contact_id_scope_unique UNIQUE (account_id, contact_id, scope);
+
+ALTER TABLE ONLY public.contact_identities
+    ADD CONSTRAINT contact_identities_pkey PRIMARY KEY (account_id, scope, wa_user_id);
+
 ALTER TABLE ONLY public.contact_rfm
     ADD CONSTRAINT contact_rfm_pkey PRIMARY KEY (account_id, contact_id);
 
@@ -1731,6 +1770,10 @@ CREATE INDEX campaigns_template_id_idx ON public.campaigns USING btree (account_
 
 CREATE INDEX carts_contact_id_idx ON public.carts USING btree (account_id, contact_id) WHERE (contact_id IS NOT NULL);
 
+CREATE INDEX contact_identities_parent_user_id_idx ON public.contact_identities USING btree (account_id, parent_user_id) WHERE (parent_user_id IS NOT NULL);
+
+CREATE INDEX contact_identities_wa_user_id_idx ON public.contact_identities USING btree (account_id, wa_user_id);
+
 CREATE INDEX contact_rfm_segment_idx ON public.contact_rfm USING btree (account_id, segment, contact_id);
 
 CREATE INDEX contact_tags_tag_id_idx ON public.contact_tags USING btree (account_id, tag_id, contact_id);
@@ -1740,6 +1783,8 @@ CREATE INDEX contacts_created_at_idx ON public.contacts USING btree (account_id,
 CREATE INDEX contacts_deleted_idx ON public.contacts USING btree (account_id, deleted_at) INCLUDE (id) WHERE (deleted_at IS NOT NULL);
 
 CREATE UNIQUE INDEX contacts_phone_unique ON public.contacts USING btree (account_id, phone) WHERE (deleted_at IS NULL);
+
+CREATE INDEX contacts_same_person_as_idx ON public.contacts USING btree (account_id, same_person_as) WHERE (same_person_as IS NOT NULL);
 
 CREATE UNIQUE INDEX contacts_wa_id_unique ON public.contacts USING btree (account_id, wa_id) WHERE ((wa_id IS NOT NULL) AND (deleted_at IS NULL));
 
@@ -1977,6 +2022,12 @@ ALTER TABLE ONLY public.carts
 ALTER TABLE ONLY public.contact_counts
     ADD CONSTRAINT contact_counts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.contact_identities
+    ADD CONSTRAINT contact_identities_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.contact_identities
+    ADD CONSTRAINT contact_identities_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.contact_rfm
     ADD CONSTRAINT contact_rfm_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id) ON DELETE CASCADE;
 
@@ -1988,6 +2039,9 @@ ALTER TABLE ONLY public.contact_tags
 
 ALTER TABLE ONLY public.contacts
     ADD CONSTRAINT contacts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.contacts
+    ADD CONSTRAINT contacts_same_person_as_fkey FOREIGN KEY (account_id, same_person_as) REFERENCES public.contacts(account_id, id);
 
 ALTER TABLE ONLY public.conversation_counts
     ADD CONSTRAINT conversation_counts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -2167,6 +2221,8 @@ ALTER TABLE public.carts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.contact_counts ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.contact_identities ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.contact_rfm ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.contact_tags ENABLE ROW LEVEL SECURITY;
@@ -2300,6 +2356,8 @@ CREATE POLICY tenant_isolation ON public.cart_rollups USING ((account_id = (NULL
 CREATE POLICY tenant_isolation ON public.carts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.contact_counts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.contact_identities USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.contact_rfm USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2482,6 +2540,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.cart_rollups TO recado_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.carts TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.contact_counts TO recado_tenant;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.contact_identities TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.contact_rfm TO recado_tenant;
 

@@ -329,6 +329,7 @@ diesel::table! {
         earlier_failures -> Integer,
         pricing -> Nullable<Jsonb>,
         created_at -> Timestamptz,
+        by_user_id -> Bool,
     }
 }
 
@@ -363,6 +364,7 @@ diesel::table! {
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
+        reach -> Text,
         header_location -> Nullable<Jsonb>,
         offer_expires_at -> Nullable<Timestamptz>,
     }
@@ -397,6 +399,19 @@ diesel::table! {
         account_id -> Uuid,
         day -> Date,
         contacts -> BigInt,
+    }
+}
+
+diesel::table! {
+    contact_identities (account_id, scope, wa_user_id) {
+        account_id -> Uuid,
+        scope -> Text,
+        wa_user_id -> Text,
+        contact_id -> Uuid,
+        parent_user_id -> Nullable<Text>,
+        username -> Nullable<Text>,
+        first_seen_at -> Timestamptz,
+        last_seen_at -> Timestamptz,
     }
 }
 
@@ -437,6 +452,7 @@ diesel::table! {
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
+        same_person_as -> Nullable<Uuid>,
     }
 }
 
@@ -503,6 +519,7 @@ diesel::table! {
         api_key_id -> Nullable<Uuid>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
+        by_user_id -> Bool,
     }
 }
 
@@ -739,6 +756,7 @@ diesel::table! {
         context -> Nullable<Jsonb>,
         media_ids -> Nullable<Array<Uuid>>,
         deleted_at -> Nullable<Timestamptz>,
+        by_user_id -> Bool,
     }
 }
 

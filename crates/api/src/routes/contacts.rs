@@ -5,6 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::contacts::{
     Contact, ContactDetails, ContactFilter, ContactInput, ContactQuery, Contacts, ImportFormat, ImportReport, Referral,
+    ScopedUserId,
 };
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ContactId, CursorPage, TagId, timestamp};
@@ -157,10 +158,41 @@ response_type! {
     /// A contact with the fields that only the response for one contact has.
     #[schemars(rename = "ContactDetails")]
     struct ContactDetailsResponse from details: ContactDetails {
+        /// WhatsApp's user ids of the contact, latest first.
+        identities: Vec<IdentityResponse> = details.all_user_ids().into_iter().map(IdentityResponse::from).collect(),
+        /// Another contact that WhatsApp says is the same person; null if there is none.
+        same_person_as: Option<ContactId>,
         #[serde(flatten)]
         contact: ContactResponse,
         /// The ad or post that led to the contact's first message from an ad or post; null if there was none.
         first_referral: Option<ReferralResponse> = details.first_referral.map(ReferralResponse::from),
+    }
+}
+
+response_type! {
+    /// WhatsApp's user id of a contact for one business portfolio.
+    #[schemars(rename = "ContactIdentity")]
+    struct IdentityResponse from told: ScopedUserId {
+        /// The portfolio, or the WhatsApp account, whose numbers may use the id; `unknown` if no number told it.
+        #[schemars(example = &"506914307656634")]
+        scope: String,
+        /// WhatsApp's user id.
+        #[schemars(example = &"BR.1234567890")]
+        wa_user_id: String = told.user_id,
+        /// WhatsApp's user id for all portfolios of a parent business; null if there is none.
+        #[schemars(example = &"BR.ENT.1234567890")]
+        parent_user_id: Option<String>,
+        /// The username that the contact chose; null if it has none.
+        #[schemars(example = &"analima")]
+        username: Option<String>,
+        /// When a number first told the id.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        first_seen_at: OffsetDateTime,
+        /// When a number last told the id.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        last_seen_at: OffsetDateTime,
     }
 }
 

@@ -12,6 +12,7 @@ mod ports;
 mod referral;
 mod service;
 mod upsert;
+mod user_ids;
 
 pub(crate) use change::check_wa_user_id;
 pub use events::ContactEvent;
@@ -22,3 +23,4 @@ pub use phone::Phone;
 pub use ports::*;
 pub use referral::Referral;
 pub use service::{Contacts, Tags};
+pub use user_ids::{ScopedUserId, UNKNOWN_SCOPE};

@@ -56,6 +56,7 @@ mod tests {
                 wa_id: None,
                 user_id: None,
                 name: None,
+                ..Sender::default()
             },
             at: datetime!(2026-03-01 12:00 UTC).replace_second(second).unwrap(),
             kind: "text".into(),

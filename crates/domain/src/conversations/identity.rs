@@ -1,9 +1,9 @@
-//! Identifies the contact of a sender by phone number or user id, and completes the contact's ids.
+//! Identifies the contact of a sender by user id or phone number, and completes the contact's ids.
 
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
-use crate::contacts::Phone;
+use crate::contacts::{Phone, ScopedUserId};
 use crate::shared::{ContactId, redacted_debug, text};
 
 /// The longest name of a contact, in characters.
@@ -19,6 +19,12 @@ pub struct Sender {
     pub wa_id: Option<String>,
     /// WhatsApp's user id of the sender for this business.
     pub user_id: Option<String>,
+    /// WhatsApp's user id of the sender for the parent business.
+    #[serde(default)]
+    pub parent_user_id: Option<String>,
+    /// The username that the sender chose.
+    #[serde(default)]
+    pub username: Option<String>,
     /// The name in the sender's WhatsApp profile.
     pub name: Option<String>,
 }
@@ -127,12 +133,24 @@ pub struct ContactIdentity {
     pub phone: Option<String>,
     /// The number as WhatsApp writes it.
     pub wa_id: Option<String>,
-    /// WhatsApp's user id.
+    /// WhatsApp's user id that was seen last, or that the account set.
     pub wa_user_id: Option<String>,
+    /// The ids that numbers told. At most one for each portfolio.
+    pub user_ids: Vec<ScopedUserId>,
+    /// Another contact that is the same person.
+    pub same_person_as: Option<ContactId>,
     pub consent: Consent,
 }
 
 redacted_debug!(ContactIdentity { id, consent });
+
+/// Which number an event came to, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told<'a> {
+    /// The scope of the user ids that the number tells.
+    pub(super) scope: &'a str,
+    pub(super) at: OffsetDateTime,
+}
 
 impl ContactIdentity {
     /// A new contact for an unknown sender.
@@ -142,68 +160,188 @@ impl ContactIdentity {
             name: sender.display_name(),
             phone: sender.phone().map(|phone| phone.to_string()),
             wa_id: sender.wa_id.clone(),
-            wa_user_id: sender.user_id.clone(),
+            wa_user_id: None,
+            user_ids: Vec::new(),
+            same_person_as: None,
             consent: Consent::default(),
         }
     }
 
-    /// Whether both have a number or id in common.
+    /// Whether both have a number or id in common that only one contact may have.
     pub(super) fn shares_id_with(&self, other: &Self) -> bool {
         let same = |own: &Option<String>, others: &Option<String>| own.is_some() && own == others;
         same(&self.phone, &other.phone) || same(&self.wa_id, &other.wa_id) || same(&self.wa_user_id, &other.wa_user_id)
     }
+
+    /// Whether both have the same stored columns, whatever their user ids.
+    pub(super) fn is_stored_as(&self, other: &Self) -> bool {
+        let without_ids = |contact: &Self| Self {
+            user_ids: Vec::new(),
+            ..contact.clone()
+        };
+        without_ids(self) == without_ids(other)
+    }
+
+    /// The id that no number told. It fits every number.
+    fn untold_user_id(&self) -> Option<&str> {
+        let id = self.wa_user_id.as_deref()?;
+        let is_told = self.user_ids.iter().any(|told| told.user_id == id);
+        (!is_told).then_some(id)
+    }
+
+    fn has_user_id(&self, scope: &str, id: &str) -> bool {
+        self.user_ids
+            .iter()
+            .any(|told| told.scope == scope && told.user_id == id)
+    }
+
+    fn has_parent_user_id(&self, id: &str) -> bool {
+        self.user_ids
+            .iter()
+            .any(|told| told.parent_user_id.as_deref() == Some(id))
+    }
+
+    /// Stores the sender's user id for the scope, which replaces an older one.
+    fn tell(&mut self, sender: &Sender, told: Told<'_>) {
+        let Some(id) = &sender.user_id else { return };
+        let known = self.user_ids.iter_mut().find(|known| known.scope == told.scope);
+        let Some(known) = known else {
+            self.user_ids.push(ScopedUserId {
+                scope: told.scope.to_owned(),
+                user_id: id.clone(),
+                parent_user_id: sender.parent_user_id.clone(),
+                username: sender.username.clone(),
+                first_seen_at: told.at,
+                last_seen_at: told.at,
+            });
+            return;
+        };
+        // Messages may arrive in another order than they were written.
+        if known.user_id != *id && told.at >= known.last_seen_at {
+            known.user_id.clone_from(id);
+            known.first_seen_at = told.at;
+            known.parent_user_id = None;
+        }
+        if known.user_id == *id {
+            known.last_seen_at = known.last_seen_at.max(told.at);
+            known.first_seen_at = known.first_seen_at.min(told.at);
+            known.parent_user_id = sender.parent_user_id.clone().or_else(|| known.parent_user_id.take());
+            known.username = sender.username.clone().or_else(|| known.username.take());
+        }
+    }
+
+    /// The user id that was seen last.
+    fn latest_user_id(&self) -> Option<&str> {
+        let latest = self.user_ids.iter().max_by_key(|told| told.last_seen_at);
+        latest.map(|told| told.user_id.as_str())
+    }
 }
 
-/// The position of the sender's contact: by canonical number, then by `wa_id`, then by user id.
-pub(super) fn find(contacts: &[ContactIdentity], sender: &Sender) -> Option<usize> {
+/// The positions of all contacts that WhatsApp says are the sender, the best match first: by user id, by the parent's
+/// user id, by canonical number, by `wa_id`. Names and usernames prove nothing.
+pub(super) fn matches(contacts: &[ContactIdentity], sender: &Sender, scope: &str) -> Vec<usize> {
     let phone = sender.phone();
-    let by = |same: &dyn Fn(&ContactIdentity) -> bool| contacts.iter().position(same);
-    phone
-        .as_ref()
-        .and_then(|phone| by(&|contact| contact.phone.as_deref() == Some(phone.as_str())))
-        .or_else(|| {
-            sender
-                .wa_id
-                .as_ref()
-                .and_then(|id| by(&|contact| contact.wa_id.as_ref() == Some(id)))
-        })
-        .or_else(|| {
-            sender
-                .user_id
-                .as_ref()
-                .and_then(|id| by(&|contact| contact.wa_user_id.as_ref() == Some(id)))
-        })
+    let phone = phone.as_ref().map(Phone::as_str);
+    let (id, parent, wa_id) = (
+        sender.user_id.as_deref(),
+        sender.parent_user_id.as_deref(),
+        sender.wa_id.as_deref(),
+    );
+    let is_untold = |contact: &ContactIdentity, id: Option<&str>| id.is_some() && contact.untold_user_id() == id;
+    let is_same: [&dyn Fn(&ContactIdentity) -> bool; 6] = [
+        &|contact| id.is_some_and(|id| contact.has_user_id(scope, id)),
+        &|contact| is_untold(contact, id),
+        &|contact| parent.is_some_and(|id| contact.has_parent_user_id(id)),
+        &|contact| is_untold(contact, parent),
+        &|contact| phone.is_some() && contact.phone.as_deref() == phone,
+        &|contact| wa_id.is_some() && contact.wa_id.as_deref() == wa_id,
+    ];
+    let mut found = Vec::new();
+    for is_same in is_same {
+        for (position, contact) in contacts.iter().enumerate() {
+            if is_same(contact) && !found.contains(&position) {
+                found.push(position);
+            }
+        }
+    }
+    found
 }
 
-/// Stores the sender's ids. The phone is set only if it is missing; the other ids are replaced. An id that belongs to
-/// another contact is skipped.
-pub(super) fn set_ids(contacts: &mut [ContactIdentity], at: usize, sender: &Sender) {
+/// Completes the ids of the sender's contact, the first of `matched`. The phone is set only if it is missing; the other
+/// ids are replaced. An id that belongs to another contact is skipped, and such contacts are never joined: they name
+/// each other as the same person. Returns the number of contacts that were found to be the same person.
+pub(super) fn set_ids(contacts: &mut [ContactIdentity], matched: &[usize], sender: &Sender, told: Told<'_>) -> usize {
+    let [at, others @ ..] = matched else { return 0 };
+    let at = *at;
     let phone = sender.phone().map(|phone| phone.to_string());
     let phone = phone.filter(|phone| is_free(contacts, at, |contact| contact.phone.as_ref() == Some(phone)));
     let wa_id = sender.wa_id.clone();
     let wa_id = wa_id.filter(|id| is_free(contacts, at, |contact| contact.wa_id.as_ref() == Some(id)));
-    let user_id = sender.user_id.clone();
-    let user_id = user_id.filter(|id| is_free(contacts, at, |contact| contact.wa_user_id.as_ref() == Some(id)));
-    let Some(contact) = contacts.get_mut(at) else { return };
+    let Some(contact) = contacts.get_mut(at) else { return 0 };
     contact.phone = contact.phone.take().or(phone);
     contact.wa_id = wa_id.or_else(|| contact.wa_id.take());
-    contact.wa_user_id = user_id.or_else(|| contact.wa_user_id.take());
+    contact.tell(sender, told);
+    set_latest_user_id(contacts, at, sender);
+    name_same_person(contacts, at, others)
 }
 
-/// Replaces a contact's ids after a number change. If one of the new ids belongs to another contact, nothing changes.
-pub(super) fn change_number(contacts: &mut [ContactIdentity], at: usize, new_ids: &Sender) {
-    let phone = new_ids.phone().map(|phone| phone.to_string());
-    let free = is_free(contacts, at, |contact| {
-        (phone.is_some() && contact.phone == phone)
-            || (new_ids.wa_id.is_some() && contact.wa_id == new_ids.wa_id)
-            || (new_ids.user_id.is_some() && contact.wa_user_id == new_ids.user_id)
-    });
-    let Some(contact) = contacts.get_mut(at).filter(|_| free) else {
+/// Sets `wa_user_id` to the sender's user id if no later one was seen and no other contact has it. Only contacts with
+/// the ids of the sender are loaded, so no other id can be compared.
+fn set_latest_user_id(contacts: &mut [ContactIdentity], at: usize, sender: &Sender) {
+    let latest = contacts.get(at).and_then(ContactIdentity::latest_user_id);
+    let Some(id) = sender.user_id.clone().filter(|id| latest == Some(id)) else {
         return;
     };
-    contact.phone = phone.or_else(|| contact.phone.take());
+    if is_free(contacts, at, |contact| contact.wa_user_id.as_ref() == Some(&id))
+        && let Some(contact) = contacts.get_mut(at)
+    {
+        contact.wa_user_id = Some(id);
+    }
+}
+
+/// Lets the contact and the others name each other. Of several others the contact names one with a phone. Returns how
+/// many of the others did not name it yet.
+fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize]) -> usize {
+    let has_phone = |position: &&usize| contacts.get(**position).is_some_and(|other| other.phone.is_some());
+    let named = others.iter().find(has_phone).or_else(|| others.first()).copied();
+    let Some(named_id) = named.and_then(|position| contacts.get(position)).map(|other| other.id) else {
+        return 0;
+    };
+    let Some(contact) = contacts.get_mut(at) else { return 0 };
+    contact.same_person_as = Some(named_id);
+    let id = contact.id;
+    let mut found = 0;
+    for other in others {
+        if let Some(other) = contacts
+            .get_mut(*other)
+            .filter(|other| other.same_person_as != Some(id))
+        {
+            other.same_person_as = Some(id);
+            found += 1;
+        }
+    }
+    found
+}
+
+/// Replaces a contact's ids after a number change. If one of the new ids belongs to another contact, no id changes, and
+/// the contacts name each other. Returns the number of contacts that were found to be the same person.
+pub(super) fn change_number(contacts: &mut [ContactIdentity], at: usize, new_ids: &Sender, told: Told<'_>) -> usize {
+    let others: Vec<usize> = matches(contacts, new_ids, told.scope)
+        .into_iter()
+        .filter(|position| *position != at)
+        .collect();
+    if !others.is_empty() {
+        return name_same_person(contacts, at, &others);
+    }
+    let Some(contact) = contacts.get_mut(at) else { return 0 };
+    contact.phone = new_ids
+        .phone()
+        .map(|phone| phone.to_string())
+        .or_else(|| contact.phone.take());
     contact.wa_id = new_ids.wa_id.clone().or_else(|| contact.wa_id.take());
-    contact.wa_user_id = new_ids.user_id.clone().or_else(|| contact.wa_user_id.take());
+    contact.tell(new_ids, told);
+    set_latest_user_id(contacts, at, new_ids);
+    0
 }
 
 /// Whether no other contact has the id.
@@ -227,6 +365,7 @@ mod tests {
             wa_id: wa_id.map(str::to_owned),
             user_id: user_id.map(str::to_owned),
             name: None,
+            ..Sender::default()
         }
     }
 
@@ -237,8 +376,28 @@ mod tests {
             phone: phone.map(str::to_owned),
             wa_id: wa_id.map(str::to_owned),
             wa_user_id: user_id.map(str::to_owned),
+            user_ids: Vec::new(),
+            same_person_as: None,
             consent: Consent::default(),
         }
+    }
+
+    /// A number of the portfolio tells ids at this second.
+    fn told(scope: &str, second: i64) -> Told<'_> {
+        Told { scope, at: at(second) }
+    }
+
+    /// The contact's ids by scope.
+    fn ids(contact: &ContactIdentity) -> Vec<(&str, &str)> {
+        let told = contact.user_ids.iter();
+        told.map(|told| (told.scope.as_str(), told.user_id.as_str())).collect()
+    }
+
+    /// Finds the sender's contact and completes its ids, as an event of a number does.
+    fn receive(contacts: &mut [ContactIdentity], sender: &Sender, told: Told<'_>) -> (Vec<usize>, usize) {
+        let matched = matches(contacts, sender, told.scope);
+        let same_persons = set_ids(contacts, &matched, sender, told);
+        (matched, same_persons)
     }
 
     #[test]
@@ -252,46 +411,110 @@ mod tests {
     }
 
     #[test]
-    fn sender_is_found_by_phone_then_wa_id_then_user_id() {
+    fn sender_is_found_by_user_id_then_phone_then_wa_id() {
         let contacts = [
             contact(1, None, Some("553188887777"), None),
             contact(2, Some("+5531988887777"), None, None),
             contact(3, None, Some("999"), Some("BR.1")),
             contact(4, None, None, Some("BR.2")),
         ];
-        let found = |wa_id, user_id| find(&contacts, &sender(wa_id, user_id));
-        assert_eq!(found(Some("553188887777"), Some("BR.1")), Some(1));
-        assert_eq!(found(Some("5531988887777"), None), Some(1));
-        assert_eq!(found(Some("999"), Some("BR.2")), Some(2));
-        assert_eq!(found(Some("5511961234567"), Some("BR.2")), Some(3));
-        assert_eq!(found(None, Some("BR.2")), Some(3));
-        assert_eq!(found(None, Some("BR.9")), None);
-        assert_eq!(found(None, None), None);
+        let found = |wa_id, user_id| matches(&contacts, &sender(wa_id, user_id), "W1");
+        assert_eq!(found(Some("553188887777"), Some("BR.1")), [2, 1, 0]);
+        assert_eq!(found(Some("5531988887777"), None), [1]);
+        assert_eq!(found(Some("999"), Some("BR.2")), [3, 2]);
+        assert_eq!(found(Some("5511961234567"), Some("BR.2")), [3]);
+        assert!(found(None, Some("BR.9")).is_empty());
+        assert!(found(None, None).is_empty());
     }
 
     #[test]
-    fn set_ids_skips_ids_of_other_contacts() {
+    fn user_id_of_another_portfolio_identifies_nobody() {
+        let mut contacts = [contact(1, None, None, Some("BR.1"))];
+        // No number told the id yet: it fits every number.
+        assert_eq!(
+            receive(&mut contacts, &sender(None, Some("BR.1")), told("W1", 0)).0,
+            [0]
+        );
+        assert_eq!(ids(&contacts[0]), [("W1", "BR.1")]);
+        assert!(matches(&contacts, &sender(None, Some("BR.1")), "W2").is_empty());
+        // A number of the other portfolio tells its own id beside the phone.
+        contacts[0].phone = Some("+5511961234567".into());
+        let other = sender(Some("5511961234567"), Some("BR.2"));
+        assert_eq!(receive(&mut contacts, &other, told("W2", 1)).0, [0]);
+        assert_eq!(ids(&contacts[0]), [("W1", "BR.1"), ("W2", "BR.2")]);
+        assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.2"));
+        assert!(matches(&contacts, &sender(None, Some("BR.1")), "W2").is_empty());
+        assert_eq!(matches(&contacts, &sender(None, Some("BR.1")), "W1"), [0]);
+    }
+
+    #[test]
+    fn parent_user_id_fits_every_portfolio() {
+        let with_parent = |user_id| Sender {
+            parent_user_id: Some("BR.ENT.1".into()),
+            username: Some("ana".into()),
+            ..sender(None, Some(user_id))
+        };
+        let mut contacts = [contact(1, None, None, None), contact(2, None, None, Some("BR.ENT.1"))];
+        contacts[0].tell(&with_parent("BR.1"), told("W1", 0));
+        contacts[1].wa_user_id = None;
+        assert_eq!(receive(&mut contacts, &with_parent("BR.2"), told("W2", 1)).0, [0]);
+        assert_eq!(ids(&contacts[0]), [("W1", "BR.1"), ("W2", "BR.2")]);
+        assert_eq!(contacts[0].user_ids[1].username.as_deref(), Some("ana"));
+    }
+
+    #[test]
+    fn newer_user_id_of_a_portfolio_replaces_the_older_one() {
+        let mut contacts = [contact(1, Some("+5511961234567"), None, None)];
+        let mut tell = |user_id, second| {
+            receive(
+                &mut contacts,
+                &sender(Some("5511961234567"), Some(user_id)),
+                told("W1", second),
+            );
+            (
+                ids(&contacts[0])[0].1.to_owned(),
+                contacts[0].wa_user_id.clone().unwrap(),
+            )
+        };
+        let both = |id: &str| (id.to_owned(), id.to_owned());
+        assert_eq!(tell("BR.1", 10), both("BR.1"));
+        assert_eq!(tell("BR.2", 20), both("BR.2"));
+        // This message was written before the change.
+        assert_eq!(tell("BR.1", 15), both("BR.2"));
+        assert_eq!(
+            (contacts[0].user_ids[0].first_seen_at, contacts[0].user_ids.len()),
+            (at(20), 1)
+        );
+    }
+
+    #[test]
+    fn contacts_of_one_person_are_not_joined() {
         let mut contacts = [
-            contact(1, Some("+5531988887777"), None, None),
+            contact(1, Some("+5531988887777"), Some("553188887777"), None),
             contact(2, None, None, Some("BR.2")),
         ];
-        set_ids(&mut contacts, 0, &sender(Some("553188887777"), Some("BR.2")));
-        assert_eq!(
-            (contacts[0].wa_id.as_deref(), contacts[0].wa_user_id.as_deref()),
-            (Some("553188887777"), None)
-        );
-        set_ids(&mut contacts, 0, &sender(None, Some("BR.1")));
-        assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.1"));
-        // The number of another contact is skipped. A free number is stored, and does not replace an existing one.
-        set_ids(&mut contacts, 1, &sender(Some("553188887777"), Some("BR.2")));
+        let both = sender(Some("553188887777"), Some("BR.2"));
+        // The message goes to the contact with the id.
+        assert_eq!(receive(&mut contacts, &both, told("W1", 0)), (vec![1, 0], 1));
         assert_eq!(
             (contacts[1].phone.as_deref(), contacts[1].wa_id.as_deref()),
             (None, None)
         );
-        set_ids(&mut contacts, 1, &sender(Some("5511961234567"), None));
-        set_ids(&mut contacts, 1, &sender(Some("5511961234568"), None));
+        assert_eq!(contacts[0].phone.as_deref(), Some("+5531988887777"));
+        let named = [contacts[0].same_person_as, contacts[1].same_person_as];
+        assert_eq!(named, [Some(contacts[1].id), Some(contacts[0].id)]);
+        // Counted once.
+        assert_eq!(receive(&mut contacts, &both, told("W1", 1)).1, 0);
+    }
+
+    #[test]
+    fn phone_is_set_once_and_wa_id_is_replaced() {
+        let mut contacts = [contact(1, None, None, Some("BR.1"))];
+        for number in ["5511961234567", "5511961234568"] {
+            receive(&mut contacts, &sender(Some(number), Some("BR.1")), told("W1", 0));
+        }
         assert_eq!(
-            (contacts[1].phone.as_deref(), contacts[1].wa_id.as_deref()),
+            (contacts[0].phone.as_deref(), contacts[0].wa_id.as_deref()),
             (Some("+5511961234567"), Some("5511961234568"))
         );
     }
@@ -303,16 +526,28 @@ mod tests {
             contact(2, Some("+5511962222222"), None, Some("BR.2")),
         ];
         let before = contacts.clone();
-        change_number(&mut contacts, 0, &sender(Some("5511962222222"), Some("BR.9")));
-        change_number(&mut contacts, 0, &sender(None, Some("BR.2")));
-        assert_eq!(contacts, before);
-        change_number(&mut contacts, 0, &sender(Some("553188887777"), Some("BR.9")));
+        let taken = sender(Some("5511962222222"), Some("BR.9"));
+        assert_eq!(change_number(&mut contacts, 0, &taken, told("W1", 0)), 1);
         assert_eq!(
-            contacts[0],
-            contact(1, Some("+5531988887777"), Some("553188887777"), Some("BR.9"))
+            change_number(&mut contacts, 0, &sender(None, Some("BR.2")), told("W1", 0)),
+            0
         );
-        change_number(&mut contacts, 0, &sender(None, Some("BR.10")));
-        assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.10"));
+        assert_eq!(contacts[0].same_person_as, Some(contacts[1].id));
+        contacts[0].same_person_as = None;
+        contacts[1].same_person_as = None;
+        assert_eq!(contacts, before);
+        change_number(
+            &mut contacts,
+            0,
+            &sender(Some("553188887777"), Some("BR.9")),
+            told("W1", 0),
+        );
+        assert_eq!(
+            (contacts[0].phone.as_deref(), contacts[0].wa_user_id.as_deref()),
+            (Some("+5531988887777"), Some("BR.9"))
+        );
+        change_number(&mut contacts, 0, &sender(None, Some("BR.10")), told("W1", 1));
+        assert_eq!(ids(&contacts[0]), [("W1", "BR.10")]);
         assert_eq!(contacts[0].phone.as_deref(), Some("+5531988887777"));
     }
 

@@ -16,7 +16,9 @@ mod status;
 pub use errors::ConversationError;
 pub use events::{ReceivedMessage, received_event};
 pub use identity::{Consent, ContactIdentity, Sender, is_opt_out};
-pub use inbox::{ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys, MessageChange, NewMessage};
+pub use inbox::{
+    ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys, MessageChange, NewMessage, ReceivingNumber,
+};
 pub use model::*;
 pub use ports::*;
 pub use reply::{QuotedMessage, ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, to_result};

@@ -91,6 +91,13 @@ pub enum ReceiveOutcome {
     NoNumber,
 }
 
+/// Counts what inbound events show about contacts.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait IdentityReport: Send + Sync {
+    /// So many contacts turned out to be the same person as another one. They are not joined.
+    fn same_persons(&self, count: usize);
+}
+
 /// Applies inbound events.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]

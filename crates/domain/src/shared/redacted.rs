@@ -73,6 +73,7 @@ mod tests {
             wa_id: Some(phone()),
             user_id: Some(words()),
             name: Some(words()),
+            ..Sender::default()
         }
     }
 

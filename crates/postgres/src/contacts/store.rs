@@ -20,7 +20,7 @@ use super::events;
 use super::list::{ContactList, ListedRow, MAX_SCAN, MAX_SCAN_BEFORE_INDEX, by_ids};
 use super::rows::{COLUMNS, ContactRow, LabelRow, WrittenContact, insert, labels, load_tags, set_tags};
 use super::search::SearchIndex;
-use super::upsert;
+use super::{upsert, user_ids};
 use crate::analytics::{count_contacts, count_conversations};
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::pool::{OwnerPool, TenantPool};
@@ -145,6 +145,29 @@ async fn update(
     Ok(UpdateOutcome::Done(load_tags(conn, account, row).await?))
 }
 
+async fn details(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<Option<ContactDetails>> {
+    let query = contacts::table
+        .filter(contacts::account_id.eq(account.0))
+        .filter(contacts::id.eq(id.0))
+        .filter(contacts::deleted_at.is_null())
+        .select((
+            ContactRow::as_select(),
+            contacts::first_referral,
+            contacts::same_person_as,
+        ));
+    let found: Option<(ContactRow, Option<Value>, Option<Uuid>)> = query.get_result(&mut *conn).await.optional()?;
+    let Some((row, referral, same_person_as)) = found else {
+        return Ok(None);
+    };
+    let user_ids = user_ids::user_ids(conn, account, vec![id.0]).await?.remove(&id);
+    Ok(Some(ContactDetails {
+        contact: load_tags(conn, account, row).await?,
+        first_referral: referral.map(serde_json::from_value).transpose().map_err(corrupt)?,
+        user_ids: user_ids.unwrap_or_default(),
+        same_person_as: same_person_as.map(ContactId),
+    }))
+}
+
 /// Deletes the contact and subtracts it and its conversation from the counts. The conversation stays locked until the
 /// commit, so that a concurrent change of it counts either with or without this contact, never both.
 async fn delete(
@@ -178,6 +201,7 @@ async fn delete(
     .get_result(&mut *conn)
     .await
     .optional()?;
+    user_ids::forget(conn, account, id).await?;
     count_contacts(conn, account, Some(deleted.created_at), -1).await?;
     if let Some(status) = status {
         count_conversations(conn, account, &[(parse_enum(&status.text)?, -1)]).await?;
@@ -237,22 +261,7 @@ impl ContactStore for PgContacts {
     }
 
     async fn details(&self, account: AccountId, id: ContactId) -> Result<Option<ContactDetails>, StoreError> {
-        let query = contacts::table
-            .filter(contacts::account_id.eq(account.0))
-            .filter(contacts::id.eq(id.0))
-            .filter(contacts::deleted_at.is_null())
-            .select((ContactRow::as_select(), contacts::first_referral));
-        let (rows, labels) = self
-            .tenants
-            .read_both::<(ContactRow, Option<Value>), LabelRow, _, _>(account, query, labels(account, id))
-            .await?;
-        let Some((row, referral)) = rows.into_iter().next() else {
-            return Ok(None);
-        };
-        Ok(Some(ContactDetails {
-            contact: row.with(labels.into_iter().map(LabelRow::tag).collect())?,
-            first_referral: referral.map(serde_json::from_value).transpose().map_err(corrupt)?,
-        }))
+        in_tenant!(self.tenants, account, |conn| details(conn, account, id))
     }
 
     async fn insert(

@@ -1,6 +1,7 @@
 //! Applies inbound events to an account in a fixed number of statements, whatever the size of the batch.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -8,10 +9,10 @@ use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
-    Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, InboundEvent, InboundItem, Inbox,
-    InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome,
+    Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, IdentityReport, InboundEvent,
+    InboundItem, Inbox, InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome, ReceivingNumber,
 };
-use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError, WebhookKind};
+use recado_domain::shared::{AccountId, ContactId, ConversationId, StoreError, WebhookKind};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -19,21 +20,25 @@ use super::files::{change_message, insert_files};
 use super::messages::CLOCK_DIFFERENCE;
 use super::received::{StoredMessageRow, by_wa_message_id, quoted_messages, write_messages};
 use crate::analytics::{count_contacts, count_conversations, count_messages};
-use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed};
+use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed, user_ids, write_user_ids};
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
 use crate::sql::{collect_column, key_rows, sql, unknown_limit, uuids};
 use crate::transactions::in_tenant;
+use crate::whatsapp::USER_ID_SCOPE;
 
 /// Maximum tries to apply a batch when a concurrent transaction inserts the same new contact.
 const MAX_ATTEMPTS: usize = 3;
 
-#[derive(Clone, Debug)]
-pub struct PgInbox(TenantPool);
+#[derive(Clone)]
+pub struct PgInbox {
+    tenants: TenantPool,
+    report: Arc<dyn IdentityReport>,
+}
 
 impl PgInbox {
-    pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+    pub fn new(tenants: TenantPool, report: Arc<dyn IdentityReport>) -> Self {
+        Self { tenants, report }
     }
 }
 
@@ -47,11 +52,20 @@ impl InboxStore for PgInbox {
     ) -> Result<ReceiveOutcome, StoreError> {
         let mut attempts_left = MAX_ATTEMPTS;
         loop {
-            let result = in_tenant!(self.0, account, |conn| receive(conn, account, phone_number_id, items));
+            let result = in_tenant!(self.tenants, account, |conn| receive(
+                conn,
+                account,
+                phone_number_id,
+                items
+            ));
             attempts_left -= 1;
             match result {
                 Err(StoreError::Duplicate { .. }) if attempts_left > 0 => {}
-                result => return result,
+                result => {
+                    let (outcome, same_persons) = result?;
+                    self.report.same_persons(same_persons);
+                    return Ok(outcome);
+                }
             }
         }
     }
@@ -68,6 +82,9 @@ struct ProfileRow {
     /// Whether `last_inbound_at` is old enough to be written again.
     #[diesel(sql_type = Bool)]
     is_stale: bool,
+    /// The scope of the user ids that the number tells.
+    #[diesel(sql_type = Text)]
+    scope: String,
     #[diesel(sql_type = Timestamptz)]
     now: OffsetDateTime,
 }
@@ -84,6 +101,8 @@ struct ContactIdentityRow {
     wa_id: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     wa_user_id: Option<String>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    same_person_as: Option<Uuid>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     opted_out_at: Option<OffsetDateTime>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -98,6 +117,8 @@ impl From<ContactIdentityRow> for ContactIdentity {
             phone: row.phone,
             wa_id: row.wa_id,
             wa_user_id: row.wa_user_id,
+            user_ids: Vec::new(),
+            same_person_as: row.same_person_as.map(ContactId),
             consent: Consent {
                 opted_out_at: row.opted_out_at,
                 changed_at: row.consent_at,
@@ -142,29 +163,31 @@ async fn receive(
     account: AccountId,
     phone_number_id: &str,
     items: &[InboundItem],
-) -> DbResult<ReceiveOutcome> {
-    let (profile, now) = match lock_inbox(conn, account, phone_number_id).await? {
-        Ok(locked) => locked,
-        Err(outcome) => return Ok(outcome),
+) -> DbResult<(ReceiveOutcome, usize)> {
+    let number = match lock_inbox(conn, account, phone_number_id).await? {
+        Ok(number) => number,
+        Err(outcome) => return Ok((outcome, 0)),
     };
-    let (items, message_keys) = partition_keys(items, now);
-    let (inbox, statuses_before) = load_inbox(conn, account, &InboxKeys::of(&items), &message_keys).await?;
+    let (items, message_keys) = partition_keys(items, number.now);
+    let (inbox, statuses_before) =
+        load_inbox(conn, account, &InboxKeys::of(&items), &message_keys, &number.scope).await?;
     let inbox = inbox.quoting(quoted_messages(conn, account, &items).await?);
-    let changes = inbox.apply(items, profile);
+    let changes = inbox.apply(items, &number);
     clear_released_ids(conn, account, &changes).await?;
     insert_contacts(conn, account, &changes).await?;
     update_contacts(conn, account, &changes).await?;
+    write_user_ids(conn, account, &changes.user_ids).await?;
     write_conversations(conn, account, &changes).await?;
     let deltas = CountDeltas::of(&changes, &statuses_before);
-    insert_files(conn, account, (profile, phone_number_id), &changes.messages).await?;
+    insert_files(conn, account, (number.profile_id, phone_number_id), &changes.messages).await?;
     write_messages(conn, account, &changes.messages).await?;
     for change in &changes.message_changes {
-        change_message(conn, account, change, now).await?;
+        change_message(conn, account, change, number.now).await?;
     }
     count_contacts(conn, account, None, deltas.new_contacts).await?;
     count_conversations(conn, account, &deltas.conversations).await?;
     count_messages(conn, account, &deltas.messages).await?;
-    Ok(ReceiveOutcome::Received)
+    Ok((ReceiveOutcome::Received, changes.same_persons))
 }
 
 /// How long WhatsApp repeats a callback that was not accepted.
@@ -233,12 +256,13 @@ async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-) -> DbResult<Result<(ProfileId, OffsetDateTime), ReceiveOutcome>> {
-    let rows: Vec<ProfileRow> = sql(
-        "SELECT id, phone_number_id = $2 AS is_addressed, verification_state = 'verified' AS is_verified,
-           last_inbound_at IS NULL OR last_inbound_at < now() - interval '10 seconds' AS is_stale, now() AS now
-         FROM whatsapp_profiles WHERE account_id = $1 ORDER BY id FOR NO KEY UPDATE",
-    )
+) -> DbResult<Result<ReceivingNumber, ReceiveOutcome>> {
+    let rows: Vec<ProfileRow> = sql(format!(
+        "SELECT p.id, p.phone_number_id = $2 AS is_addressed, p.verification_state = 'verified' AS is_verified,
+           p.last_inbound_at IS NULL OR p.last_inbound_at < now() - interval '10 seconds' AS is_stale,
+           {USER_ID_SCOPE} AS scope, now() AS now
+         FROM whatsapp_profiles p WHERE p.account_id = $1 ORDER BY p.id FOR NO KEY UPDATE",
+    ))
     .bind(account)
     .bind(phone_number_id)
     .load(&mut *conn)
@@ -256,29 +280,44 @@ async fn lock_inbox(
             .execute(conn)
             .await?;
     }
-    Ok(Ok((row.id.into(), row.now)))
+    Ok(Ok(ReceivingNumber {
+        profile_id: row.id.into(),
+        scope: row.scope,
+        now: row.now,
+    }))
 }
 
-/// Locks contacts by phone number, `wa_id` or `wa_user_id`. The outer condition checks the keys again, because another
-/// transaction may change them before the rows are locked.
+/// Locks contacts by phone number, `wa_id` or user id. The outer condition checks the keys of the contacts again, because
+/// another transaction may change them before the rows are locked. The user ids that numbers told change only under the
+/// lock of the inbox.
 fn contacts_by_keys() -> String {
     let ids_by = |array: &str, column: &str| {
         format!(
-            "SELECT c.id FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.value
+            "SELECT c.id, false AS is_told FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.value
              WHERE c.deleted_at IS NULL",
             keys = key_rows(array, "value")
         )
     };
+    let told_by = |condition: &str| {
+        format!(
+            "SELECT i.contact_id, true FROM {keys} k JOIN contact_identities i ON i.account_id = $1 AND {condition}",
+            keys = key_rows("$4", "value")
+        )
+    };
     format!(
-        "SELECT c.id, c.name, c.phone, c.wa_id, c.wa_user_id, c.opted_out_at, c.consent_at
-         FROM (SELECT i.id FROM ({phones} UNION {wa_ids} UNION {user_ids}) i {limit}) k
+        "SELECT c.id, c.name, c.phone, c.wa_id, c.wa_user_id, c.same_person_as, c.opted_out_at, c.consent_at
+         FROM (SELECT i.id, bool_or(i.is_told) AS is_told
+           FROM ({phones} UNION {wa_ids} UNION {user_ids} UNION {told} UNION {parents}) i GROUP BY i.id {limit}) k
          JOIN contacts c ON c.account_id = $1 AND c.id = k.id
-         WHERE c.deleted_at IS NULL AND (c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))
+         WHERE c.deleted_at IS NULL
+           AND (k.is_told OR c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))
          ORDER BY c.id FOR NO KEY UPDATE OF c",
         phones = ids_by("$2", "phone"),
         wa_ids = ids_by("$3", "wa_id"),
         user_ids = ids_by("$4", "wa_user_id"),
-        limit = unknown_limit("cardinality($2) + cardinality($3) + cardinality($4)"),
+        told = told_by("i.scope = $5 AND i.wa_user_id = k.value"),
+        parents = told_by("i.parent_user_id = k.value"),
+        limit = unknown_limit("cardinality($2) + cardinality($3) + 3 * cardinality($4)"),
     )
 }
 
@@ -288,15 +327,21 @@ async fn load_inbox(
     account: AccountId,
     keys: &InboxKeys,
     message_keys: &[MessageKey],
+    scope: &str,
 ) -> DbResult<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
     let contacts: Vec<ContactIdentityRow> = sql(contacts_by_keys())
         .bind(account)
         .bind(keys.phones.clone())
         .bind(keys.wa_ids.clone())
         .bind(keys.user_ids.clone())
+        .bind(scope.to_owned())
         .load(&mut *conn)
         .await?;
-    let contacts: Vec<ContactIdentity> = contacts.into_iter().map(ContactIdentity::from).collect();
+    let mut contacts: Vec<ContactIdentity> = contacts.into_iter().map(ContactIdentity::from).collect();
+    let mut told = user_ids(conn, account, collect_column(&contacts, |contact| contact.id.0)).await?;
+    for contact in &mut contacts {
+        contact.user_ids = told.remove(&contact.id).unwrap_or_default();
+    }
     let conversations: Vec<ConversationStateRow> = sql(format!(
         "SELECT v.id, v.contact_id, v.profile_id, v.status, v.last_message_at, v.last_inbound_at
          FROM {keys} k JOIN conversations v ON v.account_id = $1 AND v.contact_id = k.contact_id
@@ -360,9 +405,9 @@ async fn insert_contacts(
     }
     let kind = WebhookKind::ContactCreated;
     let written: Vec<ChangedContact> = sql(format!(
-        "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
-         SELECT $1, m.* FROM unnest($2, $3, $4, $5, $6, $7, $8)
-           AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
+        "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at, same_person_as)
+         SELECT $1, m.* FROM unnest($2, $3, $4, $5, $6, $7, $8, $9)
+           AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at, same_person_as)
          RETURNING id, {}",
         is_subscribed(kind)
     ))
@@ -374,6 +419,9 @@ async fn insert_contacts(
     .bind(collect_column(new_contacts, |contact| contact.wa_user_id.clone()))
     .bind(collect_column(new_contacts, |contact| contact.consent.opted_out_at))
     .bind(collect_column(new_contacts, |contact| contact.consent.changed_at))
+    .bind(collect_column(new_contacts, |contact| {
+        contact.same_person_as.map(|id| id.0)
+    }))
     .load(&mut *conn)
     .await?;
     append_if_subscribed(conn, account, kind, &written).await
@@ -390,12 +438,13 @@ async fn update_contacts(
     let kind = WebhookKind::ContactUpdated;
     let statement = format!(
         "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
-           opted_out_at = m.opted_out_at, consent_at = m.consent_at, updated_at = now(), version = version + 1
+           opted_out_at = m.opted_out_at, consent_at = m.consent_at, same_person_as = m.same_person_as,
+           updated_at = now(), version = version + 1
          FROM {keys} m WHERE c.account_id = $1 AND c.id = m.id
          RETURNING c.id, {is_subscribed}",
         keys = key_rows(
-            "$2, $3, $4, $5, $6, $7",
-            "id, phone, wa_id, wa_user_id, opted_out_at, consent_at"
+            "$2, $3, $4, $5, $6, $7, $8",
+            "id, phone, wa_id, wa_user_id, opted_out_at, consent_at, same_person_as"
         ),
         is_subscribed = is_subscribed(kind),
     );
@@ -407,6 +456,7 @@ async fn update_contacts(
         .bind(collect_column(changed, |contact| contact.wa_user_id.clone()))
         .bind(collect_column(changed, |contact| contact.consent.opted_out_at))
         .bind(collect_column(changed, |contact| contact.consent.changed_at))
+        .bind(collect_column(changed, |contact| contact.same_person_as.map(|id| id.0)))
         .load(&mut *conn)
         .await?;
     append_if_subscribed(conn, account, kind, &written).await

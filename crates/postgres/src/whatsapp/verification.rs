@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::profiles::{by_id, find};
 use super::verification_columns::VerificationColumns;
+use crate::contacts::move_to_portfolio;
 use crate::errors::{DbResult, corrupt, failed, parse_enum};
 use crate::outbox::append;
 use crate::pool::{OwnerPool, TenantPool};
@@ -153,6 +154,9 @@ async fn record(
     if updated == 0 {
         let found = find(conn, account, id).await?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
+    }
+    if let (Some(portfolio), Some(stored)) = (&update.number.portfolio_id, find(conn, account, id).await?) {
+        move_to_portfolio(conn, account, &stored.profile.waba_id, portfolio).await?;
     }
     append(conn, account, events).await?;
     Ok(UpdateOutcome::Done(()))

@@ -1,12 +1,13 @@
 //! Conversations: inbound events, replies and their status updates.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::conversations::{
     Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem,
-    InboundMessage, InboxStore, Message, MessageStatus, ReplyDraft, ReplyResult, Sender,
+    InboundMessage, InboxStore, Message, MessageStatus, MockIdentityReport, ReplyDraft, ReplyResult, Sender,
 };
 use recado_domain::messaging::{MessageContent, SendStatus};
 use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
@@ -39,12 +40,15 @@ pub(crate) fn conversations(fixture: &DbFixture) -> PgConversations {
     PgConversations::new(fixture.tenants.clone(), fixture.owner.clone())
 }
 
+pub(crate) fn inbox(fixture: &DbFixture) -> PgInbox {
+    let mut report = MockIdentityReport::new();
+    report.expect_same_persons().return_const(());
+    PgInbox::new(fixture.tenants.clone(), Arc::new(report))
+}
+
 pub(crate) async fn receive(fixture: &DbFixture, account: AccountId, events: Vec<InboundEvent>) {
     let inbound_items = inbound_items(events);
-    PgInbox::new(fixture.tenants.clone())
-        .receive(account, NUMBER, &inbound_items)
-        .await
-        .unwrap();
+    inbox(fixture).receive(account, NUMBER, &inbound_items).await.unwrap();
 }
 
 pub(crate) fn inbound_items(events: Vec<InboundEvent>) -> Vec<InboundItem> {
@@ -63,6 +67,7 @@ pub(crate) fn sender(wa_id: &str) -> Sender {
         wa_id: Some(wa_id.into()),
         user_id: None,
         name: Some("Ana".into()),
+        ..Sender::default()
     }
 }
 
@@ -128,6 +133,7 @@ async fn unknown_sender_becomes_a_contact_with_a_conversation() {
         wa_id: None,
         user_id: Some("BR.1".into()),
         name: None,
+        ..Sender::default()
     };
     receive(
         &fixture,

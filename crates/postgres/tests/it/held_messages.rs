@@ -45,7 +45,7 @@ fn held_messages(fixture: &DbFixture) -> HeldMessages {
     let stores = HeldStores {
         holders: Arc::new(verifications(fixture)),
         held: Arc::new(PgHeldMessages::new(fixture.owner.clone())),
-        inbox: Arc::new(PgInbox::new(fixture.tenants.clone())),
+        inbox: Arc::new(crate::conversations::inbox(&fixture)),
         profiles: Arc::new(PgProfiles::new(fixture.tenants.clone())),
     };
     HeldMessages::new(stores, Arc::new(FakeCipher), Arc::new(RandomIds))
@@ -108,7 +108,7 @@ async fn only_the_verified_account_receives_and_the_other_one_later_once() {
     let at = NOW - Duration::HOUR;
     let events = [event("in1"), event("in2")];
     let items = inbound_items(events.to_vec());
-    let inbox = PgInbox::new(fixture.tenants.clone());
+    let inbox = crate::conversations::inbox(&fixture);
     let receive = async |account| inbox.receive(account, NUMBER, &items).await.unwrap();
     assert_eq!(receive(mine).await, ReceiveOutcome::Received);
     assert_eq!(receive(other).await, ReceiveOutcome::NotVerified);

@@ -98,6 +98,7 @@ fn inbound(who: u8, ago: i64) -> InboundItem {
             wa_id: Some(format!("551196000000{who}")),
             user_id: None,
             name: None,
+            ..Sender::default()
         },
         at: minutes_ago(ago),
         kind: "text".into(),
@@ -143,7 +144,7 @@ impl History<'_> {
         let (fixture, account) = (self.fixture, self.fixture.account);
         match step {
             Step::Inbound(who, ago) => {
-                let inbox = PgInbox::new(fixture.tenants.clone());
+                let inbox = crate::conversations::inbox(&fixture);
                 inbox.receive(account, NUMBER, &[inbound(who, ago)]).await.unwrap();
             }
             Step::Reply(at, ago) => {

@@ -111,7 +111,7 @@ async fn message_is_stored_while_its_wa_id_is_being_taken() {
     // The sender has no valid phone number, so only its `wa_id` identifies the contact.
     let writer = set_wa_id_uncommitted(&fixture, "551", "name = 'Bia'").await;
     let inbound = inbound_items(vec![message("a", sender("551"), "oi", 0)]);
-    let inbox = PgInbox::new(fixture.tenants.clone());
+    let inbox = crate::conversations::inbox(&fixture);
     let (received, ()) = tokio::join!(
         inbox.receive(fixture.account, "111", &inbound),
         commit_when_awaited(&fixture, &writer)

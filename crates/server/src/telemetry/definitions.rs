@@ -89,6 +89,10 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "Unix time of a worker's last successful iteration",
     ),
     counter(
+        "recado_identity_conflicts_total",
+        "Contacts that turned out to be the same person as another contact, and were not joined",
+    ),
+    counter(
         "recado_whatsapp_unread_total",
         "Fields of WhatsApp callbacks, and messages by type, that Recado does not read",
     ),

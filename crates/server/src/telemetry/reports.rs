@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Counter, counter};
 use recado_domain::callbacks::{CallbackReport, Unread};
+use recado_domain::conversations::IdentityReport;
 use recado_domain::shared::{CallbackId, ErrorReport, SideStep, StoreError};
 
 use recado_api::error_chain::chain;
@@ -32,6 +33,7 @@ impl Default for Reports {
         for step in SideStep::ALL {
             counter!("recado_swallowed_errors_total", "step" => step.as_str()).absolute(0);
         }
+        counter!("recado_identity_conflicts_total").absolute(0);
         counter!(UNREAD, "field" => OTHER, "type" => OTHER).absolute(0);
         let initialized = |name: &'static str| {
             let counter = counter!(name);
@@ -51,6 +53,12 @@ impl ErrorReport for Reports {
     fn swallowed(&self, step: SideStep, error: &dyn std::error::Error) {
         tracing::warn!(step = step.as_str(), cause = %chain(error), "a step failed without failing its request");
         counter!("recado_swallowed_errors_total", "step" => step.as_str()).increment(1);
+    }
+}
+
+impl IdentityReport for Reports {
+    fn same_persons(&self, count: usize) {
+        counter!("recado_identity_conflicts_total").increment(u64::try_from(count).unwrap_or(u64::MAX));
     }
 }
 

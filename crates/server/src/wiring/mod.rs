@@ -173,7 +173,7 @@ impl Stores {
         let stores = CallbackStores {
             callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
             status_updates: Arc::new(PgStatusUpdates::new(self.tenant.clone(), ERROR_CODES)),
-            inbox: Arc::new(PgInbox::new(self.tenant.clone())),
+            inbox: Arc::new(PgInbox::new(self.tenant.clone(), Arc::new(shared.reports.clone()))),
             holders: Arc::new(self.verification_store()),
             templates: Arc::new(self.templates()),
             runs: Arc::new(self.runs()),

@@ -19,7 +19,7 @@ impl Stores {
         let stores = HeldStores {
             holders: Arc::new(self.verification_store()),
             held: Arc::new(PgHeldMessages::new(self.owner.clone())),
-            inbox: Arc::new(PgInbox::new(self.tenant.clone())),
+            inbox: Arc::new(PgInbox::new(self.tenant.clone(), Arc::new(shared.reports.clone()))),
             profiles: Arc::new(PgProfiles::new(self.tenant.clone())),
         };
         HeldMessages::new(stores, shared.cipher.clone(), shared.ids.clone())

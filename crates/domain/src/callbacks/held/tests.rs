@@ -24,6 +24,7 @@ fn event(id: &str) -> InboundEvent {
             wa_id: Some("5511961234567".into()),
             user_id: None,
             name: None,
+            ..Sender::default()
         },
         at: NOW,
         kind: "text".into(),
@@ -229,6 +230,7 @@ fn key_is_one_per_message_and_number() {
             wa_id: None,
             user_id: Some("BR.1".into()),
             name: None,
+            ..Sender::default()
         },
         opted_in: false,
         at,

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use time::OffsetDateTime;
 
-use super::identity::{change_number, find, set_ids};
+use super::identity::{Told, change_number, matches, set_ids};
 use super::{
     ContactIdentity, ConversationEvent, ConversationStatus, Direction, InboundEvent, InboundMessage, MessageContext,
     MessageOrigin, MessageStatus, Sender, is_opt_out, transition,
 };
+use crate::contacts::ScopedUserId;
 use crate::media::{AnnouncedFile, FileState, MessageFile};
 use crate::shared::{ContactId, ConversationId, MediaId, MessageId, ProfileId, redacted_debug};
 
@@ -24,6 +25,16 @@ pub struct InboundItem {
     pub message_id: MessageId,
     /// The id of the message's file.
     pub media_id: MediaId,
+}
+
+/// The number that received inbound events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivingNumber {
+    pub profile_id: ProfileId,
+    /// The scope of the user ids that the number tells.
+    pub scope: String,
+    /// The store's time.
+    pub now: OffsetDateTime,
 }
 
 /// A message that an inbound event adds.
@@ -106,7 +117,7 @@ pub struct InboxKeys {
     pub phones: Vec<String>,
     /// Phone numbers as WhatsApp writes them.
     pub wa_ids: Vec<String>,
-    /// WhatsApp's user ids.
+    /// WhatsApp's user ids, also those for a parent business.
     pub user_ids: Vec<String>,
 }
 
@@ -137,6 +148,7 @@ impl InboxKeys {
         self.phones.extend(sender.phone().map(|phone| phone.to_string()));
         self.wa_ids.extend(sender.wa_id.clone());
         self.user_ids.extend(sender.user_id.clone());
+        self.user_ids.extend(sender.parent_user_id.clone());
     }
 }
 
@@ -157,6 +169,10 @@ pub struct Inbox {
 pub struct InboxChanges {
     pub new_contacts: Vec<ContactIdentity>,
     pub changed: Vec<ContactIdentity>,
+    /// New and changed user ids of contacts.
+    pub user_ids: Vec<(ContactId, ScopedUserId)>,
+    /// How many contacts turned out to be the same person as another one.
+    pub same_persons: usize,
     /// Changed contacts that lose an id to another contact of the batch. The store MUST clear their ids before it
     /// writes any contact: ids are unique at every statement.
     pub released: Vec<ContactId>,
@@ -196,17 +212,17 @@ impl Inbox {
     /// Applies the inbound events of one number in their order. A stored message changes nothing. A preference or
     /// number change of an unknown sender changes nothing.
     #[must_use]
-    pub fn apply(mut self, items: Vec<InboundItem>, profile: ProfileId) -> InboxChanges {
+    pub fn apply(mut self, items: Vec<InboundItem>, number: &ReceivingNumber) -> InboxChanges {
         let (contacts, conversations) = (self.contacts.clone(), self.conversations.clone());
         for item in items {
             match item.event {
                 InboundEvent::Message(ref message) | InboundEvent::Echo(ref message)
                     if self.stored.contains_key(&message.wa_message_id) => {}
                 InboundEvent::Message(ref message) => {
-                    self.apply_message(message.clone(), &item, Direction::Inbound, profile);
+                    self.apply_message(message.clone(), &item, Direction::Inbound, number);
                 }
                 InboundEvent::Echo(ref message) => {
-                    self.apply_message(message.clone(), &item, Direction::Outbound, profile);
+                    self.apply_message(message.clone(), &item, Direction::Outbound, number);
                 }
                 InboundEvent::Revoked {
                     wa_message_id,
@@ -228,10 +244,16 @@ impl Inbox {
                     revoked_at: None,
                     text: Some(text),
                 }),
-                InboundEvent::Preference { sender, opted_in, at } => self.apply_preference(&sender, opted_in, at),
+                InboundEvent::Preference { sender, opted_in, at } => {
+                    self.apply_preference(&sender, opted_in, at, number);
+                }
                 InboundEvent::NumberChanged { sender, now } => {
-                    if let Some(at) = find(&self.contacts, &sender) {
-                        change_number(&mut self.contacts, at, &now);
+                    if let Some(&at) = matches(&self.contacts, &sender, &number.scope).first() {
+                        let told = Told {
+                            scope: &number.scope,
+                            at: number.now,
+                        };
+                        self.changes.same_persons += change_number(&mut self.contacts, at, &now, told);
                     }
                 }
             }
@@ -242,9 +264,10 @@ impl Inbox {
         changes.changed = existing
             .iter()
             .zip(&contacts)
-            .filter(|(now, before)| now != before)
+            .filter(|(now, before)| !now.is_stored_as(before))
             .map(|(now, _)| now.clone())
             .collect();
+        changes.user_ids = changed_user_ids(&contacts, &self.contacts);
         changes.released = released(&contacts, &self.contacts);
         changes.conversations = self
             .conversations
@@ -256,14 +279,16 @@ impl Inbox {
 
     /// Adds a message of the contact, or one that the business wrote to it in its own app. Only the contact's messages
     /// open the service window, and only they opt out.
-    fn apply_message(&mut self, message: InboundMessage, item: &InboundItem, direction: Direction, profile: ProfileId) {
+    fn apply_message(
+        &mut self,
+        message: InboundMessage,
+        item: &InboundItem,
+        direction: Direction,
+        number: &ReceivingNumber,
+    ) {
         self.stored.insert(message.wa_message_id.clone(), item.message_id);
-        let at = find(&self.contacts, &message.sender).unwrap_or_else(|| {
-            self.contacts
-                .push(ContactIdentity::from_sender(item.contact_id, &message.sender));
-            self.contacts.len() - 1
-        });
-        set_ids(&mut self.contacts, at, &message.sender);
+        let profile = number.profile_id;
+        let at = self.contact_of(&message.sender, item, message.at, number);
         let Some(contact) = self.contacts.get_mut(at) else {
             return;
         };
@@ -306,8 +331,30 @@ impl Inbox {
         });
     }
 
-    fn apply_preference(&mut self, sender: &Sender, opted_in: bool, at: OffsetDateTime) {
-        let position = find(&self.contacts, sender);
+    /// Finds the sender's contact, or makes one, and completes its ids. Returns its position.
+    fn contact_of(
+        &mut self,
+        sender: &Sender,
+        item: &InboundItem,
+        at: OffsetDateTime,
+        number: &ReceivingNumber,
+    ) -> usize {
+        let mut matched = matches(&self.contacts, sender, &number.scope);
+        if matched.is_empty() {
+            matched.push(self.contacts.len());
+            self.contacts
+                .push(ContactIdentity::from_sender(item.contact_id, sender));
+        }
+        let told = Told {
+            scope: &number.scope,
+            at,
+        };
+        self.changes.same_persons += set_ids(&mut self.contacts, &matched, sender, told);
+        matched.first().copied().unwrap_or_default()
+    }
+
+    fn apply_preference(&mut self, sender: &Sender, opted_in: bool, at: OffsetDateTime, number: &ReceivingNumber) {
+        let position = matches(&self.contacts, sender, &number.scope).first().copied();
         if let Some(contact) = position.and_then(|position| self.contacts.get_mut(position)) {
             contact.consent = if opted_in {
                 contact.consent.with_opt_in(at)
@@ -316,6 +363,17 @@ impl Inbox {
             };
         }
     }
+}
+
+/// The user ids that are new or changed.
+fn changed_user_ids(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<(ContactId, ScopedUserId)> {
+    let mut changed = Vec::new();
+    for (position, contact) in now.iter().enumerate() {
+        let known = before.get(position).map_or(&[][..], |before| &before.user_ids);
+        let new = contact.user_ids.iter().filter(|told| !known.contains(told));
+        changed.extend(new.map(|told| (contact.id, told.clone())));
+    }
+    changed
 }
 
 /// The contacts that lost an id to another contact.

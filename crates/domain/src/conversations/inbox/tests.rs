@@ -15,6 +15,7 @@ fn sender(wa_id: &str) -> Sender {
         wa_id: Some(wa_id.into()),
         user_id: None,
         name: Some("Ana".into()),
+        ..Sender::default()
     }
 }
 
@@ -48,7 +49,15 @@ fn items(events: Vec<InboundEvent>) -> Vec<InboundItem> {
 }
 
 fn apply(inbox: Inbox, events: Vec<InboundEvent>) -> InboxChanges {
-    inbox.apply(items(events), PROFILE)
+    inbox.apply(items(events), &number("W1"))
+}
+
+fn number(scope: &str) -> ReceivingNumber {
+    ReceivingNumber {
+        profile_id: PROFILE,
+        scope: scope.to_owned(),
+        now: T + Duration::days(1),
+    }
 }
 
 #[test]

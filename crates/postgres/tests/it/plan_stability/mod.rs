@@ -253,6 +253,7 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
                 wa_id: Some(format!("55119{i:08}")),
                 user_id: None,
                 name: Some("Ana".into()),
+                ..Sender::default()
             },
             at: NOW,
             kind: "text".into(),
@@ -272,7 +273,7 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
     };
     let inbound_items: Vec<_> = (1..=PART).map(item).collect();
     fixture.count_reads().await;
-    PgInbox::new(fixture.tenants.clone())
+    crate::conversations::inbox(&fixture)
         .receive(fixture.account, "111", &inbound_items)
         .await
         .unwrap();
@@ -286,6 +287,7 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
         wa_id: Some(format!("55119{i:08}")),
         user_id: None,
         name: None,
+        ..Sender::default()
     };
     let moves = (1..=PART).rev().map(|i| InboundItem {
         event: InboundEvent::NumberChanged {
@@ -299,7 +301,7 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
     });
     let moves: Vec<_> = moves.collect();
     fixture.count_reads().await;
-    PgInbox::new(fixture.tenants.clone())
+    crate::conversations::inbox(&fixture)
         .receive(fixture.account, "111", &moves)
         .await
         .unwrap();

@@ -22,6 +22,9 @@ const MIME_TYPE_CHARS: usize = 100;
 const KIND_CHARS: usize = 32;
 const WA_ID_DIGITS: usize = 20;
 
+/// The longest stored username, in characters.
+const USERNAME_CHARS: usize = 100;
+
 /// The longest stored field of an ad, in characters.
 const REFERRAL_CHARS: usize = 2048;
 
@@ -94,7 +97,8 @@ pub(super) fn inbound_events(value: &Value) -> impl Iterator<Item = InboundEvent
     let messages = items("messages").filter_map(move |item| message(item, value));
     let echoes = items("message_echoes").filter_map(move |item| echo(item, value));
     let preferences = items("user_preferences").filter_map(move |item| preference(item, value));
-    messages.chain(echoes).chain(preferences)
+    let user_ids = items("user_id_update").filter_map(user_id_update);
+    messages.chain(echoes).chain(preferences).chain(user_ids)
 }
 
 fn message(item: &Value, value: &Value) -> Option<InboundEvent> {
@@ -257,9 +261,32 @@ fn number_changed(item: &Value, sender: Sender) -> Option<InboundEvent> {
     let now = Sender {
         wa_id: wa_id(system, "wa_id").or_else(|| wa_id(system, "new_wa_id")),
         user_id: user_id(system, "user_id").or_else(|| user_id(system, "new_user_id")),
-        name: None,
+        parent_user_id: user_id(system, "parent_user_id"),
+        ..Sender::default()
     };
     Some(InboundEvent::NumberChanged { sender, now })
+}
+
+/// A changed user id, outside of messages. Meta does not document the form of the ids: they are read as an object with
+/// `previous` and `current`, and as the current id.
+fn user_id_update(item: &Value) -> Option<InboundEvent> {
+    let previous = |field: &str| user_id(item.get(field)?, "previous");
+    let current = |field: &str| user_id(item.get(field)?, "current").or_else(|| user_id(item, field));
+    let sender = Sender {
+        wa_id: wa_id(item, "wa_id"),
+        user_id: previous("user_id").or_else(|| user_id(item, "previous_user_id")),
+        parent_user_id: previous("parent_user_id"),
+        ..Sender::default()
+    };
+    let now = Sender {
+        wa_id: sender.wa_id.clone(),
+        user_id: current("user_id"),
+        parent_user_id: current("parent_user_id"),
+        ..Sender::default()
+    };
+    now.user_id
+        .is_some()
+        .then_some(InboundEvent::NumberChanged { sender, now })
 }
 
 fn preference(item: &Value, value: &Value) -> Option<InboundEvent> {
@@ -301,8 +328,16 @@ fn sender(item: &Value, wa_field: &str, user_field: &str, value: &Value) -> Opti
         name: contact
             .and_then(|contact| contact.pointer("/profile/name")?.as_str())
             .map(storable_text),
+        parent_user_id: contact.and_then(|contact| user_id(contact, "parent_user_id")),
+        username: contact.and_then(username),
     };
     (sender.wa_id.is_some() || sender.user_id.is_some()).then_some(sender)
+}
+
+fn username(contact: &Value) -> Option<String> {
+    let given = contact.pointer("/profile/username")?.as_str()?;
+    let name: String = storable_text(given).chars().take(USERNAME_CHARS).collect();
+    Some(name).filter(|name| !name.is_empty())
 }
 
 fn wa_id(object: &Value, field: &str) -> Option<String> {

@@ -31,6 +31,7 @@ fn text_message_is_read_with_sender_and_time() {
         wa_id: Some("553188887777".into()),
         user_id: Some("BR.1".into()),
         name: Some("Ana".into()),
+        ..Sender::default()
     };
     let expected = InboundMessage {
         wa_message_id: "wamid.1".into(),
@@ -153,7 +154,8 @@ fn message_of_hidden_number_is_read_by_user_id() {
         Sender {
             wa_id: None,
             user_id: Some("BR.2".into()),
-            name: Some("Bia".into())
+            name: Some("Bia".into()),
+            ..Sender::default()
         }
     );
     let alone = json!({ "contacts": [{ "wa_id": "5511961234567" }],
@@ -255,6 +257,7 @@ fn preferences_and_number_changes_are_read() {
         wa_id: Some("5511962222222".into()),
         user_id: Some("BR.9".into()),
         name: None,
+        ..Sender::default()
     };
     assert_eq!(
         now,

@@ -1,0 +1,146 @@
+//! WhatsApp's user ids of contacts. The contact's own id that no number told is `contacts.wa_user_id`; it has no row.
+
+use std::collections::HashMap;
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::contacts::ScopedUserId;
+use recado_domain::shared::{AccountId, ContactId};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::DbResult;
+use crate::sql::{Sql, collect_column, key_rows, sql};
+
+#[derive(QueryableByName)]
+pub(super) struct UserIdRow {
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Text)]
+    scope: String,
+    #[diesel(sql_type = Text)]
+    wa_user_id: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    parent_user_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    username: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    first_seen_at: OffsetDateTime,
+    #[diesel(sql_type = Timestamptz)]
+    last_seen_at: OffsetDateTime,
+}
+
+impl From<UserIdRow> for ScopedUserId {
+    fn from(row: UserIdRow) -> Self {
+        Self {
+            scope: row.scope,
+            user_id: row.wa_user_id,
+            parent_user_id: row.parent_user_id,
+            username: row.username,
+            first_seen_at: row.first_seen_at,
+            last_seen_at: row.last_seen_at,
+        }
+    }
+}
+
+/// The statement that reads the user ids of contacts, latest first.
+pub(super) fn of_contacts<'a>(account: AccountId, contacts: Vec<Uuid>) -> Sql<'a> {
+    sql(format!(
+        "SELECT i.contact_id, i.scope, i.wa_user_id, i.parent_user_id, i.username, i.first_seen_at, i.last_seen_at
+         FROM {keys} k JOIN contact_identities i ON i.account_id = $1 AND i.contact_id = k.contact_id
+         ORDER BY i.last_seen_at DESC, i.scope",
+        keys = key_rows("$2", "contact_id"),
+    ))
+    .bind(account)
+    .bind(contacts)
+}
+
+/// Reads the user ids of contacts.
+pub(crate) async fn user_ids(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    contacts: Vec<Uuid>,
+) -> DbResult<HashMap<ContactId, Vec<ScopedUserId>>> {
+    let mut found: HashMap<ContactId, Vec<ScopedUserId>> = HashMap::new();
+    if contacts.is_empty() {
+        return Ok(found);
+    }
+    let rows: Vec<UserIdRow> = of_contacts(account, contacts).load(conn).await?;
+    for row in rows {
+        found.entry(row.contact_id.into()).or_default().push(row.into());
+    }
+    Ok(found)
+}
+
+/// Writes user ids. An id replaces the contact's earlier one of the same scope.
+pub(crate) async fn write_user_ids(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    user_ids: &[(ContactId, ScopedUserId)],
+) -> DbResult<()> {
+    if user_ids.is_empty() {
+        return Ok(());
+    }
+    sql("INSERT INTO contact_identities
+           (account_id, contact_id, scope, wa_user_id, parent_user_id, username, first_seen_at, last_seen_at)
+         SELECT $1, t.* FROM unnest($2, $3, $4, $5, $6, $7, $8)
+           AS t (contact_id, scope, wa_user_id, parent_user_id, username, first_seen_at, last_seen_at)
+         ORDER BY t.contact_id, t.scope
+         ON CONFLICT (account_id, contact_id, scope) DO UPDATE SET wa_user_id = excluded.wa_user_id,
+           parent_user_id = excluded.parent_user_id, username = excluded.username,
+           first_seen_at = excluded.first_seen_at, last_seen_at = excluded.last_seen_at")
+    .bind(account)
+    .bind(collect_column(user_ids, |(contact, _)| contact.0))
+    .bind(collect_column(user_ids, |(_, told)| told.scope.clone()))
+    .bind(collect_column(user_ids, |(_, told)| told.user_id.clone()))
+    .bind(collect_column(user_ids, |(_, told)| told.parent_user_id.clone()))
+    .bind(collect_column(user_ids, |(_, told)| told.username.clone()))
+    .bind(collect_column(user_ids, |(_, told)| told.first_seen_at))
+    .bind(collect_column(user_ids, |(_, told)| told.last_seen_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Removes what identifies a deleted contact: its ids, and that another contact is the same person.
+pub(super) async fn forget(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<()> {
+    sql("DELETE FROM contact_identities WHERE account_id = $1 AND contact_id = $2")
+        .bind(account)
+        .bind(id)
+        .execute(&mut *conn)
+        .await?;
+    sql("UPDATE contacts SET same_person_as = NULL WHERE account_id = $1 AND same_person_as = $2")
+        .bind(account)
+        .bind(id)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Moves the ids that the numbers of a WhatsApp account told to their portfolio, once it is known. A contact that has an
+/// id of the portfolio keeps that one.
+pub(crate) async fn move_to_portfolio(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    waba_id: &str,
+    portfolio_id: &str,
+) -> DbResult<()> {
+    if waba_id == portfolio_id {
+        return Ok(());
+    }
+    let exists = "EXISTS (SELECT 1 FROM contact_identities o WHERE o.account_id = $1 AND o.scope = $3
+        AND (o.contact_id = i.contact_id OR o.wa_user_id = i.wa_user_id))";
+    for statement in [
+        format!("DELETE FROM contact_identities i WHERE i.account_id = $1 AND i.scope = $2 AND {exists}"),
+        "UPDATE contact_identities SET scope = $3 WHERE account_id = $1 AND scope = $2".to_owned(),
+    ] {
+        sql(statement)
+            .bind(account)
+            .bind(waba_id)
+            .bind(portfolio_id)
+            .execute(&mut *conn)
+            .await?;
+    }
+    Ok(())
+}
