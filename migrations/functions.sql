@@ -98,3 +98,26 @@ BEGIN
       WHERE i.account_id = account AND i.contact_id = contact AND i.wa_user_id = latest) THEN latest END);
 END
 $$;
+
+-- Whether another contact of the same person opted out: `other` or the contact that it names. An opt-out of one counts
+-- for all.
+CREATE OR REPLACE FUNCTION same_person_opted_out(account uuid, other uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM contacts o
+    WHERE o.account_id = account AND o.deleted_at IS NULL AND o.opted_out_at IS NOT NULL
+      AND o.id IN (other, (SELECT n.same_person_as FROM contacts n WHERE n.account_id = account AND n.id = other)));
+END
+$$;
+
+-- Whether a campaign writes to another contact of the same person instead: to one with a phone before one without, then
+-- to the one with the smaller id.
+CREATE OR REPLACE FUNCTION same_person_goes_first(account uuid, contact uuid, phone text, other uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM contacts o
+    WHERE o.account_id = account AND o.deleted_at IS NULL AND o.id <> contact
+      AND o.id IN (other, (SELECT n.same_person_as FROM contacts n WHERE n.account_id = account AND n.id = other))
+      AND (o.phone IS NULL, o.id) < (same_person_goes_first.phone IS NULL, contact));
+END
+$$;

@@ -58,6 +58,27 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION public.same_person_goes_first(account uuid, contact uuid, phone text, other uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM contacts o
+    WHERE o.account_id = account AND o.deleted_at IS NULL AND o.id <> contact
+      AND o.id IN (other, (SELECT n.same_person_as FROM contacts n WHERE n.account_id = account AND n.id = other))
+      AND (o.phone IS NULL, o.id) < (same_person_goes_first.phone IS NULL, contact));
+END
+$$;
+
+CREATE FUNCTION public.same_person_opted_out(account uuid, other uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM contacts o
+    WHERE o.account_id = account AND o.deleted_at IS NULL AND o.opted_out_at IS NOT NULL
+      AND o.id IN (other, (SELECT n.same_person_as FROM contacts n WHERE n.account_id = account AND n.id = other)));
+END
+$$;
+
 CREATE FUNCTION public.send_id(frozen_at timestamp with time zone, campaign_id uuid, contact_id uuid) RETURNS uuid
     LANGUAGE sql STABLE
     AS $$

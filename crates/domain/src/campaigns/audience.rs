@@ -4,7 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::segments::AudienceFilters;
-use crate::shared::{SegmentId, TagId};
+use crate::shared::{SegmentId, TagId, string_enum};
+
+string_enum! {
+    /// By which addresses a campaign reaches people.
+    #[derive(Default)]
+    Reach {
+        /// By phone number alone.
+        #[default]
+        Phone = "phone",
+        /// By phone number, otherwise by the user id that WhatsApp gave to the sending number.
+        Any = "any",
+    }
+}
 
 /// The tags and filters that select the contacts of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +37,7 @@ fn deserialize_filters<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Res
 }
 
 /// The audience of a campaign: the union of its sources (all contacts if there is none), narrowed by the filters.
-/// Contacts without a phone number and opted-out contacts are never part of it.
+/// Contacts without an address and opted-out contacts are never part of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Audience {
     /// Selects the segment's members, and every contact that matches the segment's filters.

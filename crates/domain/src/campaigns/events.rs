@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Campaign, CampaignStatus, RunReport, Trigger};
-use crate::messaging::SendStatus;
+use crate::messaging::{AddressKind, SendStatus};
 use crate::shared::{CampaignId, ContactId, ConversationId, Event, WebhookKind, redacted_debug};
 
 /// `campaign.started`. `recipients` counts the whole audience, or the sends of a retry.
@@ -45,6 +45,8 @@ pub struct MessageStatusEvent {
     /// WhatsApp's error code, if the message failed with one.
     pub error_code: Option<i64>,
     pub error_message: Option<String>,
+    /// The kind of address that the message left to, if it left.
+    pub address: Option<AddressKind>,
     /// The client's own key of a direct message. None: the message is none, and the event has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_reference: Option<Option<String>>,
@@ -91,6 +93,7 @@ mod tests {
             status,
             error_code: None,
             error_message: None,
+            address: None,
             client_reference: None,
         }
     }
@@ -129,7 +132,7 @@ mod tests {
                 "id": "00000000-0000-0000-0000-000000000001",
                 "campaign_id": "00000000-0000-0000-0000-000000000000", "conversation_id": null,
                 "contact_id": "00000000-0000-0000-0000-000000000000", "wa_message_id": "wamid", "status": "sent",
-                "error_code": null, "error_message": null }] }])
+                "error_code": null, "error_message": null, "address": null }] }])
         );
     }
 }

@@ -68,7 +68,7 @@ mod stored_transitions;
 mod test_send;
 mod variables;
 
-pub use audience::{Audience, SegmentConfig};
+pub use audience::{Audience, Reach, SegmentConfig};
 pub use content::RunContent;
 pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageStatusEvent, started_event};
@@ -80,19 +80,22 @@ pub use outcome::{RunBlock, SendResult, to_result};
 pub use ports::*;
 pub use preconditions::{failed_preconditions, required_placeholders};
 pub use prepare::{prepare, prepare_retry};
-pub use preview::{Preview, PreviewContact, PreviewFacts, PreviewMessage, PreviewRecipient, PreviewRefusal, preview};
+pub use preview::{
+    Preview, PreviewContact, PreviewFacts, PreviewMessage, PreviewRecipient, PreviewRefusal, RecipientsBy, Unreachable,
+    preview,
+};
 pub use retry::RetriedCampaign;
 pub use retry_request::{DueRetry, RetryRequest, RetrySchedule};
 pub use run::{
     EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
-    StartOutcome, TestSendContact, TestSendFacts, Trigger, may_be_sent, pause_notification,
+    StartOutcome, TestRecipient, TestSendContact, TestSendFacts, Trigger, may_be_sent, pause_notification,
 };
 pub(crate) use run_context::file_sources;
 pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
 pub use status::{CampaignRefusal, CampaignStatus, Command, transition};
-pub use test_send::{TestSendError, TestSendReport, TestSends};
+pub use test_send::{TestSendError, TestSendInput, TestSendReport, TestSends};
 pub use variables::{Field, RequiredPlaceholder, Variables};
 
 pub use crate::segments::AudienceFilters;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{Audience, CampaignRefusal, CampaignStatus, SegmentConfig, Variables};
+use super::{Audience, CampaignRefusal, CampaignStatus, Reach, SegmentConfig, Variables};
 use crate::messaging::HeaderLocation;
 use crate::shared::string_enum;
 use crate::shared::{
@@ -35,6 +35,8 @@ pub struct Campaign {
     pub header_location: Option<HeaderLocation>,
     /// When the template's limited-time offer ends; null for no end.
     pub offer_expires_at: Option<OffsetDateTime>,
+    /// By which addresses the campaign reaches people.
+    pub reach: Reach,
     pub folder_id: Option<FolderId>,
     pub status: CampaignStatus,
     /// The number of contacts in the campaign's run; 0 before the run.
@@ -88,6 +90,7 @@ pub struct CampaignInput {
     pub variables: Option<Option<Variables>>,
     pub header_location: Option<Option<HeaderLocation>>,
     pub offer_expires_at: Option<Option<OffsetDateTime>>,
+    pub reach: Option<Reach>,
     pub folder_id: Option<Option<FolderId>>,
 }
 

@@ -8,9 +8,8 @@ use uuid::Uuid;
 use super::{
     Burst, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedRun,
     QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
-    RunRetry, RunStart, SendCounts, SendResult, StartOutcome, TestSendFacts,
+    RunRetry, RunStart, SendCounts, SendResult, StartOutcome, TestRecipient, TestSendFacts,
 };
-use crate::contacts::Phone;
 use crate::shared::{
     AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome,
     WriteOutcome, redacted_debug,
@@ -276,6 +275,9 @@ pub trait SendStore: Send + Sync {
     /// may have lost the run since: the results are valid anyway. After the end of the run, `Deferred` and `Released`
     /// change nothing, since the run sends no more: such a send stays unknown until it times out.
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError>;
+
+    /// The contact's phone number, if it has one by now.
+    async fn phone_of(&self, account: AccountId, contact: ContactId) -> Result<Option<String>, StoreError>;
 }
 
 /// Background work on runs and sends of all tenants.
@@ -308,7 +310,7 @@ pub trait TestSendStore: Send + Sync {
         &self,
         account: AccountId,
         id: CampaignId,
-        phone: &Phone,
+        to: &TestRecipient,
     ) -> Result<Option<TestSendFacts>, StoreError>;
 
     /// Reserves one of the month's `limit` messages, in one transaction with the events, and returns the month. None:

@@ -13,8 +13,9 @@ use crate::templates::Rendered;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreviewFacts {
     pub facts: RunFacts,
-    /// The number of contacts that a run would freeze.
-    pub recipients: i64,
+    /// The contacts that a run would freeze.
+    pub recipients_by: RecipientsBy,
+    pub unreachable: Unreachable,
     /// The first of these contacts.
     pub first: Vec<PreviewRecipient>,
     /// The name of the campaign's segment, if it was deleted.
@@ -25,6 +26,37 @@ pub struct PreviewFacts {
     pub used: i64,
     /// The report of a retry without a request body.
     pub retry: RetryReport,
+}
+
+/// The number of recipients by the kind of their address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RecipientsBy {
+    /// The number of contacts that are written to by phone number.
+    #[schemars(example = 1800)]
+    pub phone: i64,
+    /// The number of contacts that are written to by WhatsApp's user id.
+    #[schemars(example = 40)]
+    pub user_id: i64,
+}
+
+impl RecipientsBy {
+    pub fn total(self) -> i64 {
+        self.phone + self.user_id
+    }
+}
+
+/// The number of contacts of the audience that the run leaves out, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Unreachable {
+    /// The number of contacts without an address that the campaign reaches.
+    #[schemars(example = 12)]
+    pub no_address: i64,
+    /// The number of contacts that opted out.
+    #[schemars(example = 31)]
+    pub opted_out: i64,
+    /// The number of contacts with a user id alone, to which WhatsApp sends no authentication template.
+    #[schemars(example = 0)]
+    pub authentication_needs_phone: i64,
 }
 
 /// A contact of the audience.
@@ -40,6 +72,10 @@ pub struct Preview {
     /// The number of contacts that the run would send to.
     #[schemars(example = 1840)]
     pub recipients: i64,
+    /// The recipients by the kind of their address. The sum is `recipients`.
+    pub recipients_by: RecipientsBy,
+    /// The contacts of the audience that the run would leave out.
+    pub unreachable: Unreachable,
     /// The messages to the first three contacts; empty without a template.
     pub messages: Vec<PreviewMessage>,
     /// All reasons why the run would be refused; empty when there is none.
@@ -67,9 +103,9 @@ pub struct PreviewContact {
     /// The contact's name.
     #[schemars(example = &"Ana Lima")]
     pub name: String,
-    /// The contact's phone number in E.164 form.
+    /// The contact's phone number in E.164 form; null if the contact has none.
     #[schemars(example = &"+5511961234567")]
-    pub phone: String,
+    pub phone: Option<String>,
 }
 
 redacted_debug!(PreviewContact {});
@@ -103,13 +139,15 @@ pub fn preview(preview_facts: PreviewFacts) -> Preview {
                 contact: PreviewContact {
                     id: *id,
                     name: recipient.name.clone(),
-                    phone: recipient.phone.clone(),
+                    phone: Some(recipient.phone.clone()).filter(|phone| !phone.is_empty()),
                 },
                 rendered: template.rendered(&values(&facts.campaign, template, recipient)),
             })
     });
     Preview {
-        recipients: preview_facts.recipients,
+        recipients: preview_facts.recipients_by.total(),
+        recipients_by: preview_facts.recipients_by,
+        unreachable: preview_facts.unreachable,
         messages: messages.collect(),
         refusals,
         retry: can_retry.then_some(preview_facts.retry),
@@ -123,7 +161,7 @@ fn refusals(preview_facts: &PreviewFacts) -> Vec<CampaignRefusal> {
     if let Some(segment) = preview_facts.deleted_segment.clone() {
         found.push(CampaignRefusal::SegmentDeleted { segment });
     }
-    if preview_facts.recipients == 0 {
+    if preview_facts.recipients_by.total() == 0 {
         found.push(CampaignRefusal::NoRecipients);
     }
     for placeholder in preview_facts.empty.iter().cloned() {
@@ -136,7 +174,7 @@ fn refusals(preview_facts: &PreviewFacts) -> Vec<CampaignRefusal> {
     if let Some(limit) = facts.billing.messages_per_month(facts.now) {
         let (left, wanted) = (
             limit.saturating_sub(preview_facts.used).max(0),
-            preview_facts.recipients,
+            preview_facts.recipients_by.total(),
         );
         if wanted > left {
             found.push(CampaignRefusal::QuotaExceeded { limit, left, wanted });
@@ -164,6 +202,7 @@ mod tests {
             recipient: Recipient {
                 name: name.into(),
                 phone: format!("+55119{number:08}"),
+                user_id: None,
                 email: None,
                 attributes: Map::new(),
             },
@@ -190,7 +229,8 @@ mod tests {
                 },
                 now: NOW,
             },
-            recipients: 4,
+            recipients_by: RecipientsBy { phone: 3, user_id: 1 },
+            unreachable: Unreachable::default(),
             first: vec![contact(1, "Bia Lima"), contact(2, "Caio")],
             deleted_segment: None,
             empty: vec![],
@@ -276,7 +316,7 @@ mod tests {
             "the run needs 4 messages, and 1 of this month's 250 are left"
         );
         worst.facts.billing.plan = "gold".into();
-        worst.recipients = 0;
+        worst.recipients_by = RecipientsBy::default();
         worst.empty = vec![];
         let without_recipients = [
             "status",
@@ -313,7 +353,7 @@ mod tests {
     #[test]
     fn preview_distinguishes_no_recipients_from_a_full_quota() {
         let without_recipients = PreviewFacts {
-            recipients: 0,
+            recipients_by: RecipientsBy::default(),
             first: vec![],
             used: 250,
             ..preview_facts()

@@ -8,9 +8,13 @@ use super::{
     transition,
 };
 use crate::billing::PlanEntitlement;
+use crate::contacts::Phone;
 use crate::messaging::MetaStatus;
 use crate::shared::string_enum::string_enum;
-use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDraft, NotificationKind, ProfileId};
+use crate::shared::{
+    Actor, Audit, AuditAction, CampaignId, ContactId, Event, NotificationDraft, NotificationKind, ProfileId,
+    redacted_debug,
+};
 use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
 
@@ -56,13 +60,30 @@ pub struct ResumeFacts {
     pub quota: Option<RunQuota>,
 }
 
+/// Who receives a test send.
+#[derive(Clone, PartialEq, Eq)]
+pub enum TestRecipient {
+    Phone(Phone),
+    Contact(ContactId),
+    /// WhatsApp's user id.
+    User(String),
+}
+
+redacted_debug!(
+    enum TestRecipient {
+        Phone,
+        Contact,
+        User,
+    }
+);
+
 /// The facts that decide whether a test send is allowed, from one read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestSendFacts {
     pub run: RunFacts,
     /// The sending number. None if no number is connected.
     pub profile: Option<StoredProfile>,
-    /// The account's contact with the phone number, if there is one.
+    /// The account's contact with the phone number or id, if there is one.
     pub contact: Option<TestSendContact>,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
-use crate::messaging::{Addressee, FileSource, OutboundTemplate, WhatsappCredentials, WhatsappGateway};
+use crate::messaging::{AddressKind, Addressee, FileSource, OutboundTemplate, WhatsappCredentials, WhatsappGateway};
 use crate::shared::{AccountId, SendId};
 use crate::templates::{MessageValues, Template};
 use crate::whatsapp::{MessageFileError, MessageFiles};
@@ -48,8 +48,15 @@ impl RunContext {
         values(&self.inputs.campaign, &self.inputs.template, recipient)
     }
 
-    pub(super) fn message(&self, send_id: SendId, recipient: &Recipient, values: &MessageValues) -> OutboundTemplate {
-        let to = Addressee::Phone(recipient.phone.clone());
+    /// The recipient's address for this template. Codes go to phone numbers alone.
+    pub(super) fn address(&self, recipient: &Recipient) -> Option<Addressee> {
+        let needs_phone = self.inputs.template.category.needs_phone();
+        recipient
+            .address()
+            .filter(|to| !needs_phone || to.kind() == AddressKind::Phone)
+    }
+
+    pub(super) fn message(&self, send_id: SendId, to: Addressee, values: &MessageValues) -> OutboundTemplate {
         self.inputs.template.outbound(send_id, to, values, &self.files)
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use super::FailureClass;
-use crate::messaging::{Pricing, SendStatus};
+use crate::messaging::{AddressKind, Addressee, Pricing, SendStatus};
 use crate::shared::{ContactId, SendId, redacted_debug};
 
 /// The error message of a send whose unknown outcome was not resolved in time.
@@ -18,6 +18,8 @@ pub struct SendContact {
     pub name: String,
     /// The contact's phone number in E.164 form; null when the contact no longer has one.
     pub phone: Option<String>,
+    /// WhatsApp's user id of the contact that was seen last.
+    pub wa_user_id: Option<String>,
     pub email: Option<String>,
 }
 
@@ -43,6 +45,8 @@ pub struct CampaignSend {
     pub wa_message_id: Option<String>,
     /// The price of the message as WhatsApp reports it; null until a status update contains it.
     pub pricing: Option<Pricing>,
+    /// The kind of address that the message left to; null before it left.
+    pub address: Option<AddressKind>,
     pub contacts: SendContact,
 }
 
@@ -53,17 +57,29 @@ redacted_debug!(CampaignSend {
     error_code
 });
 
-/// The contact fields from which a message is rendered.
-#[derive(Clone, PartialEq)]
+/// The contact fields from which a message is addressed and rendered.
+#[derive(Clone, Default, PartialEq)]
 pub struct Recipient {
     pub name: String,
-    /// E.164.
+    /// E.164. Empty if the contact has none.
     pub phone: String,
+    /// WhatsApp's user id of the contact for the sending number. Read only if the contact has no phone.
+    pub user_id: Option<String>,
     pub email: Option<String>,
     pub attributes: Map<String, Value>,
 }
 
 redacted_debug!(Recipient {});
+
+impl Recipient {
+    /// The phone number, otherwise the user id.
+    pub fn address(&self) -> Option<Addressee> {
+        match self.phone.is_empty() {
+            true => self.user_id.clone().map(Addressee::User),
+            false => Some(Addressee::Phone(self.phone.clone())),
+        }
+    }
+}
 
 /// The number of sends in each current status: a send that was read is no longer counted as delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

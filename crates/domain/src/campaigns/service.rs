@@ -8,7 +8,7 @@ use time::{Duration, OffsetDateTime};
 use super::events::cancelled_event;
 use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
-    Preview, RunRetryStore, RunStartStore, SendCounts, preview,
+    Preview, Reach, RunRetryStore, RunStartStore, SendCounts, preview,
 };
 use crate::shared::{
     AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, NotificationDraft, NotificationKind, Page, PageQuery,
@@ -188,6 +188,7 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         variables: None,
         header_location: None,
         offer_expires_at: None,
+        reach: Reach::Phone,
         folder_id: None,
         status: CampaignStatus::Draft,
         total_recipients: 0,
@@ -270,6 +271,7 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
         variables: input.variables.unwrap_or(campaign.variables),
         header_location: input.header_location.unwrap_or(campaign.header_location),
         offer_expires_at: input.offer_expires_at.unwrap_or(campaign.offer_expires_at),
+        reach: input.reach.unwrap_or(campaign.reach),
         folder_id: input.folder_id.unwrap_or(campaign.folder_id),
         ..campaign
     })

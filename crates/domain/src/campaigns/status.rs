@@ -168,6 +168,9 @@ pub enum CampaignRefusal {
     /// The recipient of a test send has opted out.
     #[error("the contact with this phone has opted out")]
     OptedOut,
+    /// The recipient of a test send has no address that the number can write to.
+    #[error("the contact has no phone number, and no WhatsApp user id that the message can be sent to")]
+    NoAddress,
     #[error("no failed send can be retried")]
     NothingToRetry {
         /// The failed sends, by the reason why they are left out.
@@ -199,6 +202,7 @@ impl CampaignRefusal {
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::MonthUsedUp { .. } => "month_used_up",
             Self::OptedOut => "opted_out",
+            Self::NoAddress => "no_address",
             Self::NothingToRetry { .. } => "nothing_to_retry",
             Self::Contended => "contended",
             Self::NotInFuture => "not_in_future",
@@ -316,6 +320,7 @@ mod tests {
             (CampaignRefusal::QuotaExceeded { limit, left, wanted }, "quota_exceeded"),
             (CampaignRefusal::MonthUsedUp { limit }, "month_used_up"),
             (CampaignRefusal::OptedOut, "opted_out"),
+            (CampaignRefusal::NoAddress, "no_address"),
             (CampaignRefusal::NothingToRetry { left_out: vec![] }, "nothing_to_retry"),
             (CampaignRefusal::Contended, "contended"),
             (CampaignRefusal::NotInFuture, "not_in_future"),

@@ -203,6 +203,7 @@ mod tests {
         Recipient {
             name: "Ana Maria Souza".into(),
             phone: "+5511961234567".into(),
+            user_id: None,
             email: None,
             attributes: json!({ "coupon": "ANA5", "points": 12, "empty": " " })
                 .as_object()
@@ -365,6 +366,7 @@ mod tests {
             .prop_map(|(name, email, coupon)| Recipient {
                 name,
                 phone: "+5511961234567".into(),
+                user_id: None,
                 email,
                 attributes: coupon
                     .map(|coupon| ("coupon".to_owned(), coupon.into()))

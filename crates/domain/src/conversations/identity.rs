@@ -275,7 +275,9 @@ pub(super) fn set_ids(contacts: &mut [ContactIdentity], matched: &[usize], sende
     let at = *at;
     let phone = sender.phone().map(|phone| phone.to_string());
     let phone = phone.filter(|phone| is_free(contacts, at, |contact| contact.phone.as_ref() == Some(phone)));
-    let wa_id = sender.wa_id.clone();
+    // A `wa_id` is a number: it belongs to the contact with the phone, even if that one has no `wa_id` yet.
+    let has_phone = phone.is_some() || sender.phone().is_none();
+    let wa_id = sender.wa_id.clone().filter(|_| has_phone);
     let wa_id = wa_id.filter(|id| is_free(contacts, at, |contact| contact.wa_id.as_ref() == Some(id)));
     let Some(contact) = contacts.get_mut(at) else { return 0 };
     contact.phone = contact.phone.take().or(phone);
@@ -299,25 +301,24 @@ fn set_latest_user_id(contacts: &mut [ContactIdentity], at: usize, sender: &Send
     }
 }
 
-/// Lets the contact and the others name each other. Of several others the contact names one with a phone. Returns how
-/// many of the others did not name it yet.
+/// Lets the contact and the others name each other, unless they name one already. Of several others the contact names
+/// the one that a campaign writes to: one with a phone before one without, then the one with the smaller id. So from
+/// each of them two steps lead to that one. Returns how many contacts name another one now and did not before.
 fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize]) -> usize {
-    let has_phone = |position: &&usize| contacts.get(**position).is_some_and(|other| other.phone.is_some());
-    let named = others.iter().find(has_phone).or_else(|| others.first()).copied();
-    let Some(named_id) = named.and_then(|position| contacts.get(position)).map(|other| other.id) else {
+    let first = others.iter().filter_map(|position| contacts.get(*position));
+    let first = first.map(|other| (other.phone.is_none(), other.id)).min();
+    let (Some(id), Some((_, first))) = (contacts.get(at).map(|contact| contact.id), first) else {
         return 0;
     };
-    let Some(contact) = contacts.get_mut(at) else { return 0 };
-    contact.same_person_as = Some(named_id);
-    let id = contact.id;
     let mut found = 0;
-    for other in others {
-        if let Some(other) = contacts
-            .get_mut(*other)
-            .filter(|other| other.same_person_as != Some(id))
+    for position in others.iter().copied().chain([at]) {
+        let named = if position == at { first } else { id };
+        if let Some(contact) = contacts
+            .get_mut(position)
+            .filter(|contact| contact.same_person_as.is_none())
         {
-            other.same_person_as = Some(id);
-            found += 1;
+            contact.same_person_as = Some(named);
+            found += usize::from(position != at);
         }
     }
     found

@@ -1,8 +1,11 @@
 //! The contact of a message.
 
+use std::collections::HashMap;
+
 use serde_json::Map;
 use time::OffsetDateTime;
 
+use super::NumberChoice;
 use crate::campaigns::Recipient;
 use crate::contacts::ContactDraft;
 use crate::messaging::Addressee;
@@ -16,7 +19,10 @@ pub struct ContactFacts {
     pub recipient: Recipient,
     /// The contact's number as WhatsApp writes it.
     pub wa_id: Option<String>,
+    /// WhatsApp's user id that was seen last.
     pub wa_user_id: Option<String>,
+    /// The user id that each number may use. Empty if the contact has a phone.
+    pub user_ids: HashMap<ProfileId, String>,
     pub opted_out: bool,
     pub last_inbound_at: Option<OffsetDateTime>,
     /// The number of the contact's conversation.
@@ -26,27 +32,37 @@ pub struct ContactFacts {
 redacted_debug!(ContactFacts { id, opted_out });
 
 impl ContactFacts {
-    /// The contact's number, else its user id unless the message needs a number.
-    pub(super) fn address(&self, needs_phone: bool) -> Option<Addressee> {
+    /// The contact's phone number, else the user id that the number may use unless the message needs a phone number.
+    pub(super) fn address(&self, number: Option<ProfileId>, needs_phone: bool) -> Option<Addressee> {
         let phone = Some(&self.recipient.phone).filter(|phone| !phone.is_empty()).cloned();
         let phone = phone.or_else(|| self.wa_id.as_ref().map(|id| format!("+{id}")));
-        let user = self.wa_user_id.clone().filter(|_| !needs_phone);
+        let user = match number {
+            Some(number) => self.user_ids.get(&number).cloned(),
+            // Without a number the message is simulated.
+            None => self.wa_user_id.clone(),
+        };
+        let user = user.filter(|_| !needs_phone);
         phone.map(Addressee::Phone).or_else(|| user.map(Addressee::User))
     }
 
-    /// A contact that has to be made.
-    pub(super) fn of(new: &NewContact) -> Self {
+    /// A contact that has to be made. Its user id fits every number, because none told it.
+    pub(super) fn of(new: &NewContact, numbers: &[NumberChoice]) -> Self {
+        let user_ids = numbers
+            .iter()
+            .filter_map(|number| Some((number.id, new.draft.wa_user_id.clone()?)));
         let phone = new.draft.phone.as_ref().map(ToString::to_string);
         Self {
             id: new.id,
             recipient: Recipient {
                 name: new.draft.name.clone(),
                 phone: phone.unwrap_or_default(),
+                user_id: None,
                 email: None,
                 attributes: Map::new(),
             },
             wa_id: None,
             wa_user_id: new.draft.wa_user_id.clone(),
+            user_ids: user_ids.collect(),
             opted_out: false,
             last_inbound_at: None,
             conversation_profile: None,

@@ -147,7 +147,7 @@ fn try_decide(
     let (contact, new_contact) = contact(request, facts, new_id)?;
     let template = template(&request.content, facts)?;
     let profile_id = number(request, facts, &contact)?;
-    check_content(&request.content, template, &contact, send_at)?;
+    check_content(&request.content, template, &contact, profile_id, send_at)?;
     let uses_quota = template.is_some();
     if uses_quota && facts.billing.messages_per_month(facts.now).is_none() {
         return Err(Refusal::PlanInactive.into());
@@ -204,7 +204,7 @@ fn contact(
             opted_out: None,
         },
     };
-    Ok((ContactFacts::of(&new), Some(new)))
+    Ok((ContactFacts::of(&new, &facts.numbers), Some(new)))
 }
 
 fn template<'a>(content: &RequestedContent, facts: &'a CreationFacts) -> Result<Option<&'a Template>, ItemError> {
@@ -279,6 +279,7 @@ impl DirectMessage {
             error_code: None,
             error_message: None,
             pricing: None,
+            address: None,
             conversation_id: None,
             created_by: UserId(Uuid::nil()),
             api_key_id: None::<ApiKeyId>,

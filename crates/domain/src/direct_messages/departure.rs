@@ -6,7 +6,7 @@ use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, Re
 use crate::campaigns::{Recipient, Variables};
 use crate::conversations::WINDOW;
 use crate::messaging::{Addressee, Category, MessageContent, MetaStatus};
-use crate::shared::{MessageId, redacted_debug};
+use crate::shared::{MessageId, ProfileId, redacted_debug};
 use crate::templates::{MessageValues, OFFER_ENDED, Template};
 
 /// What decides whether a due message leaves, read in the transaction that starts it.
@@ -20,6 +20,8 @@ pub struct DepartureFacts {
     pub template: Option<Template>,
     /// Whether the account has an active plan.
     pub has_plan: bool,
+    /// The sending number. None: the message is simulated.
+    pub number: Option<ProfileId>,
     /// Whether the number of the queue was removed.
     pub is_number_removed: bool,
     pub expires_at: OffsetDateTime,
@@ -82,7 +84,7 @@ pub fn departure(facts: DepartureFacts) -> Departure {
     let checked = match facts.template.as_ref().filter(|_| needs_template) {
         None if needs_template => return Departure::Fail("the template was deleted".to_owned()),
         Some(_) if !facts.has_plan => Err(Refusal::PlanInactive),
-        template => check_content(&facts.content, template, contact, facts.now),
+        template => check_content(&facts.content, template, contact, facts.number, facts.now),
     };
     match checked {
         Err(refusal) => Departure::Fail(refusal.to_string()),
@@ -104,6 +106,7 @@ pub(super) fn check_content(
     content: &RequestedContent,
     template: Option<&Template>,
     contact: &ContactFacts,
+    number: Option<ProfileId>,
     at: OffsetDateTime,
 ) -> Result<(Addressee, LeavingContent), Refusal> {
     match (content, template) {
@@ -117,8 +120,9 @@ pub(super) fn check_content(
             if contact.opted_out && template.category != Category::Authentication {
                 return Err(Refusal::OptedOut);
             }
-            let needs_phone = template.category == Category::Authentication;
-            let to = contact.address(needs_phone).ok_or(Refusal::NoAddress)?;
+            let to = contact
+                .address(number, template.category.needs_phone())
+                .ok_or(Refusal::NoAddress)?;
             let mut template = template.clone();
             if own.header_url.is_some() {
                 template.header_media_url.clone_from(&own.header_url);
@@ -128,7 +132,7 @@ pub(super) fn check_content(
         }
         (RequestedContent::Template { .. }, None) => Err(Refusal::TemplateNotApproved),
         (RequestedContent::FreeForm(content), _) => {
-            let to = contact.address(false).ok_or(Refusal::NoAddress)?;
+            let to = contact.address(number, false).ok_or(Refusal::NoAddress)?;
             let closes_at = contact.last_inbound_at.and_then(|last| last.checked_add(WINDOW));
             match closes_at {
                 Some(closes_at) if at < closes_at => Ok((to, LeavingContent::FreeForm(content.clone()))),

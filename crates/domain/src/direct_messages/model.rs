@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::status::Progress;
 use super::{DirectStatus, HoldReason, Phase};
-use crate::messaging::{Category, Pricing};
+use crate::messaging::{AddressKind, Category, Pricing};
 use crate::shared::{
     AccountId, ApiKeyId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TemplateId, TimeCursor, UserId,
     redacted_debug, string_enum,
@@ -60,6 +60,8 @@ pub struct DirectMessage {
     pub error_code: Option<i64>,
     pub error_message: Option<String>,
     pub pricing: Option<Pricing>,
+    /// The kind of address that the message left to. None: it has not left.
+    pub address: Option<AddressKind>,
     /// The conversation that shows the message, if the contact had one when it was sent.
     pub conversation_id: Option<ConversationId>,
     /// The user who made the message; for an API key its creator.

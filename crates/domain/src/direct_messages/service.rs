@@ -305,9 +305,8 @@ impl Draft {
         }
         if let Some(contact) = contact {
             // The next item for the same person finds this contact.
-            self.facts
-                .contacts
-                .insert(request.to.clone(), super::ContactFacts::of(&contact));
+            let known = super::ContactFacts::of(&contact, &self.facts.numbers);
+            self.facts.contacts.insert(request.to.clone(), known);
             self.plan.contacts.push(contact);
         }
         self.plan.messages.push(new);

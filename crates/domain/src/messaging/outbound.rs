@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::{ButtonValue, HeaderLocation, HeaderType, MessageContent, TextParameter};
-use crate::shared::{MessageId, SendId, redacted_debug};
+use crate::shared::{MessageId, SendId, redacted_debug, string_enum};
 
 /// One template message to one contact.
 #[derive(Clone, PartialEq)]
@@ -105,7 +105,26 @@ redacted_debug!(
     }
 );
 
+string_enum! {
+    /// The kind of address that a message left to.
+    AddressKind {
+        Phone = "phone",
+        UserId = "user_id",
+    }
+}
+
+impl AddressKind {
+    /// By whether the message was addressed by user id.
+    pub fn of(by_user_id: bool) -> Self {
+        if by_user_id { Self::UserId } else { Self::Phone }
+    }
+}
+
 impl Addressee {
+    pub fn kind(&self) -> AddressKind {
+        AddressKind::of(matches!(self, Self::User(_)))
+    }
+
     /// The number or the user id.
     pub fn value(&self) -> &str {
         match self {

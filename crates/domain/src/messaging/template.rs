@@ -23,6 +23,13 @@ string_enum! {
     }
 }
 
+impl Category {
+    /// Whether WhatsApp sends such templates to phone numbers alone.
+    pub fn needs_phone(self) -> bool {
+        self == Self::Authentication
+    }
+}
+
 string_enum! {
     /// The status of WhatsApp's review.
     MetaStatus {

@@ -136,12 +136,14 @@ mod tests {
         assert_hidden(&Recipient {
             name: words(),
             phone: phone(),
+            user_id: None,
             email: Some(email()),
             attributes: serde_json::Map::new(),
         });
         assert_hidden(&SendContact {
             name: words(),
             phone: Some(phone()),
+            wa_user_id: Some(words()),
             email: Some(email()),
         });
         assert_hidden(&SendOutcome::Accepted {
@@ -158,6 +160,7 @@ mod tests {
             status: SendStatus::Sent,
             error_code: None,
             error_message: Some(words()),
+            address: None,
             client_reference: None,
         });
         assert_hidden(&Message {

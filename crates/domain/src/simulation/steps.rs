@@ -20,7 +20,7 @@ use crate::billing::{
     PlanChangeInput, SubscribeInput, plan_limits,
 };
 use crate::campaigns::in_memory::{InMemoryAccount, InMemoryContact};
-use crate::campaigns::{Campaign, CampaignStatus, Recipient, RetryRequest};
+use crate::campaigns::{Campaign, CampaignStatus, Reach, Recipient, RetryRequest};
 use crate::shared::{AccountId, CampaignId, Clock, ContactId, ProfileId, Role, Tenant, UserId, WebhookId};
 use crate::templates::tests::approved_template;
 use crate::webhooks::WebhookInput;
@@ -66,6 +66,7 @@ fn draft(account: AccountId, id: CampaignId) -> Campaign {
         variables: None,
         header_location: None,
         offer_expires_at: None,
+        reach: Reach::Phone,
         folder_id: None,
         status: CampaignStatus::Draft,
         total_recipients: 0,
@@ -128,6 +129,7 @@ impl Simulation {
             let recipient = Recipient {
                 name: "Ana".into(),
                 phone: format!("+55119{:08}", 100 * number + contact),
+                user_id: None,
                 email: None,
                 attributes: Map::new(),
             };

@@ -1,11 +1,13 @@
 //! The audience of a run: a start freezes it into one pending send per contact, a preview only reads it. Also finds the
 //! placeholders that would stay empty for a recipient.
 
+use std::collections::BTreeSet;
+
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Audience, Field, QueuedRun, Recipient, RequiredPlaceholder};
+use recado_domain::campaigns::{Audience, Field, QueuedRun, Recipient, RecipientsBy, RequiredPlaceholder, Unreachable};
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -37,10 +39,9 @@ pub(super) async fn freeze(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     campaign: CampaignId,
-    audience: &Audience,
+    selection: &Selection<'_>,
     frozen_at: OffsetDateTime,
 ) -> DbResult<i64> {
-    let selection = Selection::of(conn, account, audience).await?;
     let text = format!(include_str!("freeze.sql"), audience_clause = selection.clause(6),);
     let query = sql(text)
         .bind(account)
@@ -93,7 +94,8 @@ pub(super) async fn first_recipients(
     limit: i64,
 ) -> DbResult<Vec<RecipientRow>> {
     let text = format!(
-        "SELECT c.id, c.name, c.phone, c.email, c.attributes, false AS opted_out {} ORDER BY c.id LIMIT $2",
+        "SELECT c.id, c.name, c.phone, NULL AS user_id, c.email, c.attributes, false AS opted_out {}
+         ORDER BY c.id LIMIT $2",
         selection.clause(3)
     );
     let query = selection.bind(sql(text).bind(account).bind(limit));
@@ -125,50 +127,55 @@ pub(super) async fn deleted_segment(
 pub(super) async fn empty_placeholders(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    audience: &Audience,
+    selection: &Selection<'_>,
     required_placeholders: &[RequiredPlaceholder],
 ) -> DbResult<Vec<String>> {
     if required_placeholders.is_empty() {
         return Ok(vec![]);
     }
-    let selection = Selection::of(conn, account, audience).await?;
-    let survey = survey(conn, account, &selection, required_placeholders).await?;
+    let survey = survey(conn, account, selection, required_placeholders).await?;
     Ok(survey.empty_placeholders)
 }
 
-/// What a start checks of its recipients.
+/// How an audience is reached, and what its messages lack.
+#[derive(Default)]
 pub(super) struct AudienceSurvey {
-    pub(super) recipients: i64,
+    pub(super) recipients_by: RecipientsBy,
+    pub(super) unreachable: Unreachable,
     /// The required placeholders that stay empty for at least one recipient, in their order.
     pub(super) empty_placeholders: Vec<String>,
 }
 
 #[derive(QueryableByName)]
 struct SurveyRow {
+    #[diesel(sql_type = Text)]
+    reached: String,
     #[diesel(sql_type = BigInt)]
-    recipients: i64,
+    contacts: i64,
     /// The positions of the placeholders.
     #[diesel(sql_type = Array<BigInt>)]
     empty: Vec<i64>,
 }
 
-/// Reads the recipients that a freeze would select once, whatever the number of placeholders.
+/// Reads the audience once, whatever the number of placeholders.
 pub(super) async fn survey(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     selection: &Selection<'_>,
     required_placeholders: &[RequiredPlaceholder],
 ) -> DbResult<AudienceSurvey> {
+    let (reached, audience_clause) = (selection.reached(4), selection.clause_of_all(4));
     // Most recipients have the same empty placeholders, so there are few groups.
     let text = if required_placeholders.is_empty() {
         format!(
-            "SELECT count(*) AS recipients, '{{}}'::bigint[] AS empty {audience_clause}",
-            audience_clause = selection.clause(4),
+            "SELECT r.reached, count(*) AS contacts, '{{}}'::bigint[] AS empty
+             FROM (SELECT {reached} AS reached {audience_clause}) r WHERE r.reached IS NOT NULL GROUP BY r.reached"
         )
     } else {
         format!(
             include_str!("survey.sql"),
-            audience_clause = selection.clause(4),
+            reached = reached,
+            audience_clause = audience_clause,
             fence = FENCE,
         )
     };
@@ -176,13 +183,30 @@ pub(super) async fn survey(
         .bind(account)
         .bind(placeholder_conditions(required_placeholders))
         .bind(TRIMMED_CHARACTERS);
-    let row: SurveyRow = selection.bind(query).get_result(conn).await?;
+    let rows: Vec<SurveyRow> = selection.bind(query).load(conn).await?;
+    Ok(audience_survey(rows, required_placeholders))
+}
+
+fn audience_survey(rows: Vec<SurveyRow>, required_placeholders: &[RequiredPlaceholder]) -> AudienceSurvey {
+    let mut survey = AudienceSurvey::default();
+    let mut empty = BTreeSet::new();
+    for row in rows {
+        let count = match row.reached.as_str() {
+            "phone" => &mut survey.recipients_by.phone,
+            "user_id" => &mut survey.recipients_by.user_id,
+            "opted_out" => &mut survey.unreachable.opted_out,
+            "authentication_needs_phone" => &mut survey.unreachable.authentication_needs_phone,
+            _ => &mut survey.unreachable.no_address,
+        };
+        *count += row.contacts;
+        if matches!(row.reached.as_str(), "phone" | "user_id") {
+            empty.extend(row.empty);
+        }
+    }
     let placeholder = |position: i64| required_placeholders.get(usize::try_from(position).ok()?);
-    let empty = row.empty.into_iter().filter_map(placeholder);
-    Ok(AudienceSurvey {
-        recipients: row.recipients,
-        empty_placeholders: empty.map(|required| required.placeholder.clone()).collect(),
-    })
+    let empty = empty.into_iter().filter_map(placeholder);
+    survey.empty_placeholders = empty.map(|required| required.placeholder.clone()).collect();
+    survey
 }
 
 fn placeholder_conditions(required_placeholders: &[RequiredPlaceholder]) -> Value {
@@ -214,8 +238,10 @@ pub(super) struct RecipientRow {
     pub(super) id: Uuid,
     #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Text)]
-    phone: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    user_id: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     email: Option<String>,
     #[diesel(sql_type = Jsonb)]
@@ -230,7 +256,8 @@ impl TryFrom<RecipientRow> for Recipient {
     fn try_from(row: RecipientRow) -> Result<Self, StoreError> {
         Ok(Self {
             name: row.name,
-            phone: row.phone,
+            phone: row.phone.unwrap_or_default(),
+            user_id: row.user_id,
             email: row.email,
             attributes: serde_json::from_value(row.attributes).map_err(corrupt)?,
         })

@@ -1,6 +1,7 @@
 -- Reads the next due sends of a run and stores them as its claim.
 -- $1 account, $2 campaign, $3 last contact, $4 limit, $5 continues the last claim, $6 reads untried sends too,
--- $7 claimed sends in flight, $8 those of an earlier claim, $9 to $10 range of send ids.
+-- $7 claimed sends in flight, $8 those of an earlier claim, $9 to $10 range of send ids, $11 whether contacts without a
+-- phone are written to by user id, $12 the scope of these ids.
 WITH due AS MATERIALIZED (
   (SELECT id, contact_id, attempts, retry_at FROM campaign_sends
    WHERE account_id = $1 AND campaign_id = $2 AND retry_at <= now() AND status = 'pending' AND started_at IS NULL
@@ -21,6 +22,7 @@ WITH due AS MATERIALIZED (
     SET send_ids = excluded.send_ids, earlier_send_ids = coalesce($8, k.earlier_send_ids),
       retried_until = coalesce(excluded.retried_until, k.retried_until)
 )
-SELECT d.id, d.contact_id, d.attempts, c.name, c.phone, c.email, c.attributes, c.wa_id
+SELECT d.id, d.contact_id, d.attempts, c.name, c.phone, c.email, c.attributes, c.wa_id,
+  CASE WHEN $11 AND c.phone IS NULL THEN fitting_user_id($1, c.id, c.wa_user_id, $12) END AS user_id
 FROM due d LEFT JOIN LATERAL (SELECT * FROM contacts WHERE account_id = $1 AND id = d.contact_id {fence}) c
-  ON c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL
+  ON c.deleted_at IS NULL AND NOT {has_opted_out} AND (c.phone IS NOT NULL OR $11)

@@ -13,8 +13,10 @@ use uuid::Uuid;
 use super::rows::RunRow;
 use super::send_ids::{AFTER_CONTACT, SendIdRange};
 use super::{audience, in_flight, retry_batches, rows};
+use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::{DbResult, corrupt};
 use crate::sql::{FENCE, FlagRow, NumberRow, sql, uuids};
+use crate::whatsapp::USER_ID_SCOPE;
 
 /// Minimum wait before a run looks for due sends again, so that it does not poll in a busy loop.
 const MIN_WAIT: Duration = Duration::milliseconds(50);
@@ -144,18 +146,21 @@ struct ClaimedRow {
     attributes: Option<Value>,
     #[diesel(sql_type = Nullable<Text>)]
     wa_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    user_id: Option<String>,
 }
 
 impl TryFrom<ClaimedRow> for ClaimedSend {
     type Error = StoreError;
 
     fn try_from(row: ClaimedRow) -> Result<Self, StoreError> {
-        let recipient = match (row.name, row.phone, row.attributes) {
-            (Some(name), Some(phone), Some(attributes)) => {
+        let recipient = match (row.name, row.attributes) {
+            (Some(name), Some(attributes)) => {
                 let attributes = serde_json::from_value(attributes).map_err(corrupt)?;
                 Some(Recipient {
                     name,
-                    phone,
+                    phone: row.phone.unwrap_or_default(),
+                    user_id: row.user_id,
                     email: row.email,
                     attributes,
                 })
@@ -213,10 +218,10 @@ pub(super) async fn claim_sends(
             (DueSearch::first(held.is_retry), InFlight { own: vec![], earlier })
         }
     };
-    let mut rows = claim_due(conn, run, ids, &search, &in_flight, size).await?;
+    let mut rows = claim_due(conn, run, &held, &search, &in_flight, size).await?;
     // Batches come after the sends that are ready. Another worker mostly prepares them in time.
     while rows.is_empty() && prepare_batch(conn, run, held.is_retry).await? {
-        rows = claim_due(conn, run, ids, &search, &in_flight, size).await?;
+        rows = claim_due(conn, run, &held, &search, &in_flight, size).await?;
     }
     if rows.is_empty() {
         rows = match search_whole_run(conn, run, &held, &in_flight, size).await? {
@@ -254,7 +259,7 @@ async fn search_whole_run(
     if remaining.untried > remaining.waiting {
         conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
         for search in DueSearch::whole_run(held.is_retry) {
-            let rows = claim_due(conn, run, held.ids(), search, in_flight, size).await?;
+            let rows = claim_due(conn, run, held, search, in_flight, size).await?;
             if !rows.is_empty() {
                 return Ok(Ok(rows));
             }
@@ -325,14 +330,16 @@ impl DueSearch {
 async fn claim_due(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
-    ids: SendIdRange,
+    held: &HeldRow,
     search: &DueSearch,
     in_flight: &InFlight,
     size: i64,
 ) -> DbResult<Vec<ClaimedRow>> {
+    let ids = held.ids();
     let rows = sql(format!(
         include_str!("claim_due.sql"),
         after_contact = AFTER_CONTACT,
+        has_opted_out = HAS_OPTED_OUT,
         fence = FENCE
     ))
     .bind(run.account_id)
@@ -345,6 +352,8 @@ async fn claim_due(
     .bind(in_flight.earlier.clone())
     .bind(ids.first)
     .bind(ids.last)
+    .bind(held.by_user_id)
+    .bind(held.scope.clone())
     .load(conn)
     .await?;
     Ok(rows)
@@ -358,6 +367,12 @@ struct HeldRow {
     is_retry: bool,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     frozen_at: Option<OffsetDateTime>,
+    /// Whether contacts without a phone are written to by user id.
+    #[diesel(sql_type = Bool)]
+    by_user_id: bool,
+    /// The scope of these ids.
+    #[diesel(sql_type = Nullable<Text>)]
+    scope: Option<String>,
 }
 
 impl HeldRow {
@@ -375,7 +390,7 @@ async fn renew_lease(
     worker: Uuid,
     lease: Duration,
 ) -> DbResult<Option<HeldRow>> {
-    let held: Option<HeldRow> = sql(include_str!("renew_lease.sql"))
+    let held: Option<HeldRow> = sql(format!(include_str!("renew_lease.sql"), scope = USER_ID_SCOPE))
         .bind(run.account_id)
         .bind(run.campaign_id)
         .bind(worker)

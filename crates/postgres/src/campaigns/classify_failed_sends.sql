@@ -1,4 +1,5 @@
--- CTEs that classify the failed sends of a campaign (`judged`). `ids`: the range of the campaign's send ids.
+-- CTEs that classify the failed sends of a campaign (`judged`). `ids`: the range of the campaign's send ids;
+-- `has_opted_out`: whether contact c did.
 -- $1 account, $2 campaign, $3 time of the retry or null, $4 chosen codes or null, $5 retries chosen codes before their
 -- time, $6 the code of a send without code, $7 to $11 one array for each column of the rules.
 rules AS MATERIALIZED (
@@ -20,11 +21,12 @@ rules AS MATERIALIZED (
       WHEN t.kind = 'opt_in' AND (c.opted_out_at IS NULL AND c.consent_at >= t.failed_at) IS NOT TRUE THEN 'never'
       WHEN t.kind = 'phone' AND c.phone IS NULL THEN 'never'
       WHEN c.id IS NULL THEN 'unreachable'
-      WHEN c.opted_out_at IS NOT NULL THEN 'opted_out'
-      WHEN c.phone IS NULL THEN 'unreachable'
+      WHEN {has_opted_out} THEN 'opted_out'
+      WHEN c.phone IS NULL AND (SELECT reach = 'phone' FROM campaigns WHERE account_id = $1 AND id = $2)
+        THEN 'unreachable'
       WHEN t.due_at > coalesce($3, now()) AND NOT ($4 IS NOT NULL AND $5) THEN 'later'
     END AS reason
   FROM timed t LEFT JOIN LATERAL (
-    SELECT id, phone, opted_out_at, consent_at, deleted_at FROM contacts
+    SELECT id, phone, opted_out_at, consent_at, deleted_at, same_person_as FROM contacts
     WHERE account_id = $1 AND id = t.contact_id {fence}) c ON c.deleted_at IS NULL
 )

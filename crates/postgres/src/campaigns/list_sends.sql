@@ -32,10 +32,11 @@ SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s
   s.failed_at,
   CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END::bigint + 1
     AS times,
-  (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone, c.email
+  (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone,
+  c.wa_user_id, c.email, s.by_user_id, s.started_at IS NOT NULL AS has_left
 FROM (SELECT id, sent_at FROM sent UNION ALL
     SELECT id, NULL FROM others WHERE (SELECT count(*) FROM sent) < $3) k
   CROSS JOIN LATERAL (SELECT * FROM campaign_sends WHERE account_id = $1 AND id = k.id {fence}) s
-  CROSS JOIN LATERAL (SELECT name, phone, email, opted_out_at, consent_at FROM contacts
+  CROSS JOIN LATERAL (SELECT name, phone, wa_user_id, email, opted_out_at, consent_at FROM contacts
     WHERE account_id = $1 AND id = s.contact_id {fence}) c
 ORDER BY k.sent_at DESC NULLS LAST, k.id

@@ -7,7 +7,7 @@ use recado_domain::campaigns::{
 use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, CampaignId};
 
-use super::selection::Selection;
+use super::selection::{Addressing, Selection};
 use super::{audience, facts, retries, usage};
 use crate::errors::DbResult;
 
@@ -28,7 +28,9 @@ pub(super) async fn preview_facts(
         return Ok(None);
     };
     let audience = facts.campaign.audience();
-    let selection = Selection::of(conn, account, &audience).await?;
+    let category = facts.template.as_ref().map(|template| template.category);
+    let addressing = Addressing::of(conn, &facts.campaign, category, facts.profile_id).await?;
+    let selection = Selection::of(conn, account, &audience, addressing).await?;
     let mut first_recipients = Vec::new();
     for row in audience::first_recipients(conn, account, &selection, first).await? {
         first_recipients.push(PreviewRecipient {
@@ -43,7 +45,8 @@ pub(super) async fn preview_facts(
     };
     let survey = audience::survey(conn, account, &selection, &required_placeholders(&facts)).await?;
     Ok(Some(PreviewFacts {
-        recipients: survey.recipients,
+        recipients_by: survey.recipients_by,
+        unreachable: survey.unreachable,
         first: first_recipients,
         deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
         empty: survey.empty_placeholders,

@@ -13,7 +13,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Bool, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{MessageStatusEvent, PAIR_INTERVAL, QueuedRun, SendResult, StartedSends};
-use recado_domain::messaging::SendStatus;
+use recado_domain::messaging::{AddressKind, SendStatus};
 use recado_domain::shared::{SendId, StoreError};
 use uuid::Uuid;
 
@@ -61,6 +61,9 @@ struct StartedRow {
     event_sends: Vec<Uuid>,
     #[diesel(sql_type = Array<SqlUuid>)]
     event_contacts: Vec<Uuid>,
+    /// Whether each was addressed by user id.
+    #[diesel(sql_type = Array<Bool>)]
+    event_addresses: Vec<bool>,
 }
 
 impl StartedRow {
@@ -135,7 +138,7 @@ impl Batch<'_> {
     async fn write_with_events(&self, conn: &mut AsyncPgConnection) -> DbResult<StartedRow> {
         let row = self.write(conn, true).await?;
         let messages: HashMap<Uuid, Option<String>> = self.sent.iter().cloned().collect();
-        let event = |(&id, &contact): (&Uuid, &Uuid)| MessageStatusEvent {
+        let event = |((&id, &contact), &by_user_id): ((&Uuid, &Uuid), &bool)| MessageStatusEvent {
             id,
             campaign_id: Some(self.run.campaign_id),
             conversation_id: None,
@@ -144,9 +147,16 @@ impl Batch<'_> {
             status: SendStatus::Sent,
             error_code: None,
             error_message: None,
+            address: Some(AddressKind::of(by_user_id)),
             client_reference: None,
         };
-        let sent: Vec<_> = row.event_sends.iter().zip(&row.event_contacts).map(event).collect();
+        let sent: Vec<_> = row
+            .event_sends
+            .iter()
+            .zip(&row.event_contacts)
+            .zip(&row.event_addresses)
+            .map(event)
+            .collect();
         outbox::append(conn, self.run.account_id, &MessageStatusEvent::events(&sent)).await?;
         Ok(row)
     }

@@ -3,8 +3,8 @@ WITH events AS MATERIALIZED (
 ), may_write AS MATERIALIZED (
   SELECT $9 OR NOT are_due AS yes FROM events
 ), held AS (
-  SELECT c.profile_id FROM campaign_queue q
-    JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
+  SELECT c.profile_id, c.reach = 'any' AS by_user_id FROM campaign_queue q
+    CROSS JOIN LATERAL (SELECT * FROM campaigns WHERE account_id = $1 AND id = q.campaign_id OFFSET 0) c
     JOIN accounts a ON a.id = q.account_id
   WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
     AND c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
@@ -17,7 +17,7 @@ WITH events AS MATERIALIZED (
   FROM (SELECT * FROM unnest((SELECT $5), (SELECT $6)) AS w (id, message_id) LIMIT (SELECT cardinality($5))) w
   WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8 AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
     AND s.started_at IS NOT NULL AND (SELECT yes FROM may_write)
-  RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
+  RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month, s.by_user_id
 ), named AS (
   INSERT INTO sent_messages (account_id, wa_message_id, send_id)
   SELECT $1, wa_message_id, id FROM recorded WHERE wa_message_id IS NOT NULL ON CONFLICT DO NOTHING
@@ -59,11 +59,16 @@ WITH events AS MATERIALIZED (
     JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8
   WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held)
 ), started AS (
-  UPDATE campaign_sends s SET started_at = now() FROM next n
+  UPDATE campaign_sends s SET started_at = now(),
+    by_user_id = (SELECT by_user_id FROM held) AND EXISTS (SELECT 1 FROM contacts c
+      WHERE c.account_id = $1 AND c.id = s.contact_id AND c.phone IS NULL)
+  FROM next n
   WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.id >= $8 AND s.status = 'pending' AND s.started_at IS NULL
     AND (n.free_at <= now()) IS NOT FALSE
   RETURNING s.id, EXISTS (SELECT 1 FROM contacts c WHERE c.account_id = $1 AND c.id = s.contact_id
-    AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL) AS reachable
+    AND c.deleted_at IS NULL AND c.opted_out_at IS NULL
+    AND (c.same_person_as IS NULL OR NOT same_person_opted_out($1, c.same_person_as))
+    AND (c.phone IS NOT NULL OR (SELECT by_user_id FROM held))) AS reachable
 ), deferred AS (
   UPDATE campaign_sends s SET retry_at = n.free_at FROM next n
   WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.id >= $8 AND s.status = 'pending' AND s.started_at IS NULL
@@ -73,4 +78,5 @@ SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS
   ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable,
   NOT (SELECT yes FROM may_write) AS needs_transaction,
   ARRAY (SELECT id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_sends,
-  ARRAY (SELECT contact_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_contacts
+  ARRAY (SELECT contact_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_contacts,
+  ARRAY (SELECT by_user_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_addresses

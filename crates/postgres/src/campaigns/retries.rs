@@ -17,6 +17,7 @@ use super::claims::WHOLE_RUN_TIMEOUT;
 use super::retry_batches::RETRY_BATCH_SIZE;
 use super::rows;
 use super::send_ids::id_of_campaign;
+use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::sql::{FENCE, Sql, sql};
@@ -32,6 +33,7 @@ fn classification_ctes() -> String {
     format!(
         include_str!("classify_failed_sends.sql"),
         ids = id_of_campaign!("campaign_sends.id"),
+        has_opted_out = HAS_OPTED_OUT,
         fence = FENCE,
     )
 }

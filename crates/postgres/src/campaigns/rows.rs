@@ -35,6 +35,7 @@ pub(super) struct CampaignRow {
     variables: Option<Value>,
     header_location: Option<Value>,
     offer_expires_at: Option<OffsetDateTime>,
+    reach: String,
     folder_id: Option<Uuid>,
     status: String,
     total_recipients: i64,
@@ -80,6 +81,7 @@ impl TryFrom<CampaignRow> for Campaign {
                 .transpose()
                 .map_err(corrupt)?,
             offer_expires_at: row.offer_expires_at,
+            reach: parse_enum(&row.reach)?,
             folder_id: row.folder_id.map(Into::into),
             status: parse_enum(&row.status)?,
             total_recipients: row.total_recipients,
@@ -112,6 +114,7 @@ pub(super) struct Content<'a> {
     variables: Option<Value>,
     header_location: Option<Value>,
     offer_expires_at: Option<OffsetDateTime>,
+    reach: &'a str,
     folder_id: Option<Uuid>,
     status: &'a str,
     completed_at: Option<OffsetDateTime>,
@@ -155,6 +158,7 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
                 .transpose()
                 .map_err(failed)?,
             offer_expires_at: campaign.offer_expires_at,
+            reach: campaign.reach.as_str(),
             folder_id: campaign.folder_id.map(Uuid::from),
             status: campaign.status.as_str(),
             completed_at: campaign.completed_at,

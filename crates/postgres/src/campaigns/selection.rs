@@ -4,13 +4,17 @@
 //! expects of an account or a tag that its statistics do not contain. For the same reason the statements have generic
 //! plans: of an account without statistics a custom plan expects one row, and then every index seems equally good.
 
+use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::campaigns::Audience;
-use recado_domain::shared::AccountId;
+use recado_domain::campaigns::{Audience, Campaign, Reach};
+use recado_domain::messaging::Category;
+use recado_domain::shared::{AccountId, ProfileId};
 
+use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::DbResult;
 use crate::segments::{BoundFilters, SegmentRule};
-use crate::sql::{FENCE, NumberRow, Sql, sql, uuids};
+use crate::sql::{FENCE, NumberRow, Sql, TextRow, sql, uuids};
+use crate::whatsapp::USER_ID_SCOPE;
 
 /// The largest number of contacts that are looked up one by one. Looking up more costs more than reading all contacts
 /// of an account of this size.
@@ -32,9 +36,46 @@ enum Source {
     Period,
 }
 
+/// By which addresses contacts are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Addressing {
+    /// Whether contacts without a phone are written to by user id.
+    pub(super) by_user_id: bool,
+    /// Whether the template goes to phone numbers alone.
+    pub(super) needs_phone: bool,
+    /// The scope of the user ids that the number may use. None: the account has no number, and the run is simulated.
+    pub(super) scope: Option<String>,
+}
+
+impl Addressing {
+    /// Reads the scope of the campaign's number.
+    pub(super) async fn of(
+        conn: &mut AsyncPgConnection,
+        campaign: &Campaign,
+        category: Option<Category>,
+        profile: Option<ProfileId>,
+    ) -> DbResult<Self> {
+        let scope: Option<TextRow> = sql(format!(
+            "SELECT {USER_ID_SCOPE} AS text FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = $2"
+        ))
+        .bind(campaign.account_id)
+        .bind(profile)
+        .get_result(conn)
+        .await
+        .optional()?;
+        let needs_phone = category.is_some_and(Category::needs_phone);
+        Ok(Self {
+            by_user_id: campaign.reach == Reach::Any && !needs_phone,
+            needs_phone,
+            scope: scope.map(|row| row.text),
+        })
+    }
+}
+
 /// The statement text and the parameters that select an audience.
 pub(super) struct Selection<'a> {
     audience: &'a Audience,
+    addressing: Addressing,
     filters: BoundFilters,
     /// None: no segment is selected, or the segment was deleted.
     segment: Option<SegmentRule>,
@@ -48,6 +89,7 @@ const RFM_SEGMENTS: usize = 1;
 const FILTERS: usize = 2;
 const SEGMENT: usize = FILTERS + BoundFilters::PARAMETERS;
 const SEGMENT_FILTERS: usize = SEGMENT + 1;
+const SCOPE: usize = SEGMENT_FILTERS + BoundFilters::PARAMETERS;
 
 impl<'a> Selection<'a> {
     /// Reads the segment's filters and counts the sources. The rest of the transaction is planned without
@@ -56,6 +98,7 @@ impl<'a> Selection<'a> {
         conn: &mut AsyncPgConnection,
         account: AccountId,
         audience: &'a Audience,
+        addressing: Addressing,
     ) -> DbResult<Selection<'a>> {
         conn.batch_execute(PLANS).await?;
         let segment = match audience.segment_id {
@@ -64,6 +107,7 @@ impl<'a> Selection<'a> {
         };
         let mut selection = Self {
             audience,
+            addressing,
             filters: BoundFilters::from(&audience.filters),
             segment,
             looks_up: false,
@@ -144,24 +188,64 @@ impl<'a> Selection<'a> {
         selected.join(" UNION ALL ")
     }
 
-    /// The FROM and WHERE clauses that select the audience as contacts `c` of account `$1`, with the parameters of
+    /// The FROM and WHERE clauses that select the recipients as contacts `c` of account `$1`, with the parameters of
     /// [`bind`](Self::bind) from `$first` on.
     pub(super) fn clause(&self, first: usize) -> String {
-        let reachable = format!(
-            "c.account_id = $1 AND c.deleted_at IS NULL AND c.phone IS NOT NULL AND c.opted_out_at IS NULL AND {}",
+        let is_reached = format!("{} AND NOT {HAS_OPTED_OUT}", self.is_reachable(first));
+        self.select(first, &is_reached)
+    }
+
+    /// As [`clause`](Self::clause), with the contacts that cannot be reached or opted out.
+    pub(super) fn clause_of_all(&self, first: usize) -> String {
+        self.select(first, "true")
+    }
+
+    fn select(&self, first: usize, is_reached: &str) -> String {
+        let narrowed = format!(
+            "c.account_id = $1 AND c.deleted_at IS NULL AND {is_reached} AND {}",
             self.filters.conditions(first + FILTERS)
         );
         match self.sources() {
-            Some(sources) if sources.is_empty() => format!("FROM contacts c WHERE {reachable} AND false"),
+            Some(sources) if sources.is_empty() => format!("FROM contacts c WHERE {narrowed} AND false"),
             // The look-up has the key alone: a further condition would make the partial indexes an alternative.
             Some(sources) if self.looks_up => format!(
                 "FROM (SELECT DISTINCT id FROM ({ids}) AS source) AS k
                  CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id {FENCE}) AS c
-                 WHERE {reachable}",
+                 WHERE {narrowed}",
                 ids = self.ids(&sources, first, false),
             ),
-            _ => format!("FROM contacts c WHERE {reachable} AND {}", self.is_selected(first)),
+            _ => format!("FROM contacts c WHERE {narrowed} AND {}", self.is_selected(first)),
         }
+    }
+
+    /// Whether contact `c` has an address, and no other contact of the same person is written to.
+    fn is_reachable(&self, first: usize) -> String {
+        match self.addressing.by_user_id {
+            false => "c.phone IS NOT NULL".to_owned(),
+            true => format!(
+                "(c.phone IS NOT NULL OR {user_id} IS NOT NULL) AND NOT {GOES_FIRST}",
+                user_id = user_id(first)
+            ),
+        }
+    }
+
+    /// How contact `c` is reached, or why not. Null: another contact of the same person is written to.
+    pub(super) fn reached(&self, first: usize) -> String {
+        let user_id = user_id(first);
+        let by_id = match (self.addressing.needs_phone, self.addressing.by_user_id) {
+            (true, _) => "authentication_needs_phone",
+            (false, true) => "user_id",
+            (false, false) => "no_address",
+        };
+        let goes_first = if self.addressing.by_user_id {
+            GOES_FIRST
+        } else {
+            "false"
+        };
+        format!(
+            "CASE WHEN {HAS_OPTED_OUT} THEN 'opted_out' WHEN {goes_first} THEN NULL WHEN c.phone IS NOT NULL THEN 'phone'
+               WHEN {user_id} IS NOT NULL THEN '{by_id}' ELSE 'no_address' END"
+        )
     }
 
     /// Whether contact `c` is in one of the sources.
@@ -196,11 +280,21 @@ impl<'a> Selection<'a> {
             .bind(uuids(&self.audience.tag_ids))
             .bind(self.audience.rfm_segments.clone());
         let query = self.filters.bind(query);
-        match &self.segment {
+        let query = match &self.segment {
             None => BoundFilters::default().bind(query.bind(self.audience.segment_id)),
             Some(segment) => segment.bind(query),
-        }
+        };
+        query.bind(self.addressing.scope.clone())
     }
+}
+
+/// Whether another contact of the same person as contact `c` is written to.
+const GOES_FIRST: &str = "(c.same_person_as IS NOT NULL
+    AND same_person_goes_first($1, c.id, c.phone, c.same_person_as))";
+
+/// The user id of contact `c` that the number may use.
+pub(super) fn user_id(first: usize) -> String {
+    format!("fitting_user_id($1, c.id, c.wa_user_id, ${})", first + SCOPE)
 }
 
 /// Selects the ids of the account's contacts that meet a condition.

@@ -9,7 +9,7 @@ use diesel::sql_types::{
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult};
-use recado_domain::messaging::{SendStatus, StatusPricing};
+use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
@@ -59,6 +59,8 @@ struct SendRow {
     /// Those of the requested message ids that belong to earlier tries of this send.
     #[diesel(sql_type = Array<Text>)]
     superseded: Vec<String>,
+    #[diesel(sql_type = Bool)]
+    by_user_id: bool,
     #[diesel(sql_type = Bool)]
     never_confirmed: bool,
     /// Whether the campaign is sending.
@@ -114,6 +116,7 @@ impl LockedSend {
             status: self.status,
             error_code: self.row.error_code,
             error_message: self.row.error_message.clone(),
+            address: self.row.started_at.map(|_| AddressKind::of(self.row.by_user_id)),
             client_reference: None,
         }
     }

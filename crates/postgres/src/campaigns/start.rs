@@ -15,6 +15,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::rows::{self, QueueEntryRow};
+use super::selection::{Addressing, Selection};
 use super::usage::MonthRow;
 use super::{audience, contents, facts, in_flight, retries, retry_batches, usage};
 use crate::errors::DbResult;
@@ -80,7 +81,10 @@ pub(super) async fn start(
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let audience = start.campaign.audience();
     let frozen_at = freeze_moment(conn).await?;
-    let recipients = audience::freeze(conn, account, id, &audience, frozen_at).await?;
+    let category = Some(start.content.template.category);
+    let addressing = Addressing::of(conn, &start.campaign, category, start.profile_id).await?;
+    let selection = Selection::of(conn, account, &audience, addressing).await?;
+    let recipients = audience::freeze(conn, account, id, &selection, frozen_at).await?;
     // Checked after the freeze: deleted segments are never restored, so a segment that exists now existed then.
     if let Some(segment) = audience::deleted_segment(conn, account, &audience).await? {
         return Ok(StartOutcome::Refused(CampaignRefusal::SegmentDeleted { segment }));
@@ -88,7 +92,7 @@ pub(super) async fn start(
     if recipients == 0 {
         return Ok(StartOutcome::Refused(CampaignRefusal::NoRecipients));
     }
-    let empty = audience::empty_placeholders(conn, account, &audience, &start.required_placeholders).await?;
+    let empty = audience::empty_placeholders(conn, account, &selection, &start.required_placeholders).await?;
     if let Some(placeholder) = empty.into_iter().next() {
         return Ok(StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { placeholder }));
     }

@@ -10,7 +10,7 @@ use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, PreviewFacts,
     SendContact, SendCounts,
 };
-use recado_domain::messaging::{ErrorCodes, SendStatus};
+use recado_domain::messaging::{AddressKind, ErrorCodes, SendStatus};
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, WriteOutcome};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
@@ -190,7 +190,12 @@ struct SentRow {
     #[diesel(sql_type = Nullable<Text>)]
     phone: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
+    wa_user_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
     email: Option<String>,
+    by_user_id: bool,
+    #[diesel(sql_type = Bool)]
+    has_left: bool,
 }
 
 impl SentRow {
@@ -217,9 +222,11 @@ impl SentRow {
             retry_after: class.and_then(|(_, after)| after),
             wa_message_id: row.wa_message_id,
             pricing: published(row.pricing.as_ref())?,
+            address: row.has_left.then(|| AddressKind::of(row.by_user_id)),
             contacts: SendContact {
                 name: row.name,
                 phone: row.phone,
+                wa_user_id: row.wa_user_id,
                 email: row.email,
             },
         })

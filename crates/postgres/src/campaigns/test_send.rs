@@ -1,19 +1,20 @@
-//! Test sends: the contact with the phone number, and the reservation of one message of the month's quota.
+//! Test sends: the recipient, if it is a contact, and the reservation of one message of the month's quota.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{TestSendContact, TestSendFacts, TestSendStore};
-use recado_domain::contacts::Phone;
+use recado_domain::campaigns::{TestRecipient, TestSendContact, TestSendFacts, TestSendStore};
 use recado_domain::shared::{AccountId, CampaignId, Event, StoreError};
 use time::Date;
 
 use super::audience::RecipientRow;
 use super::{facts, usage};
+use crate::contacts::{HAS_OPTED_OUT, IDS_BY_USER_ID};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::sql::sql;
 use crate::transactions::in_tenant;
+use crate::whatsapp::USER_ID_SCOPE;
 use crate::{outbox, whatsapp};
 
 #[derive(Clone, Debug)]
@@ -31,9 +32,9 @@ impl TestSendStore for PgTestSends {
         &self,
         account: AccountId,
         id: CampaignId,
-        phone: &Phone,
+        to: &TestRecipient,
     ) -> Result<Option<TestSendFacts>, StoreError> {
-        in_tenant!(self.0, account, |conn| facts(conn, account, id, phone))
+        in_tenant!(self.0, account, |conn| facts(conn, account, id, to))
     }
 
     async fn reserve_message(
@@ -54,7 +55,7 @@ async fn facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-    phone: &Phone,
+    to: &TestRecipient,
 ) -> DbResult<Option<TestSendFacts>> {
     let Some(run) = facts::facts(conn, account, id).await? else {
         return Ok(None);
@@ -63,12 +64,24 @@ async fn facts(
         Some(profile) => whatsapp::find_profile(conn, account, profile).await?,
         None => None,
     };
-    let row: Option<RecipientRow> = sql(
-        "SELECT id, name, phone, email, attributes, opted_out_at IS NOT NULL AS opted_out FROM contacts
-         WHERE account_id = $1 AND phone = $2 AND deleted_at IS NULL",
-    )
+    let (ids, key) = match to {
+        TestRecipient::Phone(phone) => (
+            "SELECT id FROM contacts WHERE account_id = $1 AND phone = $2",
+            phone.to_string(),
+        ),
+        TestRecipient::Contact(id) => ("SELECT $2::uuid AS id", id.to_string()),
+        TestRecipient::User(id) => (IDS_BY_USER_ID, id.clone()),
+    };
+    let row: Option<RecipientRow> = sql(format!(
+        "SELECT c.id, c.name, c.phone, c.email, c.attributes, {HAS_OPTED_OUT} AS opted_out, n.user_id
+         FROM ({ids}) k JOIN contacts c ON c.account_id = $1 AND c.id = k.id
+         CROSS JOIN LATERAL (SELECT fitting_user_id($1, c.id, c.wa_user_id, (SELECT {USER_ID_SCOPE}
+           FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = $3)) AS user_id) n
+         WHERE c.deleted_at IS NULL ORDER BY (n.user_id = $2) IS TRUE DESC, c.id LIMIT 1"
+    ))
     .bind(account)
-    .bind(phone.as_str())
+    .bind(key)
+    .bind(run.profile_id)
     .get_result(conn)
     .await
     .optional()?;

@@ -11,10 +11,10 @@ mod tags;
 mod upsert;
 mod user_ids;
 
-pub(crate) use consent::{opt_out, set_wa_ids};
+pub(crate) use consent::{HAS_OPTED_OUT, opt_out, set_wa_ids};
 pub(crate) use events::{ChangedContact, append_if_subscribed, is_subscribed};
 pub(crate) use rows::insert as insert_contact;
 pub use search::{SearchIndexError, has_contact_search, prepare_contact_search};
 pub use store::PgContacts;
 pub use tags::PgTags;
-pub(crate) use user_ids::{move_to_portfolio, user_ids, write_user_ids};
+pub(crate) use user_ids::{IDS_BY_USER_ID, move_to_portfolio, phone_of, user_ids, write_user_ids};

@@ -153,6 +153,7 @@ impl LockedMessage {
             status: self.new_status?,
             error_code: None,
             error_message: self.error_message.clone(),
+            address: None,
             client_reference: None,
         })
     }

@@ -10,7 +10,7 @@ use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::MessageStatusEvent;
 use recado_domain::conversations::MessageStatus;
 use recado_domain::direct_messages::{Advance, DirectStatus, HoldReason, MessageResult, MessageState};
-use recado_domain::messaging::{SendStatus, StatusPricing};
+use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
@@ -33,6 +33,8 @@ struct LockedRow {
     status: String,
     #[diesel(sql_type = Bool)]
     is_started: bool,
+    #[diesel(sql_type = Bool)]
+    by_user_id: bool,
     #[diesel(sql_type = Timestamptz)]
     send_at: OffsetDateTime,
     #[diesel(sql_type = Nullable<Text>)]
@@ -197,6 +199,7 @@ impl LockedMessage {
             status: self.new_status?,
             error_code: self.row.error_code,
             error_message: self.row.error_message.clone(),
+            address: self.row.is_started.then(|| AddressKind::of(self.row.by_user_id)),
             client_reference: Some(self.row.client_reference.clone()),
         })
     }

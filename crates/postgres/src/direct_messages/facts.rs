@@ -17,8 +17,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::rows::{COLUMNS, FROM, MessageRow};
+use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::{DbResult, corrupt};
 use crate::sql::{key_rows, sql};
+use crate::whatsapp::USER_ID_SCOPE;
 use crate::{billing, templates};
 
 #[derive(QueryableByName)]
@@ -45,6 +47,12 @@ pub(super) struct ContactRow {
     wa_id: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     wa_user_id: Option<String>,
+    /// The user id for each of the account's numbers. Null if the contact has a phone.
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    user_ids: Option<Value>,
+    /// The key by which the contact was looked up.
+    #[diesel(sql_type = Text)]
+    key: String,
     #[diesel(sql_type = Bool)]
     opted_out: bool,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -62,11 +70,16 @@ impl TryFrom<ContactRow> for ContactFacts {
             recipient: Recipient {
                 name: row.name,
                 phone: row.phone.unwrap_or_default(),
+                user_id: None,
                 email: row.email,
                 attributes: serde_json::from_value(row.attributes).map_err(corrupt)?,
             },
             wa_id: row.wa_id,
             wa_user_id: row.wa_user_id,
+            user_ids: match row.user_ids {
+                Some(user_ids) => serde_json::from_value(user_ids).map_err(corrupt)?,
+                None => HashMap::new(),
+            },
             opted_out: row.opted_out,
             last_inbound_at: row.last_inbound_at,
             conversation_profile: row.conversation_profile.map(Into::into),
@@ -83,20 +96,23 @@ pub(super) enum ContactKey {
 }
 
 impl ContactKey {
-    /// A column of the type of the keys.
-    fn column(self) -> &'static str {
+    /// The contacts with the keys `$2`, as rows of `key` and `id`. A user id may be known for any portfolio.
+    fn contacts(self) -> String {
+        let keys = key_rows(if matches!(self, Self::Id) { "$2::uuid[]" } else { "$2" }, "key");
+        let by = |table: &str, id: &str, column: &str| {
+            format!(
+                "SELECT k.key::text, c.{id} AS id FROM {keys} k JOIN {table} c ON c.account_id = $1 AND c.{column} = k.key"
+            )
+        };
         match self {
-            Self::Id => "id",
-            Self::Phone => "phone",
-            Self::User => "wa_user_id",
-        }
-    }
-
-    fn of(self, contact: &ContactFacts) -> String {
-        match self {
-            Self::Id => contact.id.to_string(),
-            Self::Phone => contact.recipient.phone.clone(),
-            Self::User => contact.wa_user_id.clone().unwrap_or_default(),
+            Self::Id => by("contacts", "id", "id"),
+            Self::Phone => by("contacts", "id", "phone") + " WHERE c.deleted_at IS NULL",
+            Self::User => format!(
+                "{latest} WHERE c.deleted_at IS NULL UNION {told} UNION {parent}",
+                latest = by("contacts", "id", "wa_user_id"),
+                told = by("contact_identities", "contact_id", "wa_user_id"),
+                parent = by("contact_identities", "contact_id", "parent_user_id"),
+            ),
         }
     }
 }
@@ -111,19 +127,17 @@ pub(super) async fn contacts(
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
-    let column = key.column();
-    let keys_are = if matches!(key, ContactKey::Id) {
-        "$2::uuid[]"
-    } else {
-        "$2"
-    };
     let rows: Vec<ContactRow> = sql(format!(
-        "SELECT c.id, c.name, c.phone, c.email, c.attributes, c.wa_id, c.wa_user_id,
-           c.opted_out_at IS NOT NULL AS opted_out, v.last_inbound_at, v.profile_id AS conversation_profile
-         FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.key
+        "SELECT k.key, c.id, c.name, c.phone, c.email, c.attributes, c.wa_id, c.wa_user_id,
+           {HAS_OPTED_OUT} AS opted_out, v.last_inbound_at, v.profile_id AS conversation_profile,
+           CASE WHEN c.phone IS NULL THEN (
+             SELECT jsonb_object_agg(p.id, n.user_id) FROM whatsapp_profiles p CROSS JOIN LATERAL (
+               SELECT fitting_user_id($1, c.id, c.wa_user_id, {USER_ID_SCOPE}) AS user_id) n
+             WHERE p.account_id = $1 AND n.user_id IS NOT NULL) END AS user_ids
+         FROM ({found}) k JOIN contacts c ON c.account_id = $1 AND c.id = k.id
          LEFT JOIN conversations v ON v.account_id = c.account_id AND v.contact_id = c.id
-         WHERE c.deleted_at IS NULL",
-        keys = key_rows(keys_are, "key"),
+         WHERE c.deleted_at IS NULL ORDER BY c.id DESC",
+        found = key.contacts(),
     ))
     .bind(account)
     .bind(keys)
@@ -131,8 +145,7 @@ pub(super) async fn contacts(
     .await?;
     let mut found = HashMap::new();
     for row in rows {
-        let contact = ContactFacts::try_from(row)?;
-        found.insert(key.of(&contact), contact);
+        found.insert(row.key.clone(), ContactFacts::try_from(row)?);
     }
     Ok(found)
 }

@@ -12,7 +12,7 @@ use recado_domain::direct_messages::{
     Departure, DepartureFacts, DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, MessageResult, NumberQueue,
     QueueInputs, RequestedContent, RequestedTemplate, departure,
 };
-use recado_domain::messaging::SendStatus;
+use recado_domain::messaging::{AddressKind, SendStatus};
 use recado_domain::shared::{AccountId, MessageId, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
@@ -26,7 +26,7 @@ use crate::billing;
 use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, corrupt};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{FlagRow, IdRow, NumberRow, PlannedEachTime, sql};
+use crate::sql::{FlagRow, IdRow, NumberRow, PlannedEachTime, collect_column, key_rows, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::find_profile;
 
@@ -133,10 +133,11 @@ async fn due_messages(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: i
 /// The facts on which the departure of each message depends.
 async fn departure_facts(
     conn: &mut AsyncPgConnection,
-    account: AccountId,
+    queue: NumberQueue,
     rows: Vec<DueRow>,
     is_number_removed: bool,
 ) -> DbResult<Vec<DepartureFacts>> {
+    let account = queue.account_id;
     let keys = rows.iter().map(|row| row.contact_id.to_string()).collect();
     let contacts = contacts(conn, account, ContactKey::Id, keys).await?;
     let contents: Vec<RequestedContent> = rows
@@ -154,6 +155,7 @@ async fn departure_facts(
             template: key.and_then(|key| templates.get(key)).cloned(),
             content,
             has_plan,
+            number: queue.profile_id,
             is_number_removed,
             expires_at: row.expires_at,
             attempts: row.attempts.unsigned_abs(),
@@ -177,7 +179,7 @@ async fn start(
     let account = queue.account_id;
     let rows = due_messages(conn, queue, limit).await?;
     let (mut leaving, mut failed) = (Vec::new(), Vec::new());
-    for facts in departure_facts(conn, account, rows, is_number_removed).await? {
+    for facts in departure_facts(conn, queue, rows, is_number_removed).await? {
         let id = facts.id;
         match departure(facts) {
             Departure::Leave(message) => leaving.push(*message),
@@ -185,14 +187,17 @@ async fn start(
         }
     }
     fail(conn, account, &failed).await?;
-    let ids: Vec<Uuid> = leaving.iter().map(|message| message.id.0).collect();
-    if !ids.is_empty() {
-        sql(
-            "UPDATE direct_messages SET started_at = now(), due_at = NULL, hold_reason = NULL, updated_at = now()
-             WHERE account_id = $1 AND id = ANY ($2)",
-        )
+    if !leaving.is_empty() {
+        let is_user = |message: &LeavingMessage| message.to.kind() == AddressKind::UserId;
+        sql(format!(
+            "UPDATE direct_messages m SET started_at = now(), due_at = NULL, hold_reason = NULL, updated_at = now(),
+               by_user_id = k.by_user_id
+             FROM {keys} k WHERE m.account_id = $1 AND m.id = k.id",
+            keys = key_rows("$2, $3", "id, by_user_id"),
+        ))
         .bind(account)
-        .bind(ids)
+        .bind(collect_column(&leaving, |message| message.id.0))
+        .bind(collect_column(&leaving, is_user))
         .execute(conn)
         .await?;
     }

@@ -3,6 +3,7 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use recado_domain::direct_messages::{DirectMessage, HoldReason, MessageTemplate};
+use recado_domain::messaging::AddressKind;
 use recado_domain::shared::{StoreError, UserId};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -17,7 +18,7 @@ pub(super) const COLUMNS: &str = "m.id, m.contact_id, c.phone, c.wa_user_id, m.p
     t.name AS template_name, t.language AS template_language, t.category AS template_category, m.status, m.started_at,
     m.unknown_at IS NOT NULL AS is_unknown, coalesce(m.hold_reason, q.hold_reason) AS hold_reason,
     CASE WHEN m.hold_reason IS NULL THEN q.due_at ELSE m.due_at END AS retry_at, m.send_at, m.expires_at, m.sent_at,
-    m.client_reference, m.wa_message_id, m.error_code, m.error_message, m.pricing, m.conversation_id, m.created_by,
+    m.client_reference, m.wa_message_id, m.error_code, m.error_message, m.pricing, m.by_user_id, m.conversation_id, m.created_by,
     m.api_key_id, m.created_at, m.updated_at, now() AS now";
 
 /// Messages with what the API shows of their contacts, templates and queues, each looked up by its key.
@@ -74,6 +75,8 @@ pub(super) struct MessageRow {
     error_message: Option<String>,
     #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
+    #[diesel(sql_type = Bool)]
+    by_user_id: bool,
     #[diesel(sql_type = Nullable<SqlUuid>)]
     conversation_id: Option<Uuid>,
     #[diesel(sql_type = SqlUuid)]
@@ -132,6 +135,7 @@ impl TryFrom<MessageRow> for DirectMessage {
             error_code: row.error_code,
             error_message: row.error_message,
             pricing: published(row.pricing.as_ref())?,
+            address: row.started_at.map(|_| AddressKind::of(row.by_user_id)),
             conversation_id: row.conversation_id.map(Into::into),
             created_by: UserId(row.created_by),
             api_key_id: row.api_key_id.map(Into::into),

@@ -74,7 +74,10 @@ async fn recipient_names(fixture: &DbFixture, campaign: Campaign) -> String {
     previewed.sort_unstable();
     assert_eq!(
         (previewed.join(" "), previewed.len()),
-        (names.clone(), usize::try_from(preview_facts.recipients).unwrap())
+        (
+            names.clone(),
+            usize::try_from(preview_facts.recipients_by.total()).unwrap()
+        )
     );
     match outcome {
         StartOutcome::Started { recipients } => {
@@ -311,7 +314,7 @@ async fn audience_of_many_contacts_obeys_the_same_rules() {
     let recipients = async |campaign: Campaign| {
         fixture.campaigns().insert(&campaign, &[]).await.unwrap();
         let facts = fixture.campaigns().preview_facts(account, campaign.id, 100).await;
-        facts.unwrap().unwrap().recipients
+        facts.unwrap().unwrap().recipients_by.total()
     };
     assert_eq!(recipients(all.clone()).await, 20_001 + 3);
     let by_tag = Campaign {

@@ -7,7 +7,7 @@ use recado_domain::conversations::{InboundEvent, InboxStore, ReceiveOutcome};
 use recado_domain::shared::{AccountId, Cipher, Ids, ProfileId, SealContext, Sealed};
 use recado_domain::whatsapp::verification::{NumberHolderStore as _, VerificationRecord};
 use recado_domain::whatsapp::{ProfileStore, StoredProfile};
-use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
+use recado_postgres::{PgHeldMessages, PgProfiles, PgVerifications};
 use secrecy::{ExposeSecret as _, SecretString};
 use time::Duration;
 use uuid::Uuid;

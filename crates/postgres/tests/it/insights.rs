@@ -18,7 +18,7 @@ use recado_domain::messaging::SendStatus;
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{ContactId, ConversationId, ProfileId};
 use recado_domain::whatsapp::ProfileStore;
-use recado_postgres::{PgConversations, PgInbox, PgInsights, PgProfiles, PgRollups};
+use recado_postgres::{PgConversations, PgInsights, PgProfiles, PgRollups};
 use time::macros::datetime;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;

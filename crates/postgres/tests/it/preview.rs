@@ -56,7 +56,10 @@ async fn preview_facts_hold_count_and_first_recipients_by_id() {
         (&preview.facts.campaign, &preview.facts.template),
         (&campaign, &facts.template)
     );
-    assert_eq!((preview.recipients, preview.used, preview.first.len()), (20, 0, 3));
+    assert_eq!(
+        (preview.recipients_by.total(), preview.used, preview.first.len()),
+        (20, 0, 3)
+    );
     assert_eq!((preview.deleted_segment, preview.empty), (None, vec![]));
     let account = fixture.account;
     let query = format!(
@@ -118,11 +121,11 @@ async fn preview_of_a_deleted_segment_has_no_recipients() {
     };
     fixture.campaigns().insert(&campaign, &[]).await.unwrap();
     let preview = preview_facts(&fixture, &campaign).await;
-    assert_eq!((preview.recipients, preview.deleted_segment), (2, None));
+    assert_eq!((preview.recipients_by.total(), preview.deleted_segment), (2, None));
     fixture.sql("UPDATE segments SET deleted_at = now()").await;
     let preview = preview_facts(&fixture, &campaign).await;
     assert_eq!(
-        (preview.recipients, preview.deleted_segment.as_deref()),
+        (preview.recipients_by.total(), preview.deleted_segment.as_deref()),
         (0, Some("Frios"))
     );
 }
@@ -179,7 +182,10 @@ async fn preview_names_every_placeholder_that_may_be_empty() {
     // Without recipients, no placeholder is empty.
     fixture.sql("UPDATE contacts SET opted_out_at = now()").await;
     let preview = preview_facts(&fixture, &campaign).await;
-    assert_eq!((preview.recipients, preview.first.len(), preview.empty), (0, 0, vec![]));
+    assert_eq!(
+        (preview.recipients_by.total(), preview.first.len(), preview.empty),
+        (0, 0, vec![])
+    );
 }
 
 /// The attributes cover every white space and control character, one each, and some other characters. The statement
@@ -245,7 +251,7 @@ async fn preview_facts_take_a_fixed_number_of_statements() {
             .await
             .unwrap()
             .unwrap();
-        (preview.recipients, wire.take_executed())
+        (preview.recipients_by.total(), wire.take_executed())
     };
     // The first read also sends the setup statements of a new connection.
     count_statements(&plain, 3).await;
@@ -277,6 +283,6 @@ async fn preview_facts_are_one_snapshot_despite_concurrent_writes() {
     fixture.sql("DELETE FROM contacts").await;
     lock.rollback().await.unwrap();
     let preview = pending_preview.await.unwrap();
-    assert_eq!((preview.recipients, preview.first.len()), (3, 3));
-    assert_eq!(preview_facts(&fixture, &campaign).await.recipients, 0);
+    assert_eq!((preview.recipients_by.total(), preview.first.len()), (3, 3));
+    assert_eq!(preview_facts(&fixture, &campaign).await.recipients_by.total(), 0);
 }

@@ -361,6 +361,7 @@ impl DbFixture {
             variables: None,
             header_location: None,
             offer_expires_at: None,
+            reach: recado_domain::campaigns::Reach::Phone,
             folder_id: None,
             status: CampaignStatus::Draft,
             total_recipients: 0,

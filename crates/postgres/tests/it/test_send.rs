@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{
-    CampaignRefusal, CampaignStore, RunStart, RunStartStore as _, StartOutcome, TestSendStore,
+    CampaignRefusal, CampaignStore, RunStart, RunStartStore as _, StartOutcome, TestRecipient, TestSendStore,
 };
 use recado_domain::contacts::Phone;
 use recado_domain::shared::AccountId;
@@ -44,7 +44,7 @@ async fn test_send_facts_hold_campaign_number_and_contact() {
     let campaign = fixture.stored_draft().await;
     let facts = async || {
         test_sends(&fixture)
-            .facts(account, campaign.id, &phone())
+            .facts(account, campaign.id, &TestRecipient::Phone(phone()))
             .await
             .unwrap()
             .unwrap()
@@ -87,7 +87,7 @@ async fn test_send_facts_hold_campaign_number_and_contact() {
 
     let facts_in = async |account| {
         test_sends(&fixture)
-            .facts(account, campaign.id, &phone())
+            .facts(account, campaign.id, &TestRecipient::Phone(phone()))
             .await
             .unwrap()
     };

@@ -3,7 +3,6 @@
 use recado_domain::campaigns::{SendResult, SendStore as _};
 use recado_domain::conversations::{ConversationStore, InboundEvent, InboxStore};
 use recado_domain::shared::SendId;
-use recado_postgres::PgInbox;
 
 use crate::conversations::{
     connected, conversations, inbound_items, message, receive, reply_to_inbound_message, sender, sent,

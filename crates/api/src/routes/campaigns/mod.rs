@@ -6,10 +6,10 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, Campaigns, FailureClass,
+    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, Campaigns, FailureClass, Reach,
     SegmentConfig, SendContact, SendCounts, Variables,
 };
-use recado_domain::messaging::{HeaderLocation, Pricing, SendStatus};
+use recado_domain::messaging::{AddressKind, HeaderLocation, Pricing, SendStatus};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, FolderId, Page, SegmentId, SendId, TemplateId, UserId, timestamp,
@@ -83,13 +83,17 @@ struct CampaignBody {
     #[schemars(with = "Option<Timestamp>")]
     #[serde(default, deserialize_with = "deserialize_time")]
     offer_expires_at: Option<Option<OffsetDateTime>>,
+    /// By which addresses the campaign reaches people: `phone`, or `any` to write to contacts without a phone number by
+    /// WhatsApp's user id. Default: `phone`.
+    #[serde(default)]
+    reach: Option<Reach>,
     /// The id of the campaign's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
 }
 
 impl PatchFields for CampaignBody {
-    const NEVER_NULL: &'static [&'static str] = &["name"];
+    const NEVER_NULL: &'static [&'static str] = &["name", "reach"];
 }
 
 fn deserialize_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<OffsetDateTime>>, D::Error> {
@@ -108,6 +112,7 @@ impl From<CampaignBody> for CampaignInput {
             variables: body.variables,
             header_location: body.header_location,
             offer_expires_at: body.offer_expires_at,
+            reach: body.reach,
             folder_id: body.folder_id,
         }
     }
@@ -145,6 +150,8 @@ response_type! {
         #[schemars(with = "Option<Timestamp>")]
         #[serde(with = "timestamp::option")]
         offer_expires_at: Option<OffsetDateTime>,
+        /// By which addresses the campaign reaches people.
+        reach: Reach,
         /// The folder that contains the campaign; null for none.
         folder_id: Option<FolderId>,
         /// The campaign's status.
@@ -196,6 +203,9 @@ response_type! {
         /// The contact's phone number in E.164 form; null when the contact no longer has one.
         #[schemars(example = &"+5511961234567")]
         phone: Option<String>,
+        /// WhatsApp's user id of the contact that was seen last; null if none is known.
+        #[schemars(example = &"BR.1234567890")]
+        wa_user_id: Option<String>,
         /// The contact's e-mail address; null when it is not known.
         #[schemars(example = &"ana@example.com")]
         email: Option<String>,
@@ -235,6 +245,8 @@ response_type! {
         /// The price of the message as WhatsApp reports it; null until a status update contains it.
         pricing: Option<Pricing>,
         /// The contact that receives the message.
+        /// The kind of address that the message left to: `phone` or `user_id`; null before it left.
+        address: Option<AddressKind>,
         contacts: SendContactResponse,
     }
 }

@@ -4,11 +4,11 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    CampaignStatus, Campaigns, Preview, RetriedCampaign, RetryReport, RetryRequest, RunReport, TestSendReport,
-    TestSends,
+    CampaignStatus, Campaigns, Preview, RetriedCampaign, RetryReport, RetryRequest, RunReport, TestSendInput,
+    TestSendReport, TestSends,
 };
 use recado_domain::shared::schema::Timestamp;
-use recado_domain::shared::{CampaignId, timestamp};
+use recado_domain::shared::{CampaignId, ContactId, timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -313,28 +313,37 @@ pub(crate) const PREVIEW: Endpoint = endpoint!(preview, {
         .responds(data::<Preview>("The preview of a run."))
 });
 
-/// The recipient of a test send.
+/// The recipient of a test send: exactly one of the fields.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
 struct TestSendBody {
     /// The phone number in E.164 or Brazilian national format.
-    #[schemars(required, example = &"+5511961234567")]
+    #[schemars(example = &"+5511961234567")]
     phone: Option<String>,
+    /// The id of a contact.
+    contact_id: Option<ContactId>,
+    /// WhatsApp's user id of a person who hides the phone number.
+    #[schemars(example = &"BR.1234567890")]
+    wa_user_id: Option<String>,
 }
 
-/// `POST /api/campaigns/<id>/test`: one message to one phone number, not counted in the statistics.
+/// `POST /api/campaigns/<id>/test`: one message to one person, not counted in the statistics.
 async fn test(
     test_sends: Data<TestSends>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     Json(input): Json<TestSendBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let phone = input.phone.unwrap_or_default();
-    Ok(responses::ok(test_sends.send(&tenant, id, &phone).await?))
+    let to = TestSendInput {
+        phone: input.phone,
+        contact_id: input.contact_id,
+        wa_user_id: input.wa_user_id,
+    };
+    Ok(responses::ok(test_sends.send(&tenant, id, to).await?))
 }
 
 pub(crate) const TEST: Endpoint = endpoint!(test, {
-    let description = "Sends the campaign's message once to one phone number. The test send counts towards the month's \
+    let description = "Sends the campaign's message once to one person. The test send counts towards the month's \
                 quota, not towards the campaign's statistics.";
     Operation::new("Send a test message", description)
         .takes(path_id(ID))
@@ -342,8 +351,8 @@ pub(crate) const TEST: Endpoint = endpoint!(test, {
         .responds(data::<TestSendReport>("The message was sent."))
         .refuses(
             ErrorCode::Precondition,
-            "The campaign has no approved and `sendable` template; a placeholder has no value; the contact with this \
-             phone number has opted out; the account has no active plan; the month's message quota is used up; or the \
+            "The campaign has no approved and `sendable` template; a placeholder has no value; the contact has opted \
+             out, or has no address for this template; the account has no active plan; the month's message quota is used up; or the \
              WhatsApp number or a file of the template cannot be used.",
         )
         .refuses(

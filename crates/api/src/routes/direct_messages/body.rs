@@ -6,7 +6,7 @@ use recado_domain::direct_messages::{
     Batch, ContentKind, Created, DirectMessage, DirectMessageError, DirectStatus, HoldReason, MessageHeaderInput,
     MessageInput, MessageTemplate, MessageTemplateInput, Outcome, Phase, RecipientInput,
 };
-use recado_domain::messaging::{Category, ContentInput, InteractiveInput, MediaInput, Pricing};
+use recado_domain::messaging::{AddressKind, Category, ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ApiKeyId, ContactId, ConversationId, MessageId, ProfileId, TemplateId, UserId, timestamp};
 use schemars::JsonSchema;
@@ -269,6 +269,8 @@ response_type! {
         error_message: Option<String>,
         /// The price that WhatsApp reports; null until a status update contains one.
         pricing: Option<Pricing>,
+        /// The kind of address that the message left to: `phone` or `user_id`; null before it left.
+        address: Option<AddressKind>,
         /// The conversation that shows the message; null if the contact had none when it was sent.
         conversation_id: Option<ConversationId>,
         /// The user who made the message; for an API key its creator.

@@ -25,9 +25,12 @@ use super::{
     RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome, TimeSlices,
     pause_notification, prepare, to_result, transition,
 };
-use crate::messaging::{MetaStatus, SendOutcome, WhatsappGateway};
+use crate::messaging::{
+    AddressKind, Addressee, ErrorClass, MetaStatus, OutboundTemplate, SendOutcome, WhatsappCredentials, WhatsappGateway,
+};
 use crate::shared::{
-    Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict, retry_up_to,
+    Cipher, Clock, ContactId, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict,
+    retry_up_to,
 };
 use crate::templates::{OFFER_ENDED, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles};
@@ -412,6 +415,9 @@ impl Dispatcher {
         let Some(recipient) = &send.recipient else {
             return failed("the contact was deleted, or opted out, before the message left");
         };
+        let Some(to) = context.address(recipient) else {
+            return failed("the contact has no address that the message can leave to");
+        };
         let values = context.values(recipient);
         if values.placeholders.iter().any(String::is_empty) {
             return failed("a placeholder is empty for this contact");
@@ -428,8 +434,8 @@ impl Dispatcher {
                 },
             ),
             Some(credentials) => {
-                let message = context.message(send.id, recipient, &values);
-                let mut outcome = self.gateway.send_template(credentials, &message).await;
+                let message = context.message(send.id, to, &values);
+                let mut outcome = self.call(context, credentials, send.contact_id, message).await;
                 if let SendOutcome::Accepted { wa_id, .. } = &mut outcome {
                     // Keep only a new id: the id of most recipients is their phone number.
                     wa_id
@@ -444,6 +450,30 @@ impl Dispatcher {
                     block,
                 }
             }
+        }
+    }
+
+    /// Calls WhatsApp. If it wants a phone number instead of a user id, the message certainly did not leave, and is tried
+    /// once by a number that has become known since the claim.
+    async fn call(
+        &self,
+        context: &RunContext,
+        credentials: &WhatsappCredentials,
+        contact: ContactId,
+        mut message: OutboundTemplate,
+    ) -> SendOutcome {
+        let outcome = self.gateway.send_template(credentials, &message).await;
+        let is_user = message.to.kind() == AddressKind::UserId;
+        if !is_user || outcome.class() != Some(ErrorClass::PhoneRequired) {
+            return outcome;
+        }
+        let account = context.inputs.campaign.account_id;
+        match self.sends.phone_of(account, contact).await {
+            Ok(Some(phone)) => {
+                message.to = Addressee::Phone(phone);
+                self.gateway.send_template(credentials, &message).await
+            }
+            Ok(None) | Err(_) => outcome,
         }
     }
 

@@ -16,13 +16,12 @@ use super::{
     Campaign, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
     EnqueueStart, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule,
     RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore,
-    RunSweepStore, SendCounts, SendResult, SendStore, StartOutcome, StartedSends, TestSendFacts, TestSendStore,
-    pause_notification,
+    RunSweepStore, SendCounts, SendResult, SendStore, StartOutcome, StartedSends, TestRecipient, TestSendFacts,
+    TestSendStore, pause_notification,
 };
 use crate::billing::PlanEntitlement;
-use crate::contacts::Phone;
 use crate::shared::{
-    AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome, WriteOutcome,
+    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome, WriteOutcome,
 };
 
 pub use tables::*;
@@ -288,6 +287,10 @@ impl SendStore for InMemoryRuns {
         self.tables().record(run.campaign_id, results);
         Ok(())
     }
+
+    async fn phone_of(&self, _: AccountId, _: ContactId) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
 }
 
 #[async_trait]
@@ -311,7 +314,7 @@ impl RunSweepStore for InMemoryRuns {
 
 #[async_trait]
 impl TestSendStore for InMemoryRuns {
-    async fn facts(&self, _: AccountId, _: CampaignId, _: &Phone) -> Result<Option<TestSendFacts>, StoreError> {
+    async fn facts(&self, _: AccountId, _: CampaignId, _: &TestRecipient) -> Result<Option<TestSendFacts>, StoreError> {
         unsupported()
     }
 

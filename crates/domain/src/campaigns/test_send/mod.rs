@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, json};
+use serde_json::json;
 use thiserror::Error;
 use time::{Date, Duration};
 
 use super::preconditions::{approved_template, check_number, missing_values};
 use super::run_context::{RunContext, file_sources, values};
-use super::{Campaign, CampaignRefusal, Recipient, RunInputs, SendRate, TestSendFacts, TestSendStore};
-use crate::contacts::Phone;
+use super::{Campaign, CampaignRefusal, Recipient, RunInputs, SendRate, TestRecipient, TestSendFacts, TestSendStore};
+use crate::contacts::{Phone, check_wa_user_id};
 use crate::media::MediaStoreError;
-use crate::messaging::{SendOutcome, WhatsappCredentials, WhatsappGateway};
+use crate::messaging::{AddressKind, SendOutcome, WhatsappCredentials, WhatsappGateway};
 use crate::shared::text::single_spaced;
 use crate::shared::{
-    AuditAction, CampaignId, Cipher, ErrorReport, Event, FieldErrors, GatewayError, Ids, SendId, SideStep, StoreError,
-    Tenant, redacted_debug,
+    AuditAction, CampaignId, Cipher, ContactId, ErrorReport, Event, FieldErrors, GatewayError, Ids, SendId, SideStep,
+    StoreError, Tenant, redacted_debug,
 };
 use crate::templates::{MessageValues, Template};
 use crate::whatsapp::{MessageFileError, MessageFiles};
@@ -78,6 +78,35 @@ impl From<MessageFileError> for TestSendError {
     }
 }
 
+/// The unchecked recipient of a test send.
+#[derive(Clone, Default)]
+pub struct TestSendInput {
+    pub phone: Option<String>,
+    pub contact_id: Option<ContactId>,
+    pub wa_user_id: Option<String>,
+}
+
+redacted_debug!(TestSendInput { contact_id });
+
+impl TestSendInput {
+    /// Requires exactly one valid recipient.
+    fn check(self) -> Result<TestRecipient, FieldErrors> {
+        match (self.phone, self.contact_id, self.wa_user_id) {
+            (None, Some(id), None) => Ok(TestRecipient::Contact(id)),
+            (None, None, Some(id)) => check_wa_user_id(id)
+                .map(TestRecipient::User)
+                .ok_or_else(|| FieldErrors::one("wa_user_id", "is not a valid WhatsApp user id")),
+            (phone, None, None) => Phone::parse(&phone.unwrap_or_default())
+                .map(TestRecipient::Phone)
+                .ok_or_else(|| FieldErrors::one("phone", "is not a phone number")),
+            (_, Some(_), _) => Err(FieldErrors::one("contact_id", ONE_RECIPIENT)),
+            (Some(_), None, Some(_)) => Err(FieldErrors::one("wa_user_id", ONE_RECIPIENT)),
+        }
+    }
+}
+
+const ONE_RECIPIENT: &str = "must be the only one of phone, contact_id and wa_user_id";
+
 /// The use case of test sends.
 pub struct TestSends {
     store: Arc<dyn TestSendStore>,
@@ -115,12 +144,17 @@ impl TestSends {
         }
     }
 
-    /// Sends one message of the campaign to a phone number, whatever the campaign's status.
-    pub async fn send(&self, tenant: &Tenant, id: CampaignId, phone: &str) -> Result<TestSendReport, TestSendError> {
-        let phone = Phone::parse(phone).ok_or_else(|| FieldErrors::one("phone", "is not a phone number"))?;
+    /// Sends one message of the campaign to one person, whatever the campaign's status.
+    pub async fn send(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        to: TestSendInput,
+    ) -> Result<TestSendReport, TestSendError> {
+        let to = to.check()?;
         let account = tenant.account_id;
-        let facts = self.store.facts(account, id, &phone).await?;
-        let test_send = prepare(facts.ok_or(TestSendError::NotFound)?, &phone)?;
+        let facts = self.store.facts(account, id, &to).await?;
+        let test_send = prepare(facts.ok_or(TestSendError::NotFound)?, to)?;
         let (recipient, values, limit) = (test_send.recipient, test_send.values, test_send.monthly_limit);
         let context = self.run_context(tenant, test_send.inputs).await?;
         // The audit log is permanent, so it MUST NOT contain the phone number, which is personal data.
@@ -132,7 +166,8 @@ impl TestSends {
         let Some(credentials) = &context.credentials else {
             return Ok(sent(None));
         };
-        let message = context.message(SendId(self.ids.next()), &recipient, &values);
+        let to = context.address(&recipient).ok_or(CampaignRefusal::NoAddress)?;
+        let message = context.message(SendId(self.ids.next()), to, &values);
         let outcome = self.gateway.send_template(credentials, &message).await;
         self.conclude(tenant, month, outcome).await
     }
@@ -197,11 +232,11 @@ fn sent(wa_message_id: Option<String>) -> TestSendReport {
 }
 
 /// Decides whether a test send is allowed, whatever the campaign's status and audience.
-fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefusal> {
+fn prepare(facts: TestSendFacts, to: TestRecipient) -> Result<TestSend, TestSendError> {
     let run = facts.run;
     let template = approved_template(&run)?.clone();
     if let Some(refusal) = missing_values(&run).into_iter().next() {
-        return Err(refusal);
+        return Err(refusal.into());
     }
     check_number(&run)?;
     let monthly_limit = run
@@ -209,13 +244,17 @@ fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefu
         .messages_per_month(run.now)
         .ok_or(CampaignRefusal::NoActivePlan)?;
     let recipient = match facts.contact {
-        Some(contact) if contact.opted_out => return Err(CampaignRefusal::OptedOut),
+        Some(contact) if contact.opted_out => return Err(CampaignRefusal::OptedOut.into()),
         Some(contact) => contact.recipient,
-        None => unknown_recipient(phone),
+        None => unknown_recipient(to)?,
     };
+    let address = recipient.address().map(|to| to.kind());
+    if address.is_none_or(|kind| kind == AddressKind::UserId && template.category.needs_phone()) {
+        return Err(CampaignRefusal::NoAddress.into());
+    }
     let values = values_or_examples(&run.campaign, &template, &recipient)?;
     if values.offer_ends_too_early(&template, run.now) {
-        return Err(CampaignRefusal::OfferEnded);
+        return Err(CampaignRefusal::OfferEnded.into());
     }
     Ok(TestSend {
         values,
@@ -230,12 +269,17 @@ fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, CampaignRefu
 }
 
 /// A recipient who is not a contact of the account.
-fn unknown_recipient(phone: &Phone) -> Recipient {
-    Recipient {
-        name: String::new(),
-        phone: phone.to_string(),
-        email: None,
-        attributes: Map::new(),
+fn unknown_recipient(to: TestRecipient) -> Result<Recipient, FieldErrors> {
+    match to {
+        TestRecipient::Contact(_) => Err(FieldErrors::one("contact_id", "does not exist")),
+        TestRecipient::Phone(phone) => Ok(Recipient {
+            phone: phone.to_string(),
+            ..Recipient::default()
+        }),
+        TestRecipient::User(id) => Ok(Recipient {
+            user_id: Some(id),
+            ..Recipient::default()
+        }),
     }
 }
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::billing::PlanEntitlement;
 use crate::campaigns::service::tests::{NOW, campaign, tenant};
 use crate::campaigns::*;
+use crate::contacts::Phone;
 use crate::media::tests::{FakeMediaStore, media};
 use crate::media::{MediaPath, MediaType};
 use crate::messaging::{
@@ -53,6 +54,7 @@ fn contact(name: &str, attributes: Value) -> TestSendContact {
         recipient: Recipient {
             name: name.into(),
             phone: PHONE.into(),
+            user_id: None,
             email: None,
             attributes: attributes.as_object().cloned().unwrap(),
         },
@@ -114,7 +116,7 @@ impl Fixture {
             .store
             .expect_facts()
             .times(1)
-            .withf(|_, id, phone| *id == ID && phone.as_str() == PHONE)
+            .withf(|_, id, to| *id == ID && *to == TestRecipient::Phone(Phone::parse(PHONE).unwrap()))
             .return_once(move |_, _, _| Ok(Some(facts)));
         fixture
     }
@@ -203,7 +205,11 @@ impl Fixture {
             .expect_swallowed()
             .returning(move |step, _| steps.lock().unwrap().push(step.to_string()));
         let test_sends = TestSends::new(store, gateway, files, Arc::new(cipher), Arc::new(report), Arc::new(ids));
-        let report = test_sends.send(&tenant(), ID, phone).await;
+        let to = TestSendInput {
+            phone: Some(phone.to_owned()),
+            ..TestSendInput::default()
+        };
+        let report = test_sends.send(&tenant(), ID, to).await;
         (report, self.steps.lock().unwrap().clone())
     }
 }

@@ -78,7 +78,7 @@ fn each_obstacle_refuses_with_its_reason() {
         (
             with_contact(|contact| {
                 contact.recipient.phone = String::new();
-                contact.wa_user_id = None;
+                contact.user_ids.clear();
             }),
             "no_address",
         ),
@@ -252,6 +252,7 @@ fn key_that_triggers_a_template_sends_nothing_else() {
 
 fn departing(content: RequestedContent) -> DepartureFacts {
     DepartureFacts {
+        number: Some(Uuid::from_u128(4).into()),
         id: Uuid::from_u128(1).into(),
         content,
         contact: Some(contact()),

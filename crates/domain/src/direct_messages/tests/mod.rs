@@ -72,11 +72,13 @@ fn contact() -> ContactFacts {
         recipient: Recipient {
             name: "Ana Lima".into(),
             phone: "+5511961234567".into(),
+            user_id: None,
             email: None,
             attributes: Map::new(),
         },
         wa_id: None,
         wa_user_id: Some("BR.1".into()),
+        user_ids: HashMap::from([(Uuid::from_u128(4).into(), "BR.1".into())]),
         opted_out: false,
         last_inbound_at: Some(NOW - time::Duration::HOUR),
         conversation_profile: None,

@@ -168,6 +168,7 @@ impl State {
                 let recipient = Recipient {
                     name: format!("Ana {contact}"),
                     phone: format!("+5511900000{contact:03}"),
+                    user_id: None,
                     email: None,
                     attributes: serde_json::Map::new(),
                 };

@@ -39,7 +39,7 @@ use recado_domain::shared::{Amount, ContactId, SendId};
 use recado_domain::webhooks::{ClaimRequest, DeliveryQueue, DeliveryState, FeedQuery, LogQuery, WebhookLogStore};
 use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::{
-    PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
+    PgConversations, PgDeliveryQueue, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };
 use reports::reports_of_a_month_read_few_rows;
 use runs::{claims_and_ends_of_runs_read_few_rows, retries_and_pages_of_sends_read_few_rows};

@@ -183,7 +183,10 @@ pub(super) async fn audiences_of_few_contacts_read_few_rows(mut fixture: DbFixtu
             fixture.campaigns().insert(&campaign, &[]).await.unwrap();
             fixture.count_reads().await;
             let facts = fixture.campaigns().preview_facts(account, campaign.id, 3).await;
-            assert_eq!(facts.unwrap().unwrap().recipients, i64::try_from(PART).unwrap());
+            assert_eq!(
+                facts.unwrap().unwrap().recipients_by.total(),
+                i64::try_from(PART).unwrap()
+            );
             let pages = pages_read(&mut fixture).await;
             assert!(
                 pages <= MAX_RATIO * direct,

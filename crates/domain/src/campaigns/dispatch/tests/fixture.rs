@@ -144,6 +144,7 @@ pub(super) fn recipient(at: usize) -> Recipient {
     Recipient {
         name: format!("Ana {at}"),
         phone: phone(at),
+        user_id: None,
         email: None,
         attributes: Map::new(),
     }
