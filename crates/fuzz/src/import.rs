@@ -45,7 +45,11 @@ pub(super) fn run(input: &[u8]) {
     assert!(report.errors.is_sorted_by_key(|error| error.line));
     for batch in &batches {
         assert!(batch.len() <= MAX_BATCH_ROWS);
-        assert!(batch.iter().all(|row| row.contact.phone.is_some()));
+        assert!(
+            batch
+                .iter()
+                .all(|row| row.contact.phone.is_some() || row.contact.wa_user_id.is_some())
+        );
     }
 }
 

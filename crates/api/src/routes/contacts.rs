@@ -391,9 +391,10 @@ async fn import(
 
 pub(super) const IMPORT: Endpoint = endpoint!(import, {
     let description = "Imports a file of up to 1,000,000 contacts while it is received. Each row creates a contact or \
-                updates the contact with the same phone number. An invalid row is skipped and reported with its line \
-                number; so is a row that would give its contact more than 100 attributes or 16,384 bytes of \
-                attributes. Rows are written in batches of 1,000; batches written before an error remain.";
+                updates the contact with the same phone number, else the one with the same `wa_user_id`; a phone \
+                number or `wa_user_id` that a contact has is never replaced. An invalid row is skipped and reported \
+                with its line number; so is a row with neither phone nor `wa_user_id`, with the `wa_user_id` of \
+                another contact, or that would give its contact more than 100 attributes or 16,384 bytes of attributes. Rows are written in batches of 1,000; batches written before an error remain.";
     let csv = "name,phone,email,tags,city\nAna Lima,+5511961234567,ana@example.com,vip;novo,Campinas\n";
     let lines = concat!(
         r#"{"name":"Ana Lima","phone":"+5511961234567","tags":["vip"],"city":"Campinas"}"#,
@@ -408,8 +409,8 @@ pub(super) const IMPORT: Endpoint = endpoint!(import, {
                 .or(Body::custom("application/ndjson", file()).example(json!(lines)))
                 .or(Body::custom("application/jsonl", file()).example(json!(lines)))
                 .described(
-                    "CSV with a header line: `name` and `phone`, optionally `email` and `tags` (separated by `;`), in \
-                     any order; every other column is an attribute. Or one JSON object per line with the fields of a \
+                    "CSV with a header line: `name` and `phone`, `wa_user_id` or both, optionally `email` and `tags` \
+                     (separated by `;`), in any order; every other column is an attribute. Or one JSON object per line with the fields of a \
                      new contact and its tags by name; every other string, number or boolean is an attribute.",
                 ),
         )
@@ -423,6 +424,6 @@ pub(super) const IMPORT: Endpoint = endpoint!(import, {
         .never(ErrorCode::TooLarge)
         .refuses(
             ErrorCode::Invalid,
-            "The header line lacks `name` or `phone`, or the file has too many rows.",
+            "The header line lacks `name`, or both `phone` and `wa_user_id`, or the file has too many rows.",
         )
 });

@@ -126,19 +126,29 @@ redacted_debug!(ContactInput {});
 /// One validated line of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportRow {
-    /// The contact. Its phone number is always present.
+    /// The contact. Its phone number, its user id or both are present.
     pub contact: ContactDraft,
     /// Names of tags to add. Missing tags are created.
     pub tags: Vec<String>,
 }
 
-/// A row of a batch that would make its contact exceed the attribute limits.
+/// A row of a batch that must not be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedRow {
     /// The index of the row in the batch.
     pub position: usize,
-    /// The stored attributes of its contact.
-    pub attributes: Map<String, Value>,
+    pub reason: RowRefusal,
+}
+
+/// Why a row must not be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RowRefusal {
+    /// The contact would exceed the attribute limits. Holds its stored attributes.
+    Attributes(Map<String, Value>),
+    /// Another contact has the row's user id.
+    UserIdTaken,
+    /// The contact with the row's phone number has another user id.
+    UserIdDiffers,
 }
 
 /// A validated contact that another system reports.

@@ -22,7 +22,7 @@ pub struct Upserted {
 pub enum BatchOutcome {
     /// All rows were written.
     Written(Upserted),
-    /// Nothing was written: these rows would make their contacts exceed `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`.
+    /// Nothing was written, because of these rows.
     Refused(Vec<RefusedRow>),
 }
 
@@ -74,13 +74,15 @@ pub trait ContactStore: Send + Sync {
     /// Soft-deletes a contact.
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<RowOutcome, StoreError>;
 
-    /// Upserts a batch by phone number in a bounded number of statements, regardless of its size. `rows` MUST NOT
-    /// contain a phone number twice. `ids` are the ids of new contacts, one per row, in order.
+    /// Upserts a batch in a bounded number of statements, regardless of its size. `ContactMatcher` finds the contact of
+    /// a row. `rows` MUST NOT contain a phone number or a user id twice. `ids` are the ids of new contacts, one per row,
+    /// in order. Concurrent batches of an account MUST NOT deadlock.
     ///
     /// A row adds to an existing contact: an empty e-mail address, absent attributes and the contact's own tags do not
-    /// change. A row may opt the contact out (`Consent::decided`), never in. Missing tags are created. Writes either
-    /// all rows or, if a row would make its contact exceed `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`, none. A contact
-    /// that already exceeds a limit may be merged, but MUST NOT grow.
+    /// change, and a stored phone number or user id is never replaced. A row may opt the contact out
+    /// (`Consent::decided`), never in. Missing tags are created. Two rows of one contact are written in order. Writes
+    /// either all rows or, if one is refused, none: its contact would exceed `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`,
+    /// or `ContactMatcher` refuses it. A contact that already exceeds a limit may be merged, but MUST NOT grow.
     async fn upsert(
         &self,
         account: AccountId,

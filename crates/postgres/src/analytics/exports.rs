@@ -71,6 +71,7 @@ impl Row {
                 phone: self.second,
                 email: self.third,
                 created_at: self.at,
+                wa_user_id: self.fourth,
             },
             ExportKind::Campaigns => ExportRecord::Campaign {
                 name: first,
@@ -90,7 +91,7 @@ const MESSAGES: &str = include_str!("export_messages.sql");
 /// Sorted by id, which is the order of creation.
 const CONTACTS: &str = "
     SELECT c.created_at AS at, c.id, c.id AS part, NULL::timestamptz AS other_at, c.name AS first, c.phone AS second,
-      c.email AS third, NULL AS fourth
+      c.email AS third, c.wa_user_id AS fourth
     FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $3 ORDER BY c.id DESC LIMIT $5";
 
 const CAMPAIGNS: &str = "

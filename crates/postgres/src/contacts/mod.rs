@@ -2,6 +2,7 @@
 
 mod consent;
 mod events;
+mod import;
 mod limits;
 mod list;
 mod rows;

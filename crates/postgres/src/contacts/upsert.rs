@@ -1,5 +1,5 @@
-//! Upserts contacts: a batch of an import in six statements for any number of rows, and one contact that another
-//! system reports.
+//! Upserts contacts: a batch of an import in a fixed number of statements for any number of rows, and one contact that
+//! another system reports.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::contacts::{
-    BatchOutcome, ContactDraft, ContactUpsert, ImportRow, Phone, RefusedRow, UpsertOutcome, Upserted,
+    BatchOutcome, ContactDraft, ContactUpsert, ImportRow, Phone, RefusedRow, RowRefusal, UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, StoreError, WebhookKind};
 use serde_json::{Map, Value};
@@ -17,15 +17,44 @@ use uuid::Uuid;
 
 use super::consent::{ConsentColumns, decide_consent};
 use super::events::{self, ChangedContact};
+use super::import::{lock_imports, match_contacts};
 use super::limits::merge_fits;
 use super::rows::{bind_draft, insert};
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
-use crate::errors::{DbResult, concurrent_insert, corrupt};
-use crate::sql::{IdRow, key_rows, sql, uuids};
+use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
+use crate::sql::{IdRow, collect_column, key_rows, sql, uuids};
 
 /// Another import of the same contacts may hold their locks while its batch runs.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
+
+/// A row to write.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    /// The index of the row in the batch.
+    position: usize,
+    /// The contact's id: a new one, unless the batch was matched by `match_contacts`.
+    id: ContactId,
+    row: &'a ImportRow,
+}
+
+impl Candidate<'_> {
+    fn phone(&self) -> Option<&str> {
+        self.row.contact.phone.as_ref().map(Phone::as_str)
+    }
+}
+
+/// The unique key by which candidates find their contacts.
+#[derive(Clone, Copy)]
+enum Key {
+    /// Every candidate has a phone number and a new id.
+    Phone,
+    /// The candidates have the ids of their contacts, which are locked, or new ids.
+    Id,
+}
+
+/// Candidates that one statement writes: each has its own contact.
+type Pass<'a> = Vec<Candidate<'a>>;
 
 pub(super) async fn upsert(
     conn: &mut AsyncPgConnection,
@@ -35,32 +64,68 @@ pub(super) async fn upsert(
     now: OffsetDateTime,
 ) -> DbResult<BatchOutcome> {
     conn.batch_execute(BATCH_TIMEOUTS).await?;
+    let has_user_ids = rows.iter().any(|row| row.contact.wa_user_id.is_some());
+    lock_imports(conn, account, has_user_ids).await?;
     let names = rows.iter().flat_map(|row| &row.tags).map(String::as_str).collect();
     insert_missing_tags(conn, account, names, now).await?;
-    let written = write_contacts(conn, account, ids, rows, now).await?;
-    if written.len() < rows.len() {
-        return load_refused(conn, account, rows, &written)
-            .await
-            .map(BatchOutcome::Refused);
+    let (key, ids) = match has_user_ids {
+        false => (Key::Phone, ids.to_vec()),
+        true => match match_contacts(conn, account, ids, rows).await? {
+            Ok(ids) => (Key::Id, ids),
+            Err(refused) => return Ok(BatchOutcome::Refused(refused)),
+        },
+    };
+    let mut written: Vec<(usize, Written)> = Vec::with_capacity(rows.len());
+    for pass in passes(&ids, rows) {
+        let contacts = write_contacts(conn, account, key, &pass, now).await?;
+        let contacts = by_position(key, &pass, contacts);
+        let positions: HashSet<usize> = contacts.iter().map(|(position, _)| *position).collect();
+        written.extend(contacts);
+        let missing: Pass<'_> = pass
+            .into_iter()
+            .filter(|row| !positions.contains(&row.position))
+            .collect();
+        if !missing.is_empty() {
+            return load_refused(conn, account, key, &missing)
+                .await
+                .map(BatchOutcome::Refused);
+        }
     }
     assign_tags(conn, account, rows, &written).await?;
     append_events(conn, account, &written).await?;
-    let mut upserted = Upserted::default();
-    for contact in written {
-        match contact.inserted {
-            true => upserted.imported += 1,
-            false => upserted.updated += 1,
+    let imported = written.iter().filter(|(_, contact)| contact.inserted).count();
+    let imported = u64::try_from(imported).unwrap_or(u64::MAX);
+    count_contacts(conn, account, Some(now), i64::try_from(imported).unwrap_or(i64::MAX)).await?;
+    Ok(BatchOutcome::Written(Upserted {
+        imported,
+        updated: u64::try_from(rows.len()).unwrap_or(u64::MAX) - imported,
+    }))
+}
+
+/// Splits the rows, so that no statement writes a contact twice: one row may name the phone number of a contact and
+/// another row its user id. A contact has two keys, so there are at most two passes.
+fn passes<'a>(ids: &[ContactId], rows: &'a [ImportRow]) -> Vec<Pass<'a>> {
+    let mut passes: Vec<Pass<'a>> = Vec::new();
+    let mut seen: HashMap<ContactId, usize> = HashMap::with_capacity(rows.len());
+    for (position, (&id, row)) in ids.iter().zip(rows).enumerate() {
+        let earlier = seen.entry(id).or_default();
+        if passes.len() <= *earlier {
+            passes.push(Vec::new());
         }
+        if let Some(pass) = passes.get_mut(*earlier) {
+            pass.push(Candidate { position, id, row });
+        }
+        *earlier += 1;
     }
-    let imported = i64::try_from(upserted.imported).unwrap_or(i64::MAX);
-    count_contacts(conn, account, Some(now), imported).await?;
-    Ok(BatchOutcome::Written(upserted))
+    passes
 }
 
 #[derive(QueryableByName)]
 struct AttributesRow {
-    #[diesel(sql_type = Text)]
-    phone: String,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
     #[diesel(sql_type = Jsonb)]
     attributes: Value,
 }
@@ -70,34 +135,42 @@ struct AttributesRow {
 async fn load_refused(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    rows: &[ImportRow],
-    written: &[Written],
+    key: Key,
+    missing: &[Candidate<'_>],
 ) -> DbResult<Vec<RefusedRow>> {
-    let written: HashSet<&str> = written.iter().filter_map(|row| row.phone.as_deref()).collect();
-    let phones = rows.iter().map(|row| row.contact.phone.as_ref().map(Phone::as_str));
-    let missing: HashMap<&str, usize> = phones
-        .enumerate()
-        .filter_map(|(position, phone)| phone.map(|phone| (phone, position)))
-        .filter(|(phone, _)| !written.contains(phone))
-        .collect();
-    let stored: Vec<AttributesRow> = sql(format!(
-        "SELECT c.phone, c.attributes FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.phone = k.phone
-         WHERE c.deleted_at IS NULL",
-        keys = key_rows("$2", "phone"),
-    ))
-    .bind(account)
-    .bind(missing.keys().map(ToString::to_string).collect::<Vec<_>>())
-    .load(conn)
-    .await?;
-    let row = |row: AttributesRow| {
-        let attributes: Map<String, Value> = serde_json::from_value(row.attributes).map_err(corrupt)?;
-        let position = missing.get(row.phone.as_str()).copied();
-        Ok(position.map(|position| RefusedRow { position, attributes }))
+    let column = match key {
+        Key::Phone => "phone",
+        Key::Id => "id",
     };
-    stored
-        .into_iter()
-        .filter_map(|stored| row(stored).transpose())
-        .collect()
+    let statement = sql(format!(
+        "SELECT c.id, c.phone, c.attributes FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.key
+         WHERE c.deleted_at IS NULL",
+        keys = key_rows("$2", "key"),
+    ))
+    .bind(account);
+    let statement = match key {
+        Key::Phone => statement.bind(
+            missing
+                .iter()
+                .filter_map(|row| row.phone().map(str::to_owned))
+                .collect::<Vec<_>>(),
+        ),
+        Key::Id => statement.bind(collect_column(missing, |row| row.id.0)),
+    };
+    let stored: Vec<AttributesRow> = statement.load(conn).await?;
+    let positions = positions(key, missing);
+    let mut refused = Vec::with_capacity(stored.len());
+    for row in stored {
+        let Some(&position) = positions.get(&contact_key(key, row.id, row.phone.as_deref())) else {
+            continue;
+        };
+        let attributes: Map<String, Value> = serde_json::from_value(row.attributes).map_err(corrupt)?;
+        refused.push(RefusedRow {
+            position,
+            reason: RowRefusal::Attributes(attributes),
+        });
+    }
+    Ok(refused)
 }
 
 /// A contact of the batch after the upsert.
@@ -112,6 +185,29 @@ struct Written {
     /// Whether an endpoint subscribes to the event of this contact.
     #[diesel(sql_type = Bool)]
     is_subscribed: bool,
+}
+
+/// The value of the key in a returned row, for a comparison with those of the candidates.
+fn contact_key(key: Key, id: Uuid, phone: Option<&str>) -> (Uuid, Option<&str>) {
+    match key {
+        Key::Phone => (Uuid::nil(), phone),
+        Key::Id => (id, None),
+    }
+}
+
+fn positions<'a>(key: Key, pass: &'a [Candidate<'_>]) -> HashMap<(Uuid, Option<&'a str>), usize> {
+    let position = |row: &'a Candidate<'_>| (contact_key(key, row.id.0, row.phone()), row.position);
+    pass.iter().map(position).collect()
+}
+
+/// Pairs the written contacts with the positions of their rows.
+fn by_position(key: Key, pass: &[Candidate<'_>], written: Vec<Written>) -> Vec<(usize, Written)> {
+    let positions = positions(key, pass);
+    let position = |row: &Written| positions.get(&contact_key(key, row.id, row.phone.as_deref())).copied();
+    let paired = written
+        .into_iter()
+        .filter_map(|row| position(&row).map(|position| (position, row)));
+    paired.collect()
 }
 
 async fn insert_missing_tags(
@@ -147,11 +243,10 @@ async fn insert_missing_tags(
 async fn write_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    ids: &[ContactId],
-    rows: &[ImportRow],
+    key: Key,
+    pass: &[Candidate<'_>],
     now: OffsetDateTime,
 ) -> DbResult<Vec<Written>> {
-    let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
     let ConsentColumns {
         opted_out_at,
         consent_at,
@@ -160,42 +255,48 @@ async fn write_contacts(
         "contacts.consent_at",
         "excluded.opted_out_at IS NOT NULL OR NULL",
     );
-    let fits = merge_fits("contacts.attributes", "excluded.attributes");
-    Ok(sql(format!(
+    let written = sql(format!(
         include_str!("upsert.sql"),
+        key = match key {
+            Key::Phone => "(account_id, phone) WHERE deleted_at IS NULL",
+            Key::Id => "(account_id, id)",
+        },
         opted_out_at = opted_out_at,
         consent_at = consent_at,
-        fits = fits,
+        fits = merge_fits("contacts.attributes", "excluded.attributes"),
     ))
     .bind(account)
-    .bind(uuids(ids))
-    .bind(rows.iter().map(|row| row.contact.name.clone()).collect::<Vec<_>>())
-    .bind(rows.iter().map(phone).collect::<Vec<_>>())
-    .bind(rows.iter().map(|row| row.contact.email.clone()).collect::<Vec<_>>())
-    .bind(
-        rows.iter()
-            .map(|row| Value::Object(row.contact.attributes.clone()))
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        rows.iter()
-            .map(|row| row.contact.opted_out == Some(true))
-            .collect::<Vec<_>>(),
-    )
+    .bind(collect_column(pass, |row| row.id.0))
+    .bind(collect_column(pass, |row| row.row.contact.name.clone()))
+    .bind(collect_column(pass, |row| row.phone().map(str::to_owned)))
+    .bind(collect_column(pass, |row| row.row.contact.email.clone()))
+    .bind(collect_column(pass, |row| row.row.contact.wa_user_id.clone()))
+    .bind(collect_column(pass, |row| {
+        Value::Object(row.row.contact.attributes.clone())
+    }))
+    .bind(collect_column(pass, |row| row.row.contact.opted_out == Some(true)))
     .bind(now)
     .load(conn)
-    .await?)
+    .await;
+    written.map_err(|error| match StoreError::from(DbError::from(error)) {
+        // Another writer gave a contact the phone number or the user id after `match_contacts`.
+        StoreError::Duplicate { .. } => concurrent_insert(),
+        error => error.into(),
+    })
 }
 
-async fn append_events(conn: &mut AsyncPgConnection, account: AccountId, written: &[Written]) -> DbResult<()> {
+/// A contact that two rows wrote has one event.
+async fn append_events(conn: &mut AsyncPgConnection, account: AccountId, written: &[(usize, Written)]) -> DbResult<()> {
     for (inserted, kind) in [
         (true, WebhookKind::ContactCreated),
         (false, WebhookKind::ContactUpdated),
     ] {
+        let mut seen = HashSet::new();
         let contacts = written
             .iter()
-            .filter(|row| row.is_subscribed && row.inserted == inserted);
-        events::append(conn, account, kind, contacts.map(|row| row.id).collect()).await?;
+            .map(|(_, contact)| contact)
+            .filter(|contact| contact.is_subscribed && contact.inserted == inserted && seen.insert(contact.id));
+        events::append(conn, account, kind, contacts.map(|contact| contact.id).collect()).await?;
     }
     Ok(())
 }
@@ -206,17 +307,12 @@ async fn assign_tags(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     rows: &[ImportRow],
-    written: &[Written],
+    written: &[(usize, Written)],
 ) -> DbResult<()> {
-    let ids: HashMap<Option<&str>, Uuid> = written.iter().map(|row| (row.phone.as_deref(), row.id)).collect();
     let (mut contacts, mut names) = (Vec::new(), Vec::new());
-    for row in rows {
-        let Some(phone) = &row.contact.phone else { continue };
-        let Some(&contact) = ids.get(&Some(phone.as_str())) else {
-            continue;
-        };
-        for name in &row.tags {
-            contacts.push(contact);
+    for (position, contact) in written {
+        for name in rows.get(*position).map_or(&[][..], |row| &row.tags) {
+            contacts.push(contact.id);
             names.push(name.clone());
         }
     }

@@ -1,14 +1,17 @@
--- Upserts a batch of contacts by phone number. `opted_out_at`, `consent_at`: the consent of a contact that exists.
--- `fits`: whether its merged attributes are within the limits. $1 account, $2 ids, $3 names, $4 phone numbers, $5 e-mail
--- addresses, $6 attributes, $7 whether they opted out, $8 now.
+-- Upserts a batch of contacts. `key`: the unique key by which a row finds its contact. `opted_out_at`, `consent_at`: the
+-- consent of a contact that exists. `fits`: whether its merged attributes are within the limits. $1 account, $2 ids,
+-- $3 names, $4 phone numbers, $5 e-mail addresses, $6 user ids, $7 attributes, $8 whether they opted out, $9 now.
 INSERT INTO contacts
-  (account_id, id, name, phone, email, attributes, opted_out_at, consent_at, created_at, updated_at)
-SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, CASE WHEN r.opted_out THEN now() END,
-  CASE WHEN r.opted_out THEN now() END, $8, $8
-FROM unnest($2, $3, $4, $5, $6, $7) AS r (id, name, phone, email, attributes, opted_out) ORDER BY r.phone
-ON CONFLICT (account_id, phone) WHERE deleted_at IS NULL DO UPDATE SET
+  (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, consent_at, created_at, updated_at)
+SELECT $1, r.id, r.name, r.phone, r.email, r.wa_user_id, r.attributes, CASE WHEN r.opted_out THEN now() END,
+  CASE WHEN r.opted_out THEN now() END, $9, $9
+FROM unnest($2, $3, $4, $5, $6, $7, $8) AS r (id, name, phone, email, wa_user_id, attributes, opted_out)
+ORDER BY r.phone
+ON CONFLICT {key} DO UPDATE SET
   name = excluded.name,
+  phone = coalesce(contacts.phone, excluded.phone),
   email = coalesce(excluded.email, contacts.email),
+  wa_user_id = coalesce(contacts.wa_user_id, excluded.wa_user_id),
   attributes = contacts.attributes || excluded.attributes,
   opted_out_at = {opted_out_at}, consent_at = {consent_at}, updated_at = excluded.updated_at,
   version = contacts.version + 1

@@ -2,7 +2,7 @@
 
 use recado_domain::contacts::{
     BatchOutcome, ContactDraft, ContactStore, ContactUpsert, ImportRow, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES,
-    RefusedRow, UpsertOutcome, attribute_bytes,
+    RefusedRow, RowRefusal, UpsertOutcome, attribute_bytes,
 };
 use recado_domain::shared::ContactId;
 use serde_json::{Map, Value, json};
@@ -61,7 +61,7 @@ async fn import_beyond_the_attribute_limit_writes_nothing() {
     ];
     let refused = RefusedRow {
         position: 1,
-        attributes: many_attributes("a", 60),
+        reason: RowRefusal::Attributes(many_attributes("a", 60)),
     };
     assert_eq!(import(&fixture, &rows).await, BatchOutcome::Refused(vec![refused]));
     assert_eq!(fixture.number("SELECT count(*) FROM contacts").await, 1);

@@ -34,6 +34,7 @@ mod frozen_content;
 mod held_messages;
 mod histories;
 mod idempotency;
+mod import_keys;
 mod ingestion;
 mod ingestion_partitions;
 mod insights;

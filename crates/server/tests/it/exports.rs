@@ -79,12 +79,17 @@ fn export_guards_formula_cells_and_can_be_imported() {
     );
     assert!(reply.header("x-request-id").is_some_and(|id| !id.is_empty()));
     assert!(
-        reply.text.starts_with("\u{feff}Nome,Telefone,Email,Criado em\r\n"),
+        reply
+            .text
+            .starts_with("\u{feff}Nome,Telefone,Email,Criado em,wa_user_id\r\n"),
         "{}",
         reply.text
     );
     let mut found = records(&reply);
-    assert_eq!(found.remove(0), ["Nome", "Telefone", "Email", "Criado em"]);
+    assert_eq!(
+        found.remove(0),
+        ["Nome", "Telefone", "Email", "Criado em", "wa_user_id"]
+    );
     found.reverse();
     let expected: Vec<String> = names
         .iter()
@@ -100,7 +105,7 @@ fn export_guards_formula_cells_and_can_be_imported() {
     assert_eq!(shown, expected);
     assert_eq!(
         found[3][1..],
-        ["'+5511960000003", "a@e.example", "2026-03-01T12:00:00.500Z"]
+        ["'+5511960000003", "a@e.example", "2026-03-01T12:00:00.500Z", ""]
     );
     // An export can be imported: the import drops the guard before a phone number.
     let csv = reply

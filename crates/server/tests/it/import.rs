@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::client::connect;
-use crate::harness::users::phone;
+use crate::harness::users::{User, phone};
 use crate::harness::{Server, text, until};
 
 const EXAMPLE: &str = include_str!("../../../../docs/examples/contacts.csv");
@@ -215,6 +215,71 @@ fn concurrent_imports_create_each_contact_once() {
     );
 }
 
+/// The contacts of an account without their times and versions, by name.
+fn all_contacts(ana: &User<'_>) -> Vec<Value> {
+    let list = ana.get("/api/contacts?limit=100").ok();
+    let mut contacts = list["data"].as_array().unwrap().clone();
+    for contact in &mut contacts {
+        contact.as_object_mut().unwrap().remove("updated_at");
+    }
+    contacts.sort_by_key(|contact| text(&contact["name"]));
+    contacts
+}
+
+/// People whose phone number WhatsApp hides. A second import of the file changes nothing.
+#[test]
+fn contacts_without_phone_are_imported_by_user_id() {
+    let server = Server::new();
+    let ana = server.owner();
+    let (bia, caio, eva) = (phone(1), phone(2), phone(3));
+    let hidden = json!({ "name": "Ana", "wa_user_id": "BR.1a" });
+    ana.post("/api/contacts", hidden).created();
+    let csv = format!(
+        "name,phone,wa_user_id,tags\nAna Lima,,BR.1a,vip\nBia,{bia},,\nCaio,{caio},BR.3c,\nDu,,BR.4d,novo\n\
+         Nada,,,\nBia,{bia},BR.2b,\nEva,{eva},BR.3c,\nDu Sá,,BR.4d,vip\nCaio,{caio},BR.9,\nAna,,br.1,\n"
+    );
+    let report = ana.import(csv.as_str()).ok();
+    assert_eq!(numbers(&report), [3, 3, 4], "{report}");
+    let errors = json!([
+        { "line": 6, "message": "has neither phone nor wa_user_id" },
+        { "line": 8, "message": "wa_user_id belongs to another contact" },
+        { "line": 10, "message": "wa_user_id is not the one that the contact with this phone has" },
+        { "line": 11, "message": "wa_user_id is not a valid WhatsApp user id" },
+    ]);
+    assert_eq!(report["errors"], errors);
+    let contacts = all_contacts(&ana);
+    let keys: Vec<Value> = contacts
+        .iter()
+        .map(|c| json!([c["name"], c["phone"], c["wa_user_id"]]))
+        .collect();
+    let expected = json!([
+        ["Ana Lima", null, "BR.1a"],
+        ["Bia", bia, "BR.2b"],
+        ["Caio", caio, "BR.3c"],
+        ["Du Sá", null, "BR.4d"]
+    ]);
+    assert_eq!(json!(keys), expected);
+    let again = ana.import(csv.as_str()).ok();
+    assert_eq!((numbers(&again), &again["errors"]), ([0, 6, 4], &errors));
+    assert_eq!(all_contacts(&ana), contacts);
+    // The same rows as JSON lines, and without a column for phone numbers.
+    let request = ana.request("POST", "/api/contacts/import");
+    let file = lines(&[
+        json!({ "name": "Du Sá", "wa_user_id": "BR.4d" }),
+        json!({ "name": "Fé", "wa_user_id": "US.ENT.5" }),
+    ]);
+    let report = request.body("application/x-ndjson", file).send().ok();
+    assert_eq!(numbers(&report), [1, 1, 0], "{report}");
+    assert_eq!(numbers(&ana.import("wa_user_id,name\nUS.ENT.5,Fé\n").ok()), [0, 1, 0]);
+    let export = ana.get("/api/analytics/export?type=contacts");
+    let made_anew = export.text.replace(
+        "Nome,Telefone,Email,Criado em,wa_user_id",
+        "name,phone,email,made,wa_user_id",
+    );
+    assert_eq!(numbers(&ana.import(made_anew).ok()), [0, 5, 0]);
+    assert_eq!(server.db.count("FROM contacts"), 5);
+}
+
 /// One line of JSON per contact.
 fn lines(contacts: &[Value]) -> String {
     contacts.iter().map(|contact| format!("{contact}\n")).collect()
@@ -240,7 +305,7 @@ fn ndjson_is_imported_under_each_media_type() {
         let report = request.body(media_type, file.as_str()).send().ok();
         assert_eq!(numbers(&report), counts, "{media_type}: {report}");
         let errors = [
-            json!({ "line": 4, "message": "phone is required" }),
+            json!({ "line": 4, "message": "has neither phone nor wa_user_id" }),
             json!({ "line": 5, "message": "line is not valid JSON" }),
         ];
         assert_eq!(report["errors"], json!(errors));

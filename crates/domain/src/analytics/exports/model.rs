@@ -22,7 +22,7 @@ impl ExportKind {
     pub(super) fn columns(self) -> &'static [&'static str] {
         match self {
             Self::Messages => &["Data", "Direção", "Tipo", "Status", "Conteúdo"],
-            Self::Contacts => &["Nome", "Telefone", "Email", "Criado em"],
+            Self::Contacts => &["Nome", "Telefone", "Email", "Criado em", "wa_user_id"],
             Self::Campaigns => &["Nome", "Status", "Criado em", "Agendado para"],
         }
     }
@@ -45,6 +45,7 @@ pub enum ExportRecord {
         phone: Option<String>,
         email: Option<String>,
         created_at: OffsetDateTime,
+        wa_user_id: Option<String>,
     },
     Campaign {
         name: String,
@@ -84,11 +85,13 @@ impl ExportRecord {
                 phone,
                 email,
                 created_at,
+                wa_user_id,
             } => vec![
                 name,
                 phone.unwrap_or_default(),
                 email.unwrap_or_default(),
                 timestamp::format(created_at),
+                wa_user_id.unwrap_or_default(),
             ],
             Self::Campaign {
                 name,

@@ -1,11 +1,12 @@
 //! Streaming import of a contact file: validates every line, writes valid lines in batches and reports invalid ones by
-//! line number. `encoding` detects the encoding, `sheet` parses CSV and `objects` parses JSON lines. At most one batch
-//! is in memory.
+//! line number. `encoding` detects the encoding, `sheet` parses CSV and `objects` parses JSON lines. `matching` finds the
+//! stored contact of a row. At most one batch is in memory.
 
 mod batch;
 mod csv;
 mod encoding;
 mod lines;
+mod matching;
 mod objects;
 mod row;
 mod sheet;
@@ -17,11 +18,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::limits::merge_rule;
 use super::{BatchOutcome, ContactError, ContactStore, ImportRow, Upserted};
 use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, StoreError, Tenant};
 use batch::Batch;
 use encoding::Encoding;
+pub use matching::{ContactKeys, ContactMatcher};
 use objects::Objects;
 pub(super) use objects::parse_tag_names;
 use row::ParsedLine;
@@ -40,8 +41,8 @@ const MAX_REPORTED_ERRORS: usize = 100;
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
-    /// CSV with a header line: the columns `name` and `phone`, optionally `email` and `tags`. Every other column is an
-    /// attribute.
+    /// CSV with a header line: the columns `name` and `phone`, `wa_user_id` or both, optionally `email` and `tags`.
+    /// Every other column is an attribute.
     Csv,
     /// One JSON object per line with the fields of a new contact. `tags` holds names, and every other field with a
     /// string, number or boolean is an attribute.
@@ -66,7 +67,8 @@ pub struct ImportReport {
     /// The number of new contacts.
     #[schemars(example = 1840)]
     pub imported: u64,
-    /// The number of rows that changed an existing contact or repeated the phone number of an earlier row.
+    /// The number of rows that changed an existing contact or repeated the phone number or `wa_user_id` of an earlier
+    /// row.
     #[schemars(example = 159)]
     pub updated: u64,
     /// The number of invalid rows, which were not imported.
@@ -175,7 +177,7 @@ impl Import {
     }
 
     async fn add_to_batch(&mut self, line: u64, row: ImportRow) -> Result<(), ContactError> {
-        if self.batch.overflows_with(&row) {
+        if self.batch.must_precede(&row) {
             self.flush().await?;
         }
         self.batch.push(line, row);
@@ -191,8 +193,8 @@ impl Import {
         self.report.errors.truncate(MAX_REPORTED_ERRORS);
     }
 
-    /// Writes the batch. The store may reject rows whose attributes exceed the limits after the merge: their lines are
-    /// skipped, and the rest is written again.
+    /// Writes the batch. The store may reject rows, for example if their attributes exceed the limits after the merge:
+    /// their lines are skipped, and the rest is written again.
     async fn flush(&mut self) -> Result<(), ContactError> {
         let mut batch = std::mem::take(&mut self.batch);
         while batch.lines() > 0 {
@@ -211,8 +213,8 @@ impl Import {
                         let error = "the store rejected an import batch, but none of its rows".to_owned();
                         return Err(StoreError::Corrupt(error).into());
                     }
-                    for line in lines {
-                        self.skip(line, format!("attributes {}", merge_rule()));
+                    for (line, message) in lines {
+                        self.skip(line, message);
                     }
                 }
             }

@@ -53,11 +53,12 @@ fn parse_row(fields: Map<String, Value>) -> Result<ImportRow, String> {
             "name" => input.name = parse_string(&field, value)?,
             "phone" => input.phone = parse_string(&field, value)?,
             "email" => input.email = parse_string(&field, value)?,
+            "wa_user_id" => input.wa_user_id = parse_string(&field, value)?,
             "tags" => input.tags = parse_tag_names(value).map_err(|message| format!("tags {message}"))?,
             "attributes" => input.attributes = parse_attributes(value)?,
             "opted_out" => input.opted_out = parse_bool(&field, value)?,
-            "tag_ids" | "wa_user_id" if !value.is_null() => {
-                return Err(format!("{field} cannot be imported; leave it out"));
+            "tag_ids" if !value.is_null() => {
+                return Err("tag_ids cannot be imported; leave it out".to_owned());
             }
             name if !name.is_empty() && !READ_ONLY_FIELDS.contains(&name) && is_scalar(&value) => {
                 other_fields.insert(field, value);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::change::check_name;
+use super::super::change::{check_name, check_wa_user_id};
 use super::super::limits::{attributes_fit, attributes_rule};
 use super::super::model::ContactDraft;
 use super::super::{ImportRow, Phone};
@@ -25,6 +25,7 @@ pub(super) struct RowInput {
     pub(super) name: String,
     pub(super) phone: String,
     pub(super) email: String,
+    pub(super) wa_user_id: String,
     pub(super) tags: Vec<String>,
     pub(super) attributes: Map<String, Value>,
     pub(super) opted_out: bool,
@@ -38,10 +39,18 @@ impl RowInput {
         // Spreadsheet exports write an apostrophe before `+55...`.
         let phone = self.phone.trim();
         let phone = phone.strip_prefix('\'').unwrap_or(phone);
-        if phone.is_empty() {
-            return Err("phone is required".to_owned());
+        let wa_user_id = self.wa_user_id.trim();
+        if phone.is_empty() && wa_user_id.is_empty() {
+            return Err("has neither phone nor wa_user_id".to_owned());
         }
-        let phone = Phone::parse(phone).ok_or("phone is not a valid phone number")?;
+        let phone = match phone {
+            "" => None,
+            phone => Some(Phone::parse(phone).ok_or("phone is not a valid phone number")?),
+        };
+        let wa_user_id = match wa_user_id {
+            "" => None,
+            id => Some(check_wa_user_id(id.to_owned()).ok_or("wa_user_id is not a valid WhatsApp user id")?),
+        };
         let name = check_name(&self.name).ok_or("name must have 1 to 200 characters")?;
         let email = match self.email.trim() {
             "" => None,
@@ -53,11 +62,11 @@ impl RowInput {
         Ok(ImportRow {
             contact: ContactDraft {
                 name,
-                phone: Some(phone),
+                phone,
                 email,
+                wa_user_id,
                 attributes: self.attributes,
                 opted_out: self.opted_out.then_some(true),
-                ..ContactDraft::default()
             },
             tags: check_tags(self.tags).map_err(|message| format!("tags {message}"))?,
         })
@@ -91,11 +100,12 @@ pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>,
     }
 }
 
-/// Merges two rows with the same phone number as the store would if it wrote one after the other.
+/// Merges two rows of one contact as the store would if it wrote one after the other.
 pub(super) fn merge(mut earlier: ImportRow, later: ImportRow) -> ImportRow {
     let contact = &mut earlier.contact;
     contact.name = later.contact.name;
     contact.email = later.contact.email.or(contact.email.take());
+    contact.wa_user_id = contact.wa_user_id.take().or(later.contact.wa_user_id);
     contact.attributes.extend(later.contact.attributes);
     contact.opted_out = contact.opted_out.or(later.contact.opted_out);
     for tag in later.tags {

@@ -13,6 +13,7 @@ enum Column {
     Name,
     Phone,
     Email,
+    WaUserId,
     Tags,
     Attribute(String),
 }
@@ -36,7 +37,7 @@ impl Sheet {
         if self.columns.is_none() {
             return Err(FieldErrors::one(
                 "body",
-                "must have a header line with the columns `name` and `phone`",
+                "must have a header line with the columns `name` and `phone` or `wa_user_id`",
             ));
         }
         Ok(rows)
@@ -67,15 +68,15 @@ fn read_header(cells: Option<Vec<String>>) -> Result<Vec<Column>, FieldErrors> {
             )
         })?;
     let columns: Vec<Column> = cells.iter().map(|cell| read_column(cell)).collect();
-    for required in [Column::Name, Column::Phone] {
-        if columns.iter().filter(|column| **column == required).count() != 1 {
-            return Err(FieldErrors::one(
-                "body",
-                "must have a header line with exactly one column `name` and one column `phone`",
-            ));
-        }
+    let count = |kind: &Column| columns.iter().filter(|column| *column == kind).count();
+    let (phones, user_ids) = (count(&Column::Phone), count(&Column::WaUserId));
+    if count(&Column::Name) == 1 && phones <= 1 && user_ids <= 1 && phones + user_ids > 0 {
+        return Ok(columns);
     }
-    Ok(columns)
+    Err(FieldErrors::one(
+        "body",
+        "must have a header line with exactly one column `name`, and one column `phone`, `wa_user_id` or one of each",
+    ))
 }
 
 fn read_column(cell: &str) -> Column {
@@ -84,6 +85,7 @@ fn read_column(cell: &str) -> Column {
         "name" => Column::Name,
         "phone" => Column::Phone,
         "email" => Column::Email,
+        "wa_user_id" => Column::WaUserId,
         "tags" => Column::Tags,
         _ => Column::Attribute(title.to_owned()),
     }
@@ -112,6 +114,7 @@ fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow,
             Column::Name => cell.clone_into(&mut input.name),
             Column::Phone => cell.clone_into(&mut input.phone),
             Column::Email => cell.clone_into(&mut input.email),
+            Column::WaUserId => cell.clone_into(&mut input.wa_user_id),
             Column::Tags => input.tags = split_tags(cell),
             Column::Attribute(title) if !title.is_empty() && !cell.is_empty() => {
                 let value = Value::String(cell.to_owned());

@@ -7,6 +7,7 @@
 
 mod direct_messages;
 mod fixture;
+mod imports;
 mod narrow_sources;
 mod queues;
 mod reports;
@@ -15,6 +16,7 @@ mod statements;
 
 use direct_messages::direct_messages_use_index_lookups;
 use fixture::{FIRST_PAGE, PART, PlannerStatistics, newest, unanalyzed_account};
+use imports::contact_imports_use_index_lookups;
 use narrow_sources::{
     audiences_of_few_contacts_read_few_rows, contacts_of_a_rare_source_read_few_rows,
     run_starts_of_few_contacts_read_few_rows, segment_pages_read_contacts_once_or_never,
@@ -24,9 +26,7 @@ use queues::{
 };
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::campaigns::{QueuedRun, SendResult, SendStore as _};
-use recado_domain::contacts::{
-    BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
-};
+use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore, Phone};
 use recado_domain::conversations::{
     ConversationQuery, ConversationStatus, ConversationStore, InboundEvent, InboundItem, InboundMessage, InboxStore,
     Sender,
@@ -43,11 +43,9 @@ use recado_postgres::{
 };
 use reports::reports_of_a_month_read_few_rows;
 use runs::{claims_and_ends_of_runs_read_few_rows, retries_and_pages_of_sends_read_few_rows};
-use serde_json::Map;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::contacts::{draft, upserted};
 use crate::error_codes::STOPPED_MARKETING;
 use crate::ingestion::{event, order};
 use crate::status_updates::status_update;
@@ -205,40 +203,6 @@ async fn send_starts_use_index_lookups(mut fixture: DbFixture) {
     fixture.count_reads().await;
     assert_eq!(fixture.start_sends(run, worker, &sends).await.len(), PART);
     fixture.assert_looked_up("starts of sends").await;
-}
-
-async fn contact_imports_use_index_lookups(mut fixture: DbFixture) {
-    let rows: Vec<_> = (1..=PART)
-        .map(|i| ImportRow {
-            contact: ContactDraft {
-                phone: Some(phone(i)),
-                ..draft("Bia", None)
-            },
-            tags: vec![format!("tag {}", i % 7)],
-        })
-        .collect();
-    let ids: Vec<_> = rows.iter().map(|_| ContactId(id())).collect();
-    fixture.count_reads().await;
-    let upserted = upserted(fixture.contacts().upsert(fixture.account, &ids, &rows, NOW).await);
-    assert_eq!(upserted.updated, 40);
-    fixture.assert_looked_up("contacts of an import").await;
-    let too_wide = (0..=MAX_ATTRIBUTES)
-        .map(|n| (format!("k{n}"), serde_json::Value::Null))
-        .collect();
-    let wide = |row: &ImportRow| {
-        let mut row = row.clone();
-        row.contact.attributes = Map::clone(&too_wide);
-        row
-    };
-    let rows: Vec<_> = rows.iter().map(wide).collect();
-    fixture.count_reads().await;
-    let refused = fixture
-        .contacts()
-        .upsert(fixture.account, &ids, &rows, NOW)
-        .await
-        .unwrap();
-    assert!(matches!(refused, BatchOutcome::Refused(rows) if rows.len() == PART));
-    fixture.assert_looked_up("contacts of a refused import").await;
 }
 
 async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {

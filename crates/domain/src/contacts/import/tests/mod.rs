@@ -1,5 +1,7 @@
 //! Tests of whole files with a store that records its batches.
 
+mod user_ids;
+
 use std::sync::Mutex;
 
 use proptest::prelude::*;
@@ -7,7 +9,7 @@ use serde_json::json;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::{BatchOutcome, ContactError, ImportRow, MockContactStore, RefusedRow, Upserted};
+use super::super::{BatchOutcome, ContactError, ImportRow, MockContactStore, RefusedRow, RowRefusal, Upserted};
 use super::*;
 use crate::shared::{AccountId, Clock, Ids, MockClock, MockIds, Role, StoreError, Tenant, UserId};
 
@@ -140,6 +142,7 @@ async fn csv_import_without_header_is_rejected() {
         "\n",
         "name,email\nAna,a@b.example\n",
         "name,phone,phone\n",
+        "name,wa_user_id,phone,WA_USER_ID\n",
         "name,phone,a\0b\nAna,11961234567,x\n",
     ] {
         let (report, batches) = import(file).await;
@@ -216,10 +219,11 @@ async fn json_import_reports_every_kind_of_error() {
             "line contains a NUL character",
         ),
         (r#"{"name":7,"phone":"11961234567"}"#, "name must be a string"),
-        (r#"{"name":"A"}"#, "phone is required"),
+        (r#"{"name":"A"}"#, "has neither phone nor wa_user_id"),
+        (r#"{"name":"A","wa_user_id":1}"#, "wa_user_id must be a string"),
         (
-            r#"{"name":"A","wa_user_id":"BR.1"}"#,
-            "wa_user_id cannot be imported; leave it out",
+            r#"{"name":"A","wa_user_id":"BR-1"}"#,
+            "wa_user_id is not a valid WhatsApp user id",
         ),
         (
             r#"{"name":"A","phone":"11961234567","tag_ids":[]}"#,
@@ -250,10 +254,10 @@ async fn json_import_reports_every_kind_of_error() {
         );
     }
     assert_eq!(
-        errors[12],
-        (13, "attributes must have at most 100 values and 16384 bytes in total")
+        errors[13],
+        (14, "attributes must have at most 100 values and 16384 bytes in total")
     );
-    assert_eq!((report.imported, report.skipped, batches[0].len()), (1, 13, 1));
+    assert_eq!((report.imported, report.skipped, batches[0].len()), (1, 14, 1));
     let (empty, _) = import_as(ImportFormat::JsonLines, b"\n \n", 1).await;
     assert_eq!(empty.unwrap(), ImportReport::default());
 }
@@ -270,6 +274,11 @@ async fn import_keeps_an_earlier_opt_out() {
     );
 }
 
+/// The refusal of a batch's first row.
+fn refused(reason: RowRefusal) -> BatchOutcome {
+    BatchOutcome::Refused(vec![RefusedRow { position: 0, reason }])
+}
+
 /// A store whose only contact has this many attributes, and the batches that it received.
 fn store_with(attributes: usize) -> (MockContactStore, Arc<Mutex<Vec<Vec<ImportRow>>>>) {
     let batches = Arc::new(Mutex::new(Vec::<Vec<ImportRow>>::new()));
@@ -282,10 +291,7 @@ fn store_with(attributes: usize) -> (MockContactStore, Arc<Mutex<Vec<Vec<ImportR
         merged.extend(rows[0].contact.attributes.clone());
         if merged.len() > 100 {
             let attributes = stored.clone();
-            return Ok(BatchOutcome::Refused(vec![RefusedRow {
-                position: 0,
-                attributes,
-            }]));
+            return Ok(refused(RowRefusal::Attributes(attributes)));
         }
         *stored = merged;
         Ok(BatchOutcome::Written(Upserted {
@@ -357,10 +363,7 @@ async fn import_skips_rows_rejected_after_a_concurrent_change() {
     let mut store = MockContactStore::new();
     store.expect_upsert().times(1).returning(|_, _, _, _| {
         let attributes = wide("a", 1);
-        Ok(BatchOutcome::Refused(vec![RefusedRow {
-            position: 0,
-            attributes,
-        }]))
+        Ok(refused(RowRefusal::Attributes(attributes)))
     });
     let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), ImportFormat::JsonLines);
     let file = [wide_line("b", 1), wide_line("c", 1)].concat();
