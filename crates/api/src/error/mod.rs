@@ -311,6 +311,12 @@ impl From<ConversationError> for ApiError {
             ConversationError::Refused(refusal @ ReplyRefusal::WindowClosed) => {
                 Self::state_refused(refusal.to_string(), "outside_window")
             }
+            ConversationError::Refused(refusal @ ReplyRefusal::PhoneKnown) => {
+                Self::state_refused(refusal.to_string(), "phone_known")
+            }
+            ConversationError::Refused(refusal @ ReplyRefusal::AskedAlready) => {
+                Self::state_refused(refusal.to_string(), "asked_already")
+            }
             ConversationError::Refused(refusal) => Self::new(ErrorCode::Precondition, refusal.to_string()),
             ConversationError::Gateway(error) => error.into(),
             ConversationError::Media(error) => error.into(),

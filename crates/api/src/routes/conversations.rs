@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 
 use super::contacts::ReferralResponse;
 use crate::error::{ApiError, ErrorCode};
-use crate::web::body::Json;
+use crate::web::body::{Json, MaybeJson};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, path_id};
 use crate::web::parameters::{CursorParam, EnumParam, LIMIT};
@@ -55,6 +55,19 @@ struct ReplyBody {
     interactive: Option<InteractiveInput>,
     /// The message of the conversation that the reply quotes.
     reply_to: Option<MessageId>,
+}
+
+/// A request for a contact's phone number.
+#[derive(Default, Deserialize, Validate, JsonSchema)]
+#[garde(allow_unvalidated)]
+struct PhoneRequestBody {
+    /// The text above the button: 1 to 1024 characters. Without it, a text in the language of most of the account's
+    /// templates, or in Portuguese.
+    #[schemars(
+        length(min = 1, max = 1024),
+        example = "Qual é o seu número? Ligamos quando o bolo estiver pronto."
+    )]
+    text: Option<String>,
 }
 
 /// The new status of a conversation.
@@ -97,7 +110,8 @@ response_type! {
         conversation_id: ConversationId,
         /// Who wrote the message: the contact (`inbound`) or the account (`outbound`).
         direction: Direction,
-        /// WhatsApp's type of the message, for example `text`, `image` or `button`.
+        /// WhatsApp's type of the message, for example `text`, `image`, `button` or `contacts`; `contact_request` for a
+        /// request for the contact's phone number.
         #[schemars(example = &"text")]
         #[serde(rename = "type")]
         kind: String,
@@ -227,6 +241,42 @@ pub(super) const REPLY: Endpoint = endpoint!(reply, {
         )
         .refuses(ErrorCode::Whatsapp, "")
         .refuses(ErrorCode::Storage, "")
+});
+
+/// `POST /api/conversations/<id>/request-phone`
+async fn request_phone(
+    conversations: Data<Conversations>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<ConversationId>,
+    MaybeJson(input): MaybeJson<PhoneRequestBody>,
+) -> Result<HttpResponse, ApiError> {
+    let message = conversations.request_phone(&tenant, id, input.text).await?;
+    Ok(responses::created(MessageResponse::from(message)))
+}
+
+pub(super) const REQUEST_PHONE: Endpoint = endpoint!(request_phone, {
+    let description = "Asks a contact whose phone number WhatsApp hides for it, with a button that sends the contact's \
+                own number. The answer is an inbound message of type `contacts`. If it comes within 7 days, the \
+                contact gets the phone number, unless another contact has it. A card that a person shares by hand \
+                changes no contact. A contact is asked at most once within 24 hours.";
+    Operation::new("Request a contact's phone number", description)
+        .takes(path_id(ID))
+        .body(Body::json::<PhoneRequestBody>().optional())
+        .responds(
+            created::<MessageResponse>(
+                "The message: `sent`, or `pending` while the outcome of the call to WhatsApp is unknown.",
+            )
+            .example(
+                json!({ "direction": "outbound", "type": "contact_request", "status": "sent",
+                "text": "Qual é o seu número? Ligamos quando o bolo estiver pronto." }),
+            ),
+        )
+        .refuses(
+            ErrorCode::Precondition,
+            "`details.reason` is `outside_window`, `phone_known`, `number_unverified` or `asked_already`; or no \
+             WhatsApp number is connected.",
+        )
+        .refuses(ErrorCode::Whatsapp, "")
 });
 
 /// `PUT /api/conversations/<id>`

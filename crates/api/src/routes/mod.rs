@@ -145,6 +145,13 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/conversations/{id}", Write, conversations::UPDATE),
     route!(GET, "/api/conversations/{id}/messages", Read, conversations::MESSAGES),
     route!(POST, "/api/conversations/{id}/messages", Write, conversations::REPLY),
+    route!(
+        POST,
+        "/api/conversations/{id}/request-phone",
+        Write,
+        conversations::REQUEST_PHONE
+    )
+    .at_most(Limit::SEND, "request-phone"),
     route!(GET, "/api/messages", Read, direct_messages::LIST),
     route!(POST, "/api/messages", Write, direct_messages::CREATE)
         .triggers()

@@ -62,6 +62,7 @@ mod tests {
             kind: "text".into(),
             text: Some("Oi".into()),
             can_opt_out: true,
+            answered_wa_id: None,
             referral: None,
             payload: json!({ "context": "wamid.0" }),
             caption: None,

@@ -3,6 +3,7 @@
 //! Owns conversations, their messages, the service window, and the effect of inbound events on a contact. Does not own
 //! contacts (`contacts` edits them) or campaign sends, which stay in `campaigns` and are no messages here.
 
+mod contact_request;
 mod errors;
 mod events;
 mod identity;
@@ -21,6 +22,8 @@ pub use inbox::{
 };
 pub use model::*;
 pub use ports::*;
-pub use reply::{QuotedMessage, ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, to_result};
+pub use reply::{
+    ANSWERED_WITHIN, QuotedMessage, REQUEST_INTERVAL, ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, to_result,
+};
 pub use service::Conversations;
 pub use status::{ConversationEvent, ConversationStatus, Direction, MessageStatus, transition};

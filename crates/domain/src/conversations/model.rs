@@ -182,6 +182,9 @@ pub struct InboundMessage {
     /// The file of the message.
     #[serde(default)]
     pub file: Option<AnnouncedFile>,
+    /// The phone number, digits only, of a card by which the sender answers a contact request.
+    #[serde(default)]
+    pub answered_wa_id: Option<String>,
 }
 
 redacted_debug!(InboundMessage { at, kind, can_opt_out });

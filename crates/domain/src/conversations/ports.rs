@@ -27,6 +27,16 @@ pub struct ReplyDraft {
     pub created_at: OffsetDateTime,
 }
 
+/// How the storing of a contact request ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContactRequestOutcome {
+    Stored(Box<Message>),
+    /// A request to the contact is not older than `REQUEST_INTERVAL`.
+    AskedAlready,
+    /// The conversation does not exist.
+    Missing,
+}
+
 /// Conversations and their messages.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
@@ -66,6 +76,17 @@ pub trait ConversationStore: Send + Sync {
     /// uses is kept for `KEPT_FOR` from now on. The gateway MUST be called only after this commit. Returns the stored
     /// message, or none if the conversation does not exist any more.
     async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<Option<Message>, StoreError>;
+
+    /// Stores a pending contact request by the rules of `begin_reply`, unless one that has not failed was written within
+    /// `REQUEST_INTERVAL` before it. Of two concurrent requests MUST store one.
+    async fn begin_contact_request(
+        &self,
+        account: AccountId,
+        request: &ReplyDraft,
+    ) -> Result<ContactRequestOutcome, StoreError>;
+
+    /// The language of most of the account's templates; of several, the one of the newest template.
+    async fn template_language(&self, account: AccountId) -> Result<Option<String>, StoreError>;
 
     /// Records the outcome of the call by `MessageStatus::advance`, because a status update may have arrived first.
     /// Stores the contact's WhatsApp id. Returns the message after the write, or none if it no longer exists.

@@ -12,6 +12,12 @@ use super::Conversation;
 /// The service window: how long after the contact's last message a free-form message may be sent.
 pub const WINDOW: Duration = Duration::hours(24);
 
+/// A contact is asked for the phone number at most once within this time.
+pub const REQUEST_INTERVAL: Duration = Duration::hours(24);
+
+/// How long after a contact request a card counts as its answer.
+pub const ANSWERED_WITHIN: Duration = Duration::days(7);
+
 /// The message that a reply quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotedMessage {
@@ -58,6 +64,12 @@ pub enum ReplyRefusal {
     NumberUnverified,
     #[error("The contact has neither a phone nor a WhatsApp user id")]
     NoAddress,
+    /// Of a contact request.
+    #[error("The contact's phone number is known")]
+    PhoneKnown,
+    /// Of a contact request.
+    #[error("The contact was asked for the phone number within the last 24 hours")]
+    AskedAlready,
 }
 
 /// Checks whether a reply may be sent. Returns the credentials and the recipient.

@@ -6,21 +6,21 @@ use super::{
     Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Message, MessageContext,
     ReplyDraft, ReplyFacts, ReplyRefusal, prepare, to_result,
 };
-use crate::messaging::{ContentInput, OutboundMessage, WhatsappGateway};
+use crate::messaging::{ContentInput, OutboundMessage, WhatsappCredentials, WhatsappGateway};
 use crate::shared::{
-    Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, MessageId, SideStep, Tenant,
-    TimeCursor,
+    AccountId, Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, MessageId, SideStep,
+    Tenant, TimeCursor,
 };
 use crate::whatsapp::ContentFiles;
 
 /// Lists conversations and messages, opens and closes conversations, sends replies.
 pub struct Conversations {
-    store: Arc<dyn ConversationStore>,
-    gateway: Arc<dyn WhatsappGateway>,
+    pub(super) store: Arc<dyn ConversationStore>,
+    pub(super) gateway: Arc<dyn WhatsappGateway>,
     files: ContentFiles,
-    cipher: Arc<dyn Cipher>,
-    report: Arc<dyn ErrorReport>,
-    ids: Arc<dyn Ids>,
+    pub(super) cipher: Arc<dyn Cipher>,
+    pub(super) report: Arc<dyn ErrorReport>,
+    pub(super) ids: Arc<dyn Ids>,
 }
 
 impl Conversations {
@@ -118,16 +118,27 @@ impl Conversations {
             content,
             file: source,
         };
-        let (result, refusal) = to_result(self.gateway.send_message(&credentials, &message).await);
-        let recorded = self.store.record_reply(account, reply.id, &result).await;
+        self.send(account, &credentials, &message, reply).await
+    }
+
+    /// Calls WhatsApp once for a stored message, and records the outcome.
+    pub(super) async fn send(
+        &self,
+        account: AccountId,
+        credentials: &WhatsappCredentials,
+        message: &OutboundMessage,
+        stored: Message,
+    ) -> Result<Message, ConversationError> {
+        let (result, refusal) = to_result(self.gateway.send_message(credentials, message).await);
+        let recorded = self.store.record_reply(account, stored.id, &result).await;
         if let Err(error) = &recorded {
             self.report.swallowed(SideStep::RecordReply, error);
         }
         match refusal {
             Some(refusal) => Err(ConversationError::Gateway(refusal)),
-            // The reply may have been sent: after an error, the caller would send it again. A status update resolves
+            // The message may have been sent: after an error, the caller would send it again. A status update resolves
             // its status.
-            None => Ok(recorded.ok().flatten().unwrap_or(reply)),
+            None => Ok(recorded.ok().flatten().unwrap_or(stored)),
         }
     }
 }
@@ -154,7 +165,7 @@ mod tests {
     use super::*;
     use crate::media::{FileState, FoundFile, MockMessageFileStorage, MockMessageFileStore};
     use crate::messaging::{MediaInput, MockWhatsappGateway, SendOutcome};
-    use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
+    use crate::shared::{GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
     use crate::whatsapp::MockFileIdStore;
 
     const ID: ConversationId = ConversationId(Uuid::from_u128(1));

@@ -139,7 +139,9 @@ impl RequestedContent {
             Self::Template { .. } => ContentKind::Template,
             Self::FreeForm(MessageContent::Text(_)) => ContentKind::Text,
             Self::FreeForm(MessageContent::Media(_)) => ContentKind::Media,
-            Self::FreeForm(MessageContent::Interactive(_)) => ContentKind::Interactive,
+            Self::FreeForm(MessageContent::Interactive(_) | MessageContent::ContactRequest(_)) => {
+                ContentKind::Interactive
+            }
         }
     }
 }

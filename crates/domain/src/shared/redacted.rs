@@ -86,6 +86,7 @@ mod tests {
             kind: "text".into(),
             text: Some(words()),
             can_opt_out: true,
+            answered_wa_id: Some(words()),
             referral: Some(Box::new(Referral {
                 ctwa_clid: Some(words()),
                 ..Referral::default()

@@ -11,11 +11,16 @@ use time::OffsetDateTime;
 /// The body of `POST /{phone_number_id}/messages` with a free-form message. Texts have no link preview.
 pub(super) fn free_form(message: &OutboundMessage) -> Value {
     let (field, to) = addressee(&message.to);
-    let kind = message.content.kind();
+    let kind = match &message.content {
+        MessageContent::ContactRequest(_) => "interactive",
+        content => content.kind(),
+    };
     let content = match &message.content {
         MessageContent::Text(text) => json!({ "body": text, "preview_url": false }),
         MessageContent::Media(media) => media_object(media, message.file.as_ref()),
         MessageContent::Interactive(content) => interactive(content, message.file.as_ref()),
+        MessageContent::ContactRequest(text) => json!({ "type": "request_contact_info", "body": { "text": text },
+            "action": { "name": "request_contact_info" } }),
     };
     let mut body = json!({
         "messaging_product": "whatsapp",
@@ -331,6 +336,22 @@ mod tests {
             body(&message())["template"],
             json!({ "name": "order_update", "language": { "code": "pt_BR" } })
         );
+    }
+
+    #[test]
+    fn contact_request_has_the_documented_shape() {
+        let message = OutboundMessage {
+            content: MessageContent::ContactRequest("Qual é o seu número?".into()),
+            ..OutboundMessage::text(MessageId(Uuid::from_u128(7)), Addressee::User("BR.1".into()), "")
+        };
+        let body = free_form(&message);
+        assert_eq!(
+            (&body["recipient"], &body["type"]),
+            (&json!("BR.1"), &json!("interactive"))
+        );
+        let expected = json!({ "type": "request_contact_info", "body": { "text": "Qual é o seu número?" },
+            "action": { "name": "request_contact_info" } });
+        assert_eq!(body["interactive"], expected);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use recado_domain::shared::{AccountId, ContactId, ConversationId, StoreError, We
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::contact_requests::load_asked;
 use super::files::{change_message, insert_files};
 use super::messages::CLOCK_DIFFERENCE;
 use super::received::{StoredMessageRow, by_wa_message_id, quoted_messages, write_messages};
@@ -172,6 +173,7 @@ async fn receive(
     let (inbox, statuses_before) =
         load_inbox(conn, account, &InboxKeys::of(&items), &message_keys, &number.scope).await?;
     let inbox = inbox.quoting(quoted_messages(conn, account, &items).await?);
+    let inbox = load_asked(conn, account, inbox, &items, &number.scope).await?;
     let changes = inbox.apply(items, &number);
     clear_released_ids(conn, account, &changes).await?;
     insert_contacts(conn, account, &changes).await?;

@@ -1,5 +1,6 @@
 //! Conversations: lists, replies with their status updates, and inbound events.
 
+mod contact_requests;
 mod files;
 mod inbox;
 mod messages;

@@ -12,8 +12,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::NEVER_CONFIRMED;
 use recado_domain::conversations::{
-    Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
-    MessageOrigin, MessageStatus, QuotedMessage, ReplyDraft, ReplyFacts, ReplyResult, transition,
+    ContactRequestOutcome, Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore,
+    Direction, Message, MessageOrigin, MessageStatus, QuotedMessage, ReplyDraft, ReplyFacts, ReplyResult, transition,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, StoreError, TimeCursor};
@@ -21,6 +21,7 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::contact_requests;
 use super::messages::{
     COLUMNS, MessageRow, find, lock_messages, message_written_since, reply_written_since, write_messages,
 };
@@ -295,6 +296,22 @@ async fn begin_reply(
     Ok(Some(stored.try_into()?))
 }
 
+/// The lock of the conversation lets a concurrent request wait, and then find this one.
+async fn begin_contact_request(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    request: &ReplyDraft,
+) -> DbResult<ContactRequestOutcome> {
+    find_conversation(conn, account, request.conversation_id, "FOR NO KEY UPDATE OF v").await?;
+    if contact_requests::is_asked(conn, account, request).await? {
+        return Ok(ContactRequestOutcome::AskedAlready);
+    }
+    let stored = begin_reply(conn, account, request).await?;
+    Ok(stored.map_or(ContactRequestOutcome::Missing, |stored| {
+        ContactRequestOutcome::Stored(Box::new(stored))
+    }))
+}
+
 async fn record_reply(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -408,6 +425,22 @@ impl ConversationStore for PgConversations {
 
     async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<Option<Message>, StoreError> {
         in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply))
+    }
+
+    async fn begin_contact_request(
+        &self,
+        account: AccountId,
+        request: &ReplyDraft,
+    ) -> Result<ContactRequestOutcome, StoreError> {
+        in_tenant!(self.tenants, account, |conn| begin_contact_request(
+            conn, account, request
+        ))
+    }
+
+    async fn template_language(&self, account: AccountId) -> Result<Option<String>, StoreError> {
+        in_tenant!(self.tenants, account, |conn| contact_requests::template_language(
+            conn, account
+        ))
     }
 
     async fn record_reply(

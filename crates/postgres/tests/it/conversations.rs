@@ -79,6 +79,7 @@ pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> 
         kind: "text".into(),
         text: Some(text.into()),
         can_opt_out: true,
+        answered_wa_id: None,
         referral: None,
         payload: json!({ "context": { "id": "x" } }),
         caption: None,

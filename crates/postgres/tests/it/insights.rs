@@ -104,6 +104,7 @@ fn inbound(who: u8, ago: i64) -> InboundItem {
         kind: "text".into(),
         text: Some("oi".into()),
         can_opt_out: true,
+        answered_wa_id: None,
         referral: None,
         payload: serde_json::Value::Null,
         caption: None,

@@ -93,6 +93,7 @@ mod reference;
 mod references;
 mod reports;
 mod request_log;
+mod request_phone;
 mod retries;
 mod rfm;
 mod runs;

@@ -33,6 +33,47 @@ pub struct Inbound {
     /// If set, the message is a system message: the user now has this number, or this user id.
     pub new_number: Option<String>,
     pub new_user_id: Option<String>,
+    /// If set, the message is a contact card.
+    pub card: Option<ContactCard>,
+}
+
+/// A contact card that a user sends.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ContactCard {
+    /// `contact_request`: the user pressed the button of a contact request. `other`: the user shared the card by hand.
+    pub origin: Option<String>,
+    /// The card's phone numbers with their country codes.
+    pub numbers: Vec<String>,
+    /// Whether the numbers lack a `wa_id`, as those of people without WhatsApp do.
+    pub without_wa_id: bool,
+}
+
+impl ContactCard {
+    /// The card that the button of a contact request sends.
+    pub fn answer(number: &str) -> Self {
+        Self {
+            origin: Some("contact_request".to_owned()),
+            numbers: vec![number.to_owned()],
+            without_wa_id: false,
+        }
+    }
+
+    fn content(&self) -> Value {
+        let phone = |number: &String| {
+            let mut phone = json!({ "phone": number, "type": "CELL" });
+            if !self.without_wa_id {
+                set(&mut phone, "wa_id", json!(wa_id(number)));
+            }
+            phone
+        };
+        let mut card = json!({ "name": { "formatted_name": "Cliente", "first_name": "Cliente" },
+            "phones": self.numbers.iter().map(phone).collect::<Vec<_>>() });
+        if let Some(origin) = &self.origin {
+            set(&mut card, "origin", json!(origin));
+        }
+        json!([card])
+    }
 }
 
 /// Several messages of one number in one callback.
@@ -108,6 +149,9 @@ impl Inbound {
                 set(&mut change, "user_id", json!(user));
             }
             return ("system", change);
+        }
+        if let Some(card) = &self.card {
+            return ("contacts", card.content());
         }
         match &self.button_payload {
             Some(payload) => ("button", json!({ "payload": payload, "text": self.text })),

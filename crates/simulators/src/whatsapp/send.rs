@@ -193,6 +193,15 @@ fn parse_recipient(body: &Value) -> Result<Recipient, GraphError> {
                 return Err(GraphError::new(131008, "text.body is required"));
             }
         }
+        "interactive" if body.pointer("/interactive/type") == Some(&json!("request_contact_info")) => {
+            let at = |path: &str| body.pointer(path).and_then(Value::as_str).unwrap_or_default();
+            if at("/interactive/body/text").is_empty() || at("/interactive/action/name") != "request_contact_info" {
+                return Err(GraphError::new(
+                    131008,
+                    "interactive.body.text and interactive.action.name are required",
+                ));
+            }
+        }
         "image" | "video" | "document" | "audio" | "sticker" | "interactive" => {}
         kind => return Err(GraphError::new(131009, format!("type {kind:?} is not supported"))),
     }

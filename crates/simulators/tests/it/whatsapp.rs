@@ -279,7 +279,17 @@ fn whatsapp_sends_callbacks_of_scripted_user_actions() {
     );
     let number_change = json!({ "phone_number_id": "1065", "from": "+5531988887777", "new_number": "+5511961234567" });
     assert_eq!(control(&whatsapp, "POST", "/inbound", Some(&number_change)).status, 200);
-    wait_until("all callbacks", || receiver.changes("messages").len() == 5);
+    let request_content = json!({ "type": "request_contact_info", "body": { "text": "?" }, "action": { "name": "request_contact_info" } });
+    let request = |interactive: &Value| {
+        let body = json!({ "messaging_product": "whatsapp", "recipient": "BR.1", "type": "interactive", "interactive": interactive });
+        call(&whatsapp, "POST", "/1065/messages", Some(&body)).status
+    };
+    assert_eq!(request(&request_content), 200);
+    assert_eq!(request(&json!({ "type": "request_contact_info" })), 400);
+    let card = json!({ "phone_number_id": "1065", "user_id": "BR.1",
+        "card": { "origin": "contact_request", "numbers": ["+5511961234567"] } });
+    assert_eq!(control(&whatsapp, "POST", "/inbound", Some(&card)).status, 200);
+    wait_until("all callbacks", || receiver.changes("messages").len() == 6);
     let messages = receiver.changes("messages");
     assert_eq!(
         (&messages[0]["id"], &messages[0]["from"]),
@@ -295,6 +305,9 @@ fn whatsapp_sends_callbacks_of_scripted_user_actions() {
     );
     assert_eq!(messages[2], messages[0]);
     assert_eq!(messages[4]["system"]["wa_id"], "5511961234567");
+    let phone = json!({ "phone": "+5511961234567", "type": "CELL", "wa_id": "5511961234567" });
+    assert_eq!(messages[5]["contacts"][0]["phones"], json!([phone]));
+    assert_eq!(messages[5]["contacts"][0]["origin"], "contact_request");
     let preferences = receiver.changes("user_preferences");
     assert_eq!(
         (&preferences[0]["value"], &preferences[0]["wa_id"]),

@@ -30,6 +30,7 @@ fn event(id: &str) -> InboundEvent {
         kind: "text".into(),
         text: Some("oi".into()),
         can_opt_out: true,
+        answered_wa_id: None,
         referral: None,
         payload: serde_json::json!({}),
         caption: None,

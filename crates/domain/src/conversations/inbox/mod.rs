@@ -1,7 +1,9 @@
 //! The effect of inbound events on an account's contacts, conversations and messages. The store reads the affected
 //! rows, this module decides, and the store writes the changes, all under one lock.
 
-use std::collections::{BTreeMap, HashMap};
+mod contact_card;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use time::OffsetDateTime;
 
@@ -128,7 +130,10 @@ impl InboxKeys {
         let mut keys = Self::default();
         for item in items {
             match &item.event {
-                InboundEvent::Message(message) | InboundEvent::Echo(message) => keys.add(&message.sender),
+                InboundEvent::Message(message) | InboundEvent::Echo(message) => {
+                    keys.add(&message.sender);
+                    keys.add(&contact_card::answered_number(message));
+                }
                 InboundEvent::Revoked { .. } | InboundEvent::Edited { .. } => {}
                 InboundEvent::Preference { sender, .. } => keys.add(sender),
                 InboundEvent::NumberChanged { sender, now } => {
@@ -161,6 +166,8 @@ pub struct Inbox {
     stored: HashMap<String, MessageId>,
     /// The messages that the batch quotes, by WhatsApp's ids.
     quoted: HashMap<String, MessageId>,
+    /// When contacts were asked for their phone numbers.
+    asked: HashMap<ConversationId, Vec<OffsetDateTime>>,
     changes: InboxChanges,
 }
 
@@ -199,6 +206,7 @@ impl Inbox {
                 .collect(),
             stored,
             quoted: HashMap::new(),
+            asked: HashMap::new(),
             changes: InboxChanges::default(),
         }
     }
@@ -207,6 +215,30 @@ impl Inbox {
     #[must_use]
     pub fn quoting(self, quoted: HashMap<String, MessageId>) -> Self {
         Self { quoted, ..self }
+    }
+
+    /// The conversations whose contact requests decide about the cards of the batch.
+    pub fn answering(&self, items: &[InboundItem], scope: &str) -> Vec<ConversationId> {
+        let mut found = HashSet::new();
+        for item in items {
+            if let InboundEvent::Message(message) = &item.event
+                && message.answered_wa_id.is_some()
+            {
+                let senders = matches(&self.contacts, &message.sender, scope).into_iter();
+                let contacts = senders.filter_map(|at| self.contacts.get(at));
+                found.extend(contacts.filter_map(|contact| Some(self.conversations.get(&contact.id)?.id)));
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Sets when contacts were asked for their phone numbers, by requests that have not failed. Default: none was.
+    #[must_use]
+    pub fn asked(mut self, requests: Vec<(ConversationId, OffsetDateTime)>) -> Self {
+        for (conversation, at) in requests {
+            self.asked.entry(conversation).or_default().push(at);
+        }
+        self
     }
 
     /// Applies the inbound events of one number in their order. A stored message changes nothing. A preference or
@@ -289,6 +321,9 @@ impl Inbox {
         self.stored.insert(message.wa_message_id.clone(), item.message_id);
         let profile = number.profile_id;
         let at = self.contact_of(&message.sender, item, message.at, number);
+        if direction == Direction::Inbound {
+            self.apply_card(at, &message);
+        }
         let Some(contact) = self.contacts.get_mut(at) else {
             return;
         };
@@ -351,6 +386,17 @@ impl Inbox {
         };
         self.changes.same_persons += set_ids(&mut self.contacts, &matched, sender, told);
         matched.first().copied().unwrap_or_default()
+    }
+
+    fn apply_card(&mut self, at: usize, message: &InboundMessage) {
+        let conversation = self
+            .contacts
+            .get(at)
+            .and_then(|contact| self.conversations.get(&contact.id));
+        let requests = conversation.and_then(|conversation| self.asked.get(&conversation.id));
+        if requests.is_some_and(|requests| contact_card::is_answer(requests, message.at)) {
+            self.changes.same_persons += contact_card::set_number(&mut self.contacts, at, message);
+        }
     }
 
     fn apply_preference(&mut self, sender: &Sender, opted_in: bool, at: OffsetDateTime, number: &ReceivingNumber) {

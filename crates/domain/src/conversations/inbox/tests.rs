@@ -5,6 +5,7 @@ use time::Duration;
 use time::macros::datetime;
 use uuid::Uuid;
 
+use super::super::{ANSWERED_WITHIN, Consent};
 use super::*;
 
 const T: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -27,6 +28,7 @@ fn message(id: &str, wa_id: &str, text: &str, minutes: i64) -> InboundEvent {
         kind: "text".into(),
         text: Some(text.into()),
         can_opt_out: true,
+        answered_wa_id: None,
         referral: None,
         payload: json!({}),
         caption: None,
@@ -335,4 +337,144 @@ fn inbox_keys_cover_every_sender() {
     assert_eq!(keys.phones, ["+5511961234567", "+5531988887777"]);
     assert_eq!(keys.wa_ids, ["5511961234567", "553188887777"]);
     assert_eq!(keys.user_ids, ["BR.1"]);
+}
+
+fn contact(id: u128, phone: Option<&str>, user: Option<&str>) -> ContactIdentity {
+    ContactIdentity {
+        id: ContactId(Uuid::from_u128(id)),
+        name: "Ana".into(),
+        phone: phone.map(str::to_owned),
+        wa_id: None,
+        wa_user_id: user.map(str::to_owned),
+        user_ids: vec![],
+        same_person_as: None,
+        consent: Consent::default(),
+    }
+}
+
+/// A card of the person `BR.1`.
+fn card(wa_id: &str) -> InboundMessage {
+    InboundMessage {
+        wa_message_id: "wamid.1".into(),
+        sender: Sender {
+            user_id: Some("BR.1".into()),
+            ..Sender::default()
+        },
+        at: T,
+        kind: "contacts".into(),
+        text: None,
+        can_opt_out: false,
+        referral: None,
+        payload: json!({}),
+        caption: None,
+        interactive: None,
+        quoted: None,
+        file: None,
+        answered_wa_id: Some(wa_id.into()),
+    }
+}
+
+/// Applies the card to the contacts, of which the first has the conversation that it comes from.
+fn apply_card(contacts: Vec<ContactIdentity>, asked: &[OffsetDateTime], message: InboundMessage) -> InboxChanges {
+    let conversation = ConversationState {
+        id: Uuid::from_u128(200).into(),
+        contact_id: contacts[0].id,
+        profile_id: None,
+        status: ConversationStatus::Open,
+        last_message_at: T,
+        last_inbound_at: Some(T),
+    };
+    let is_answer = message.answered_wa_id.is_some();
+    let item = InboundItem {
+        event: InboundEvent::Message(message),
+        contact_id: Uuid::from_u128(100).into(),
+        conversation_id: Uuid::from_u128(201).into(),
+        message_id: Uuid::from_u128(300).into(),
+        media_id: Uuid::from_u128(400).into(),
+    };
+    let inbox = Inbox::new(contacts, vec![conversation.clone()], [].into());
+    let answering = inbox.answering(std::slice::from_ref(&item), "W1");
+    assert_eq!(answering.len(), usize::from(is_answer));
+    let asked = asked.iter().map(|at| (conversation.id, *at)).collect();
+    inbox.asked(asked).apply(vec![item], &number("W1"))
+}
+
+fn hidden() -> ContactIdentity {
+    contact(1, None, Some("BR.1"))
+}
+
+/// The phone number of the contact after the card.
+fn phone_after(asked: &[OffsetDateTime], message: InboundMessage) -> Option<String> {
+    let changes = apply_card(vec![hidden()], asked, message);
+    assert_eq!((changes.same_persons, changes.messages.len()), (0, 1));
+    changes.changed.into_iter().find_map(|contact| contact.phone)
+}
+
+#[test]
+fn answer_sets_the_phone_within_seven_days() {
+    let answered = Some("+5511961234567".to_owned());
+    let number = || card("551161234567");
+    for (asked, expected) in [
+        (vec![], None),
+        (vec![T], answered.clone()),
+        (vec![T - ANSWERED_WITHIN], answered.clone()),
+        (vec![T - ANSWERED_WITHIN - Duration::SECOND], None),
+        (vec![T + contact_card::CLOCK_DIFFERENCE], answered.clone()),
+        (vec![T + contact_card::CLOCK_DIFFERENCE + Duration::SECOND], None),
+        (vec![T - Duration::days(30), T - Duration::HOUR], answered),
+    ] {
+        assert_eq!(phone_after(&asked, number()), expected, "{asked:?}");
+    }
+    let by_hand = InboundMessage {
+        answered_wa_id: None,
+        ..number()
+    };
+    assert_eq!(phone_after(&[T], by_hand), None);
+}
+
+#[test]
+fn answer_with_a_number_of_another_contact_changes_no_contact() {
+    let asked = [T - Duration::HOUR];
+    let mut by_wa_id = contact(2, None, None);
+    by_wa_id.wa_id = Some("551161234567".into());
+    for other in [contact(2, Some("+5511961234567"), None), by_wa_id] {
+        let changes = apply_card(vec![hidden(), other], &asked, card("551161234567"));
+        assert!(
+            changes
+                .changed
+                .iter()
+                .all(|contact| contact.phone.is_none() && contact.wa_id.is_none())
+        );
+        assert_eq!((changes.same_persons, changes.messages.len()), (1, 1));
+    }
+}
+
+#[test]
+fn answer_of_a_known_number_changes_nothing() {
+    let asked = [T - Duration::HOUR];
+    let known = contact(1, Some("+5511961234567"), Some("BR.1"));
+    let changes = apply_card(vec![known.clone()], &asked, card("5511969999999"));
+    assert!(changes.changed.iter().all(|contact| contact.phone == known.phone));
+    // WhatsApp names the sender's own number, which is not the one of the card.
+    let mut shown = card("5511969999999");
+    shown.sender.wa_id = Some("5511961234567".into());
+    let changes = apply_card(vec![hidden()], &asked, shown);
+    assert_eq!(changes.changed[0].phone.as_deref(), Some("+5511961234567"));
+    assert_eq!(changes.changed[0].wa_id.as_deref(), Some("5511961234567"));
+}
+
+#[test]
+fn inbox_loads_the_contacts_with_a_cards_number() {
+    let item = InboundItem {
+        event: InboundEvent::Message(card("551161234567")),
+        contact_id: Uuid::nil().into(),
+        conversation_id: Uuid::nil().into(),
+        message_id: Uuid::nil().into(),
+        media_id: Uuid::nil().into(),
+    };
+    let keys = InboxKeys::of(&[item]);
+    assert_eq!(
+        (keys.phones, keys.wa_ids),
+        (vec!["+5511961234567".to_owned()], vec!["551161234567".to_owned()])
+    );
 }

@@ -21,6 +21,8 @@ pub enum MessageContent {
     Text(String),
     Media(MediaContent),
     Interactive(Interactive),
+    /// Asks for the recipient's phone number: 1 to 1024 characters.
+    ContactRequest(String),
 }
 
 redacted_debug!(
@@ -28,6 +30,7 @@ redacted_debug!(
         Text,
         Media,
         Interactive,
+        ContactRequest,
     }
 );
 
@@ -129,19 +132,20 @@ pub struct ListRow {
 redacted_debug!(ListRow {});
 
 impl MessageContent {
-    /// WhatsApp's type of the message.
+    /// The published type of the message. It is WhatsApp's, but a contact request is `interactive` there.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
             Self::Media(media) => media.kind.as_str(),
             Self::Interactive(_) => "interactive",
+            Self::ContactRequest(_) => "contact_request",
         }
     }
 
     /// The readable text: the text, the caption or the body.
     pub fn text(&self) -> Option<&str> {
         match self {
-            Self::Text(text) => Some(text),
+            Self::Text(text) | Self::ContactRequest(text) => Some(text),
             Self::Media(media) => media.caption.as_deref(),
             Self::Interactive(interactive) => Some(&interactive.body),
         }
@@ -150,7 +154,7 @@ impl MessageContent {
     pub fn caption(&self) -> Option<&str> {
         match self {
             Self::Media(media) => media.caption.as_deref(),
-            Self::Text(_) | Self::Interactive(_) => None,
+            Self::Text(_) | Self::Interactive(_) | Self::ContactRequest(_) => None,
         }
     }
 
@@ -162,7 +166,7 @@ impl MessageContent {
                 Some(InteractiveHeader::Media(media)) => Some(("interactive.header.media", media)),
                 Some(InteractiveHeader::Text(_)) | None => None,
             },
-            Self::Text(_) => None,
+            Self::Text(_) | Self::ContactRequest(_) => None,
         }
     }
 }

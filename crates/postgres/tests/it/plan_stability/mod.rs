@@ -223,6 +223,7 @@ async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {
             kind: "text".into(),
             text: Some("oi".into()),
             can_opt_out: true,
+            answered_wa_id: (i == 1).then(|| "5511969999999".into()),
             referral: Some(Box::default()),
             payload: serde_json::json!({}),
             caption: None,

@@ -25,6 +25,7 @@ fn messages() -> StoredCallback {
                 kind: "text".into(),
                 text: Some("Oi".into()),
                 can_opt_out: true,
+                answered_wa_id: None,
                 referral: None,
                 payload: json!({}),
                 caption: None,

@@ -1,6 +1,6 @@
 //! Parses inbound events: messages, number changes and consent changes of contacts.
 
-use recado_domain::contacts::Referral;
+use recado_domain::contacts::{Phone, Referral};
 use recado_domain::conversations::{Direction, InboundEvent, InboundMessage, Sender};
 use recado_domain::media::{AnnouncedFile, FileKind};
 use recado_domain::shared::text;
@@ -179,6 +179,7 @@ fn content(item: &Value, kind: &str, sender: Sender) -> Option<InboundMessage> {
         interactive: pressed(item, kind),
         quoted: item.get("context").and_then(|context| id(context, "id")),
         file: file(item, kind),
+        answered_wa_id: answered_wa_id(item, kind),
     })
 }
 
@@ -228,6 +229,23 @@ fn file(item: &Value, kind: &str) -> Option<AnnouncedFile> {
         file_name: text("filename", FILE_NAME_CHARS),
         sha256: content.get("sha256").and_then(Value::as_str).and_then(decode_sha256),
     })
+}
+
+/// The number of a card that WhatsApp's button for a contact request sent. None for a card that was shared by hand, and
+/// for a message that does not name exactly one number.
+fn answered_wa_id(item: &Value, kind: &str) -> Option<String> {
+    let cards = item.get("contacts").filter(|_| kind == "contacts")?.as_array()?;
+    let [card] = &cards[..] else { return None };
+    if card.get("origin")?.as_str()? != "contact_request" {
+        return None;
+    }
+    let [number] = &card.get("phones")?.as_array()?[..] else {
+        return None;
+    };
+    let wa_id = wa_id(number, "wa_id")?;
+    let shown = number.get("phone").and_then(Value::as_str).and_then(Phone::parse);
+    let is_same = shown.is_none() || shown == Phone::parse(&format!("+{wa_id}"));
+    is_same.then_some(wa_id)
 }
 
 /// The ad or post that led to the message, or none if the callback has no data of it.

@@ -40,6 +40,7 @@ fn text_message_is_read_with_sender_and_time() {
         kind: "text".into(),
         text: Some("Oi!".into()),
         can_opt_out: true,
+        answered_wa_id: None,
         referral: None,
         payload: json!({ "context": { "id": "wamid.0" } }),
         caption: None,
@@ -77,6 +78,36 @@ fn file_is_read_with_caption_name_and_hash() {
         read_message(&item("audio", json!({ "mime_type": "audio/ogg" }))).file,
         None
     );
+}
+
+#[test]
+fn card_is_an_answer_only_with_its_origin_and_one_number() {
+    let answered = |cards: Value| read_message(&item("contacts", cards)).answered_wa_id;
+    let number = || json!({ "phone": "+55 11 6123-4567", "wa_id": "551161234567", "type": "CELL" });
+    let card = |origin: Value, phones: Value| json!({ "name": { "formatted_name": "Ana" }, "origin": origin, "phones": phones });
+    let answer = || card(json!("contact_request"), json!([number()]));
+    let wa_id = Some("551161234567".to_owned());
+    assert_eq!(answered(json!([answer()])), wa_id);
+    let without_phone = json!([{ "wa_id": "551161234567" }]);
+    assert_eq!(answered(json!([card(json!("contact_request"), without_phone)])), wa_id);
+    let other_phone = json!([{ "phone": "+5511969999999", "wa_id": "551161234567" }]);
+    for cards in [
+        json!([]),
+        json!([answer(), answer()]),
+        json!([card(json!("other"), json!([number()]))]),
+        json!([card(Value::Null, json!([number()]))]),
+        json!([{ "phones": [number()] }]),
+        json!([card(json!("contact_request"), json!([number(), number()]))]),
+        json!([card(json!("contact_request"), json!([]))]),
+        json!([card(json!("contact_request"), json!([{ "phone": "+5511961234567" }]))]),
+        json!([card(json!("contact_request"), other_phone)]),
+        json!(answer()),
+    ] {
+        assert_eq!(answered(cards.clone()), None, "{cards}");
+    }
+    let text = json!({ "from": "553188887777", "id": "m", "timestamp": "1", "type": "text", "text": { "body": "oi" },
+        "contacts": [answer()] });
+    assert_eq!(read_message(&text).answered_wa_id, None);
 }
 
 #[test]
