@@ -83,6 +83,7 @@ mod number_refusals;
 mod number_verification;
 mod owners;
 mod pagination;
+mod people_without_number;
 mod platform_audit;
 mod pooler;
 mod preview;

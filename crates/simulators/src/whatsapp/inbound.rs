@@ -21,6 +21,9 @@ pub struct Inbound {
     /// hides the number and is identified by `user_id` alone.
     pub from: String,
     pub user_id: Option<String>,
+    /// The sender's user id for the parent business, and the username. Only the callback's contacts name them.
+    pub parent_user_id: Option<String>,
+    pub username: Option<String>,
     pub text: String,
     pub name: Option<String>,
     /// The id of the message to which this one replies.
@@ -166,6 +169,12 @@ impl Inbound {
         }
         if let Some(user) = &self.user_id {
             set(&mut contact, "user_id", json!(user));
+        }
+        if let Some(user) = &self.parent_user_id {
+            set(&mut contact, "parent_user_id", json!(user));
+        }
+        if let (Some(username), Some(profile)) = (&self.username, contact.get_mut("profile")) {
+            set(profile, "username", json!(username));
         }
         contact
     }

@@ -1,0 +1,260 @@
+//! People who hide their phone number: user ids by portfolio, campaigns that reach them, and the address of a message.
+
+use std::collections::BTreeSet;
+
+use recado_simulators::whatsapp::Inbound;
+use serde_json::{Value, json};
+
+use crate::harness::runs::{wait_for_callbacks, without_statuses};
+use crate::harness::users::{User, phone};
+use crate::harness::{Server, text};
+
+const FIRST: &str = "106500000001";
+const SECOND: &str = "106500000002";
+
+/// The portfolio of a simulated number, and another one.
+const PORTFOLIO: &str = "506914307656634";
+const OTHER_PORTFOLIO: &str = "600000000000002";
+
+/// Connects two numbers of two portfolios. Returns the ids of their profiles.
+fn two_portfolios(server: &Server) -> (User<'_>, [String; 2]) {
+    server
+        .whatsapp
+        .set_number(SECOND, |number| number.portfolio_id = OTHER_PORTFOLIO.into());
+    let ana = server.owner();
+    let profiles = [FIRST, SECOND].map(|number| text(&ana.profile_at(number)["id"]));
+    (ana, profiles)
+}
+
+/// The message of a person who hides the number.
+fn hidden(number: &str, user_id: &str) -> Inbound {
+    Inbound {
+        user_id: Some(user_id.into()),
+        name: Some(user_id.into()),
+        ..Inbound::text(number, "", "oi")
+    }
+}
+
+fn receive(server: &Server, messages: &[Inbound]) {
+    for message in messages {
+        server.whatsapp.inbound(message);
+    }
+    wait_for_callbacks(server);
+}
+
+fn contacts(user: &User<'_>) -> Vec<Value> {
+    user.get("/api/contacts?limit=100").ok()["data"]
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+fn named(user: &User<'_>, name: &str) -> Value {
+    let found = contacts(user).into_iter().find(|contact| contact["name"] == name);
+    user.get(&format!("/api/contacts/{}", text(&found.unwrap()["id"]))).ok()
+}
+
+/// The addresses to which messages were sent: the number of the sender, and `to` or `recipient`.
+fn addresses(server: &Server) -> BTreeSet<(String, String)> {
+    let sends = server.whatsapp.sends().into_iter().map(|send| {
+        let number = send
+            .request
+            .path
+            .trim_end_matches("/messages")
+            .rsplit('/')
+            .next()
+            .unwrap()
+            .to_owned();
+        let body = &send.request.body;
+        assert!(body["to"].is_null() != body["recipient"].is_null(), "{body}");
+        (
+            number,
+            text(if body["to"].is_null() {
+                &body["recipient"]
+            } else {
+                &body["to"]
+            }),
+        )
+    });
+    sends.collect()
+}
+
+fn expected<const N: usize>(addresses: [(&str, &str); N]) -> BTreeSet<(String, String)> {
+    addresses.map(|(number, to)| (number.to_owned(), to.to_owned())).into()
+}
+
+#[test]
+fn each_portfolio_tells_its_own_user_id_and_only_its_numbers_use_it() {
+    let server = Server::start(without_statuses());
+    let (ana, [first, second]) = two_portfolios(&server);
+    let number = "+5511961234567";
+    let told = |at: &str, user_id: &str| Inbound {
+        user_id: Some(user_id.into()),
+        username: Some("bia.lima".into()),
+        name: Some("Bia".into()),
+        ..Inbound::text(at, number, "oi")
+    };
+    receive(
+        &server,
+        &[told(FIRST, "BR.1"), told(SECOND, "BR.2"), hidden(FIRST, "BR.3")],
+    );
+    let bia = named(&ana, "Bia");
+    let ids: Vec<_> = bia["identities"].as_array().unwrap().iter().collect();
+    let scopes: BTreeSet<_> = ids
+        .iter()
+        .map(|id| (text(&id["scope"]), text(&id["wa_user_id"])))
+        .collect();
+    let both = [(PORTFOLIO, "BR.1"), (OTHER_PORTFOLIO, "BR.2")].map(|(scope, id)| (scope.to_owned(), id.to_owned()));
+    assert_eq!(scopes, both.into());
+    assert_eq!(
+        (&ids[0]["username"], &ids[0]["parent_user_id"]),
+        (&json!("bia.lima"), &json!(null))
+    );
+    assert_eq!(bia["same_person_as"], json!(null));
+    // The other portfolio's number does not know the third person.
+    let template = ana.approved("Oi", &[]);
+    let message = |profile: &str| json!({ "to": { "wa_user_id": "BR.3" }, "template": { "id": template }, "profile_id": profile });
+    let refused = ana
+        .post("/api/messages", message(&second))
+        .refused(400, "VALIDATION_ERROR");
+    assert_eq!(refused["details"]["reason"], "no_address");
+    ana.post("/api/messages", message(&first)).created();
+    crate::harness::until("the message leaves", || !server.whatsapp.sends().is_empty());
+    assert_eq!(addresses(&server), expected([(FIRST, "BR.3")]));
+    // An id that the account sets fits every number.
+    let made = ana
+        .post("/api/contacts", json!({ "name": "Davi", "wa_user_id": "BR.9" }))
+        .created();
+    let identities = &ana.get(&format!("/api/contacts/{}", text(&made["id"]))).ok()["identities"];
+    assert_eq!(
+        (&identities[0]["scope"], &identities[0]["wa_user_id"]),
+        (&json!("unknown"), &json!("BR.9"))
+    );
+    for profile in [&first, &second] {
+        let message = json!({ "to": { "wa_user_id": "BR.9" }, "template": { "id": template }, "profile_id": profile });
+        ana.post("/api/messages", message).created();
+    }
+    let all = expected([(FIRST, "BR.3"), (FIRST, "BR.9"), (SECOND, "BR.9")]);
+    crate::harness::until("both messages leave", || addresses(&server) == all);
+    assert_eq!(contacts(&ana).len(), 3);
+}
+
+#[test]
+fn campaign_reaches_everybody_once_by_one_address() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(FIRST);
+    ana.contact("Com numero", &phone(1));
+    ana.contact("Duas vezes", &phone(2));
+    ana.contact("Saiu", &phone(3));
+    receive(
+        &server,
+        &[
+            hidden(FIRST, "BR.1"),
+            hidden(FIRST, "BR.2"),
+            // The platform says that this is the contact with the second phone.
+            Inbound {
+                user_id: Some("BR.2".into()),
+                ..Inbound::text(FIRST, &phone(2), "oi")
+            },
+            hidden(FIRST, "BR.3"),
+            Inbound {
+                user_id: Some("BR.3".into()),
+                ..Inbound::text(FIRST, &phone(3), "oi")
+            },
+            // An opt-out of one counts for both.
+            Inbound {
+                text: "SAIR".into(),
+                ..hidden(FIRST, "BR.3")
+            },
+        ],
+    );
+    let (twice, by_id) = (named(&ana, "Duas vezes"), named(&ana, "BR.2"));
+    assert_eq!(
+        (&twice["same_person_as"], &by_id["same_person_as"]),
+        (&by_id["id"], &twice["id"])
+    );
+    assert_eq!((&twice["phone"], &by_id["phone"]), (&json!(phone(2)), &json!(null)));
+    let template = ana.approved("Oi", &[]);
+    let campaign = |reach: Value| ana.campaign(json!({ "name": "Oferta", "template_id": template, "reach": reach }));
+    let phones = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+    let preview = ana.get(&format!("/api/campaigns/{phones}/preview")).ok();
+    assert_eq!(preview["recipients_by"], json!({ "phone": 2, "user_id": 0 }));
+    assert_eq!(
+        preview["unreachable"],
+        json!({ "no_address": 2, "opted_out": 2, "authentication_needs_phone": 0 })
+    );
+    assert_eq!(ana.post("/api/campaigns", json!({ "name": "Oferta", "reach": "email" })).invalid(), ["reach"]);
+    let any = campaign(json!("any"));
+    assert_eq!(ana.get(&format!("/api/campaigns/{any}")).ok()["reach"], "any");
+    let preview = ana.get(&format!("/api/campaigns/{any}/preview")).ok();
+    assert_eq!(
+        (&preview["recipients"], &preview["recipients_by"]),
+        (&json!(3), &json!({ "phone": 2, "user_id": 1 }))
+    );
+    assert_eq!(preview["unreachable"]["opted_out"], 2);
+    let report = ana.execute(&any).ok();
+    assert_eq!((&report["total"], &report["sent"]), (&json!(3), &json!(3)));
+    let to = |position| phone(position).trim_start_matches('+').to_owned();
+    let sent: BTreeSet<String> = addresses(&server)
+        .into_iter()
+        .map(|(_, to)| to.trim_start_matches('+').to_owned())
+        .collect();
+    assert_eq!(sent, [to(1), to(2), "BR.1".to_owned()].into());
+    assert_eq!(server.whatsapp.sends().len(), 3);
+    let sends = ana.get(&format!("/api/campaigns/{any}/sends")).ok();
+    let rows: BTreeSet<_> = sends["sends"]
+        .as_array()
+        .unwrap_or(sends["data"].as_array().unwrap_or(&vec![]))
+        .iter()
+        .map(|send| {
+            (
+                text(&send["address"]),
+                send["contacts"]["phone"].is_null(),
+                send["contacts"]["wa_user_id"].is_null(),
+            )
+        })
+        .collect();
+    let kinds = [("phone", false, true), ("user_id", true, false)]
+        .map(|(kind, no_phone, no_id)| (kind.to_owned(), no_phone, no_id));
+    assert_eq!(rows, kinds.into());
+}
+
+#[test]
+fn test_send_takes_a_phone_a_contact_or_a_user_id() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(FIRST);
+    receive(&server, &[hidden(FIRST, "BR.1")]);
+    let contact = text(&named(&ana, "BR.1")["id"]);
+    let id = ana.plain_campaign();
+    let test = |body: Value| ana.post(&format!("/api/campaigns/{id}/test"), body);
+    test(json!({ "contact_id": contact })).ok();
+    test(json!({ "wa_user_id": "BR.1" })).ok();
+    test(json!({ "phone": phone(7) })).ok();
+    let ids = server
+        .whatsapp
+        .sends()
+        .iter()
+        .map(|send| send.request.body["recipient"].clone())
+        .collect::<Vec<_>>();
+    assert_eq!(ids, [json!("BR.1"), json!("BR.1"), json!(null)]);
+    assert_eq!(test(json!({ "phone": phone(7), "contact_id": contact })).invalid(), ["contact_id"]);
+    assert_eq!(test(json!({})).invalid(), ["phone"]);
+    assert_eq!(test(json!({ "wa_user_id": "nobody" })).invalid(), ["wa_user_id"]);
+    assert_eq!(test(json!({ "contact_id": uuid::Uuid::now_v7() })).invalid(), ["contact_id"]);
+    // Codes go to phone numbers alone.
+    server
+        .db
+        .run("UPDATE message_templates SET category = 'AUTHENTICATION'");
+    let refused = test(json!({ "contact_id": contact })).refused(400, "VALIDATION_ERROR");
+    assert_eq!(refused["details"]["reason"], "no_address");
+    let any = ana.campaign(json!({ "name": "Codigo", "reach": "any",
+        "template_id": ana.get(&format!("/api/campaigns/{id}")).ok()["template_id"] }));
+    let preview = ana.get(&format!("/api/campaigns/{any}/preview")).ok();
+    assert_eq!(
+        preview["unreachable"],
+        json!({ "no_address": 0, "opted_out": 0, "authentication_needs_phone": 1 })
+    );
+    assert_eq!(server.whatsapp.sends().len(), 3);
+}
