@@ -627,7 +627,8 @@ CREATE TABLE public.direct_messages (
     api_key_id uuid,
     created_at timestamp with time zone NOT NULL,
     updated_at timestamp with time zone NOT NULL,
-    by_user_id boolean DEFAULT false NOT NULL,
+    text text,
+    media_id uuid,
     CONSTRAINT direct_messages_hold_reason_check CHECK ((hold_reason = 'throttled'::text)),
     CONSTRAINT direct_messages_kind_check CHECK ((kind = ANY (ARRAY['template'::text, 'text'::text, 'media'::text, 'interactive'::text]))),
     CONSTRAINT direct_messages_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text, 'cancelled'::text])))
@@ -1821,11 +1822,11 @@ CREATE INDEX direct_message_queues_due_idx ON public.direct_message_queues USING
 
 CREATE INDEX direct_messages_contact_id_idx ON public.direct_messages USING btree (account_id, contact_id, created_at DESC, id DESC);
 
-CREATE INDEX direct_messages_conversation_id_idx ON public.direct_messages USING btree (account_id, conversation_id, send_at DESC, id DESC) WHERE (conversation_id IS NOT NULL);
-
 CREATE INDEX direct_messages_created_at_idx ON public.direct_messages USING btree (account_id, created_at DESC, id DESC);
 
 CREATE INDEX direct_messages_due_idx ON public.direct_messages USING btree (account_id, profile_id, due_at, id) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX direct_messages_sent_at_idx ON public.direct_messages USING btree (account_id, conversation_id, sent_at DESC, id DESC) WHERE (conversation_id IS NOT NULL);
 
 CREATE INDEX direct_messages_started_at_idx ON public.direct_messages USING btree (started_at) WHERE ((status = 'pending'::text) AND (started_at IS NOT NULL));
 

@@ -15,8 +15,8 @@ use super::{
 use crate::billing::PlanEntitlement;
 use crate::contacts::ContactDraft;
 use crate::shared::{
-    ApiKeyId, FieldErrors, KeyScope, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb, TemplateId, Tenant,
-    UserId, redacted_debug,
+    ApiKeyId, FieldErrors, KeyScope, MediaId, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb, TemplateId,
+    Tenant, UserId, redacted_debug,
 };
 use crate::templates::Template;
 
@@ -49,6 +49,8 @@ pub struct NewDirectMessage {
     /// The canonical form of the request.
     pub request: Value,
     pub template_id: Option<TemplateId>,
+    /// The account's file that the message sends.
+    pub media_id: Option<MediaId>,
     /// The month whose quota the message uses. None: it uses none.
     pub quota_month: Option<Date>,
 }
@@ -169,6 +171,7 @@ fn try_decide(
         message,
         request: canonical,
         template_id: template.map(|template| template.id),
+        media_id: request.content.media_id(),
         quota_month: uses_quota.then(|| month_of(send_at)),
     };
     Ok(Decision::New(Box::new(new), new_contact))

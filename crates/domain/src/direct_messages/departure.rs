@@ -61,6 +61,16 @@ redacted_debug!(
     }
 );
 
+impl LeavingContent {
+    /// The text of a template with the message's values.
+    pub fn template_text(&self) -> Option<String> {
+        match self {
+            Self::Template { template, values } => template.rendered(values).body,
+            Self::FreeForm(_) => None,
+        }
+    }
+}
+
 /// What becomes of a due message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Departure {

@@ -8,8 +8,8 @@ use time::{Duration, OffsetDateTime};
 use super::model::ContentKind;
 use crate::campaigns::Variables;
 use crate::contacts::{Phone, check_wa_user_id};
-use crate::messaging::{ContentInput, HeaderLocation, MessageContent};
-use crate::shared::{ContactId, FieldErrors, ProfileId, TemplateId, redacted_debug, timestamp};
+use crate::messaging::{ContentInput, FileReference, HeaderLocation, MessageContent};
+use crate::shared::{ContactId, FieldErrors, MediaId, ProfileId, TemplateId, redacted_debug, timestamp};
 
 const NAME_CHARS: usize = 200;
 const REFERENCE_CHARS: usize = 128;
@@ -131,6 +131,15 @@ impl RequestedContent {
         match self {
             Self::Template { key, .. } => Some(key),
             Self::FreeForm(_) => None,
+        }
+    }
+
+    /// The account's file that the message sends.
+    pub fn media_id(&self) -> Option<MediaId> {
+        let Self::FreeForm(content) = self else { return None };
+        match content.media()?.1.file {
+            FileReference::Media(id) => Some(id),
+            FileReference::Url(_) => None,
         }
     }
 

@@ -15,7 +15,9 @@ SELECT t.n AS total, p.id, p.name, p.slug, p.plan, p.status, p.created_at,
      WHERE c.account_id = p.id AND c.executed_at IS NOT NULL
        AND (c.status = 'sending' OR coalesce(c.completed_at, c.updated_at) >= $3 - interval '1 day'))
     + (SELECT count(*) FROM messages m WHERE m.account_id = p.id AND m.direction = 'outbound'
-        AND m.origin IS DISTINCT FROM 'business_app' AND m.created_at >= $3 AND m.status IN ('sent', 'delivered', 'read')) AS messages,
+        AND m.origin IS DISTINCT FROM 'business_app' AND m.created_at >= $3 AND m.status IN ('sent', 'delivered', 'read'))
+    + (SELECT count(*) FROM direct_messages d WHERE d.account_id = p.id AND d.status IN ('sent', 'delivered', 'read')
+        AND d.created_at >= $3 - interval '31 days' AND d.send_at >= $3) AS messages,
   (SELECT coalesce(sum({monthly_value}), 0)::bigint FROM subscriptions s
     WHERE s.account_id = p.id AND s.status IN ('active', 'past_due') AND NOT s.attempt) AS mrr
 FROM (SELECT count(*) AS n FROM found) t

@@ -1,4 +1,4 @@
--- A part of the export of messages: those of conversations and the sends of campaigns, newest first.
+-- A part of the export of messages: those of conversations, direct messages and the sends of campaigns, newest first.
 -- $1 account, $2 to $4 last position of the previous part (time, id, contact), $5 limit, $6 to $7 window.
 SELECT at, id, part, NULL::timestamptz AS other_at, first, second, third, fourth FROM (
   (SELECT m.created_at AS at, m.id, '00000000-0000-0000-0000-000000000000'::uuid AS part, m.direction AS first,
@@ -6,6 +6,16 @@ SELECT at, id, part, NULL::timestamptz AS other_at, first, second, third, fourth
    FROM messages m
    WHERE m.account_id = $1 AND m.created_at >= $6 AND m.created_at < $7 AND (m.created_at, m.id) < ($2, $3)
    ORDER BY m.created_at DESC, m.id DESC LIMIT $5)
+  UNION ALL
+  (SELECT d.created_at, d.id, '00000000-0000-0000-0000-000000000000'::uuid, 'outbound',
+     coalesce(d.request #>> '{content,free_form,media,kind}', d.kind), d.status,
+     coalesce(d.text, d.request #>> '{content,free_form,text}', d.request #>> '{content,free_form,media,caption}',
+       d.request #>> '{content,free_form,interactive,body}',
+       (SELECT t.body_text FROM message_templates t WHERE t.account_id = d.account_id AND t.id = d.template_id))
+   FROM direct_messages d
+   WHERE d.account_id = $1 AND d.created_at >= $6 AND d.created_at < $7 AND (d.created_at, d.id) < ($2, $3)
+     AND d.status <> 'cancelled'
+   ORDER BY d.created_at DESC, d.id DESC LIMIT $5)
   UNION ALL
   (SELECT n.created_at, n.campaign_id, s.contact_id, 'outbound', 'template', s.status,
      CASE WHEN k.campaign_id IS NULL THEN t.body_text ELSE k.body_text END

@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::MessageStatusEvent;
 use recado_domain::conversations::{Direction, Message, MessageOrigin, MessageStatus};
+use recado_domain::direct_messages::RequestedContent;
 use recado_domain::messaging::{SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
@@ -22,15 +23,37 @@ use crate::pricing::{published, stored};
 use crate::schema::messages;
 use crate::sql::{collect_column, key_rows, sql, unknown_limit};
 
-/// The columns of a [`MessageRow`]. The statement MUST use the alias `m` for the table.
-pub(super) const COLUMNS: &str =
-    "m.id, m.conversation_id, m.direction, m.type AS type_, m.text, m.status, m.wa_message_id,
-    m.referral, m.pricing, m.created_at, m.origin, m.caption, m.interactive, m.context, m.deleted_at,
-    CASE WHEN m.media_ids IS NOT NULL THEN (SELECT jsonb_agg(jsonb_build_object('id', f.id, 'type', f.type,
+/// The file `f` of a message as it is published.
+macro_rules! published_file {
+    () => {
+        "(SELECT jsonb_agg(jsonb_build_object('id', f.id, 'type', f.type,
       'mime_type', f.mime_type, 'file_name', f.file_name, 'size', f.size, 'sha256', f.sha256, 'reason', f.reason,
       'state', CASE WHEN f.state = 'ready' AND f.expires_at <= now() THEN 'expired' ELSE f.state END,
       'expires_at', f.expires_at))
-    FROM message_media f WHERE f.account_id = m.account_id AND f.id = ANY (m.media_ids)) END AS media";
+    FROM message_media f WHERE f.account_id = m.account_id AND "
+    };
+}
+
+/// The columns of a [`MessageRow`]. The statement MUST use the alias `m` for the table.
+pub(super) const COLUMNS: &str = concat!(
+    "NULL::jsonb AS content,
+    m.id, m.conversation_id, m.direction, m.type AS type_, m.text, m.status, m.wa_message_id,
+    m.referral, m.pricing, m.created_at, m.origin, m.caption, m.interactive, m.context, m.deleted_at,
+    CASE WHEN m.media_ids IS NOT NULL THEN ",
+    published_file!(),
+    "f.id = ANY (m.media_ids)) END AS media"
+);
+
+/// The same columns of a direct message (`m`). It is shown from the time at which WhatsApp accepted it.
+pub(super) const DIRECT_COLUMNS: &str = concat!(
+    "m.request -> 'content' AS content,
+    m.id, m.conversation_id, 'outbound' AS direction, m.kind AS type_, m.text, m.status, m.wa_message_id,
+    NULL::jsonb AS referral, m.pricing, m.sent_at AS created_at, 'api' AS origin, NULL::text AS caption,
+    NULL::jsonb AS interactive, NULL::jsonb AS context, NULL::timestamptz AS deleted_at,
+    ",
+    published_file!(),
+    "f.id = m.media_id) AS media"
+);
 
 #[derive(QueryableByName)]
 #[diesel(table_name = messages, check_for_backend(Pg))]
@@ -52,6 +75,27 @@ pub(super) struct MessageRow {
     deleted_at: Option<OffsetDateTime>,
     #[diesel(sql_type = Nullable<Jsonb>)]
     media: Option<Value>,
+    /// What a direct message consists of; null for every other message.
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    content: Option<Value>,
+}
+
+impl MessageRow {
+    /// Sets the fields that a direct message has in its content only. That of an erased message is a JSON null.
+    fn with_content(mut self) -> Result<Self, StoreError> {
+        let content: Option<Option<RequestedContent>> = self
+            .content
+            .take()
+            .map(serde_json::from_value)
+            .transpose()
+            .map_err(corrupt)?;
+        if let Some(Some(RequestedContent::FreeForm(content))) = content {
+            content.kind().clone_into(&mut self.type_);
+            self.text = content.text().map(str::to_owned);
+            self.caption = content.caption().map(str::to_owned);
+        }
+        Ok(self)
+    }
 }
 
 /// The previous version stored no origin.
@@ -67,6 +111,7 @@ impl TryFrom<MessageRow> for Message {
     type Error = StoreError;
 
     fn try_from(row: MessageRow) -> Result<Self, StoreError> {
+        let row = row.with_content()?;
         let direction = parse_enum(&row.direction)?;
         let media = row.media.map(serde_json::from_value).transpose().map_err(corrupt)?;
         Ok(Self {

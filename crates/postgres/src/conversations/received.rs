@@ -55,7 +55,9 @@ pub(super) async fn quoted_messages(
     };
     let rows: Vec<StoredMessageRow> = sql(format!(
         "SELECT m.id, m.wa_message_id FROM {keys} k
-         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id AND m.created_at >= $3",
+         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id AND m.created_at >= $3
+         UNION ALL SELECT m.id, m.wa_message_id FROM {keys} k
+         JOIN direct_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id",
         keys = key_rows("$2", "wa_message_id"),
     ))
     .bind(account)

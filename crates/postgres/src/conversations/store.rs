@@ -23,12 +23,13 @@ use uuid::Uuid;
 
 use super::contact_requests;
 use super::messages::{
-    COLUMNS, MessageRow, find, lock_messages, message_written_since, reply_written_since, write_messages,
+    COLUMNS, DIRECT_COLUMNS, MessageRow, find, lock_messages, message_written_since, reply_written_since,
+    write_messages,
 };
 use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, parse_enum};
-use crate::media::keep_upload;
+use crate::media::keep_uploads;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::{conversations, messages};
 use crate::sql::{FENCE, Sql, limit_hint, sql};
@@ -152,21 +153,30 @@ async fn find_conversation(
     Ok(row.map(Conversation::try_from).transpose()?)
 }
 
-/// The newest month is read first, and earlier months only if the page is not full. Of a month after the cursor one
-/// index entry is read.
+/// A page of the conversation's own messages, and one of its direct messages, merged. Each is read in the order of its
+/// index. The newest month is read first, and earlier months only if the page is not full. Of a month after the cursor
+/// one index entry is read.
 fn messages_query<'a>(account: AccountId, id: ConversationId, page: &CursorQuery<TimeCursor>) -> Sql<'a> {
     let after = page.cursor.unwrap_or(TimeCursor::LAST);
-    let ordered = format!(
+    let own = format!(
         "SELECT {COLUMNS} FROM messages m
          WHERE m.account_id = $1 AND m.conversation_id = $2 AND (m.created_at, m.id) < ($3, $4)
          ORDER BY m.created_at DESC, m.id DESC"
     );
-    sql(limit_hint(ordered, "$5"))
-        .bind(account)
-        .bind(id)
-        .bind(after.at)
-        .bind(after.id)
-        .bind(page.limit + 1)
+    let direct = format!(
+        "SELECT {DIRECT_COLUMNS} FROM direct_messages m
+         WHERE m.account_id = $1 AND m.conversation_id = $2 AND (m.sent_at, m.id) < ($3, $4)
+         ORDER BY m.sent_at DESC, m.id DESC"
+    );
+    let (own, direct) = (limit_hint(own, "$5"), limit_hint(direct, "$5"));
+    sql(format!(
+        "SELECT * FROM (({own}) UNION ALL ({direct})) AS shown ORDER BY created_at DESC, id DESC LIMIT $5"
+    ))
+    .bind(account)
+    .bind(id)
+    .bind(after.at)
+    .bind(after.id)
+    .bind(page.limit + 1)
 }
 
 /// Writes a locked conversation and updates the counters if its status changed.
@@ -217,7 +227,9 @@ async fn reply_facts(
            coalesce(v.profile_id, (SELECT p.id FROM whatsapp_profiles p WHERE p.account_id = $1
              ORDER BY p.verification_state <> 'verified', p.created_at, p.id LIMIT 1)) AS profile_id
          FROM {live} LEFT JOIN LATERAL (SELECT m.id, m.wa_message_id FROM messages m
-           WHERE m.account_id = $1 AND m.id = $3 AND m.conversation_id = v.id AND m.created_at >= $4) q ON true
+           WHERE m.account_id = $1 AND m.id = $3 AND m.conversation_id = v.id AND m.created_at >= $4
+           UNION ALL SELECT d.id, d.wa_message_id FROM direct_messages d
+           WHERE d.account_id = $1 AND d.id = $3 AND d.conversation_id = v.id) q ON true
          WHERE v.account_id = $1 AND v.id = $2",
         live = live_conversations(),
     ))
@@ -283,7 +295,7 @@ async fn begin_reply(
     delta.add(reply.created_at, MessageStatus::Pending);
     count_messages(conn, account, &delta).await?;
     if let Some(media) = reply.media_id {
-        keep_upload(conn, account, media).await?;
+        keep_uploads(conn, account, &BTreeMap::from([(media, reply.created_at)])).await?;
     }
     let stored: MessageRow = sql(format!(
         "SELECT {COLUMNS} FROM messages m WHERE m.account_id = $1 AND m.id = $2 AND m.created_at = $3"

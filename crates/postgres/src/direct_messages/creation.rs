@@ -13,6 +13,7 @@ use super::stored_profile;
 use crate::campaigns::usage;
 use crate::contacts::insert_contact;
 use crate::errors::DbResult;
+use crate::media::keep_uploads;
 use crate::sql::{collect_column, sql};
 
 /// Any outcome but `Inserted` MUST roll back.
@@ -29,6 +30,7 @@ pub(super) async fn insert(
         insert_contact(conn, account, contact.id, &contact.draft, &[], plan.now).await?;
     }
     insert_messages(conn, account, plan).await?;
+    keep_files(conn, account, plan).await?;
     // Reserve last: every start of the account waits for this row.
     for (&month, &count) in &plan.quota {
         usage::reserve(conn, account, month, count).await?;
@@ -76,10 +78,28 @@ async fn insert_messages(conn: &mut AsyncPgConnection, account: AccountId, plan:
                 .map(|new| new.message.api_key_id.map(Uuid::from))
                 .collect::<Vec<_>>(),
         )
+        .bind(
+            messages
+                .iter()
+                .map(|new| new.media_id.map(Uuid::from))
+                .collect::<Vec<_>>(),
+        )
         .bind(plan.now)
         .execute(conn)
         .await?;
     Ok(())
+}
+
+/// Keeps the uploads of the messages until these have left, and `KEPT_FOR` after.
+async fn keep_files(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<()> {
+    let mut uses = BTreeMap::new();
+    for new in &plan.messages {
+        if let Some(file) = new.media_id {
+            let used_at = uses.entry(file).or_insert(new.message.send_at);
+            *used_at = (*used_at).max(new.message.send_at);
+        }
+    }
+    keep_uploads(conn, account, &uses).await
 }
 
 /// Makes the queues of the messages due when their first message is.

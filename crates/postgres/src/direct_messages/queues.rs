@@ -187,21 +187,28 @@ async fn start(
         }
     }
     fail(conn, account, &failed).await?;
-    if !leaving.is_empty() {
-        let is_user = |message: &LeavingMessage| message.to.kind() == AddressKind::UserId;
-        sql(format!(
-            "UPDATE direct_messages m SET started_at = now(), due_at = NULL, hold_reason = NULL, updated_at = now(),
-               by_user_id = k.by_user_id
-             FROM {keys} k WHERE m.account_id = $1 AND m.id = k.id",
-            keys = key_rows("$2, $3", "id, by_user_id"),
-        ))
-        .bind(account)
-        .bind(collect_column(&leaving, |message| message.id.0))
-        .bind(collect_column(&leaving, is_user))
-        .execute(conn)
-        .await?;
-    }
+    mark_started(conn, account, &leaving).await?;
     Ok(Some(leaving))
+}
+
+/// Marks messages as started, with the texts that they leave with.
+async fn mark_started(conn: &mut AsyncPgConnection, account: AccountId, leaving: &[LeavingMessage]) -> DbResult<()> {
+    if leaving.is_empty() {
+        return Ok(());
+    }
+    sql(format!(
+        "UPDATE direct_messages m SET started_at = now(), due_at = NULL, hold_reason = NULL, text = k.text,
+           by_user_id = k.by_user_id, updated_at = now()
+         FROM {keys} k WHERE m.account_id = $1 AND m.id = k.id",
+        keys = key_rows("$2, $3, $4", "id, text, by_user_id"),
+    ))
+    .bind(account)
+    .bind(collect_column(leaving, |message| message.id.0))
+    .bind(collect_column(leaving, |message| message.content.template_text()))
+    .bind(collect_column(leaving, |message| message.to.kind() == AddressKind::UserId))
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Fails messages that were not sent.

@@ -2,6 +2,8 @@
 
 mod lost;
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
@@ -19,7 +21,7 @@ use self::lost::{AccountRow, IS_LOST, IS_REPORT_DUE, report_account};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::sql;
+use crate::sql::{key_rows, sql};
 use crate::transactions::in_owner;
 
 /// Class of advisory locks with two keys: this and a hash of the number. No other lock in the database uses it.
@@ -44,14 +46,25 @@ impl PgMessageFiles {
     }
 }
 
-/// Keeps an upload for `KEPT_FOR` from now on. The file of a message is kept as long as the message.
-pub(crate) async fn keep_upload(conn: &mut AsyncPgConnection, account: AccountId, id: MediaId) -> DbResult<()> {
-    sql(
-        "UPDATE message_media SET expires_at = greatest(expires_at, now() + $3 * interval '1 microsecond')
-         WHERE account_id = $1 AND id = $2 AND message_id IS NULL AND expires_at > now()",
-    )
+/// Keeps uploads for `KEPT_FOR` after their last use, which is at these times. The file of a message is kept as long as
+/// the message.
+pub(crate) async fn keep_uploads(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    uses: &BTreeMap<MediaId, OffsetDateTime>,
+) -> DbResult<()> {
+    if uses.is_empty() {
+        return Ok(());
+    }
+    sql(format!(
+        "UPDATE message_media f SET expires_at = greatest(f.expires_at, k.used_at + $4 * interval '1 microsecond')
+         FROM {keys} k
+         WHERE f.account_id = $1 AND f.id = k.id AND f.message_id IS NULL AND f.expires_at > now()",
+        keys = key_rows("$2, $3", "id, used_at"),
+    ))
     .bind(account)
-    .bind(id)
+    .bind(uses.keys().map(|id| id.0).collect::<Vec<_>>())
+    .bind(uses.values().copied().collect::<Vec<_>>())
     .bind(KEPT_FOR)
     .execute(conn)
     .await?;

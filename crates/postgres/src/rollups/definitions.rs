@@ -128,7 +128,10 @@ const MESSAGES: &str = concat!(
          sum(c.failed)::bigint AS failed, sum(c.received)::bigint AS received",
         "SELECT created_at AS time, (status = 'sent')::int AS sent, (status = 'delivered')::int AS delivered,
            (status = 'read')::int AS read, (status = 'failed')::int AS failed, (status = 'received')::int AS received
-         FROM messages WHERE account_id = $1 AND origin IS DISTINCT FROM 'business_app'"
+         FROM messages WHERE account_id = $1 AND origin IS DISTINCT FROM 'business_app'
+         UNION ALL SELECT send_at, (status = 'sent')::int, (status = 'delivered')::int, (status = 'read')::int,
+           (status = 'failed')::int, 0
+         FROM direct_messages WHERE account_id = $1"
     ),
     " GROUP BY 1, 2"
 );

@@ -12,5 +12,6 @@ FROM (SELECT coalesce(CASE WHEN s.status = 'pending' AND s.started_at IS NULL TH
   WHERE l.account_id = $1 AND c.status = 'sending'
   UNION ALL SELECT c.run_quota_month, 0, cardinality(b.send_ids)
   FROM campaign_retry_batches b JOIN campaigns c ON c.account_id = b.account_id AND c.id = b.campaign_id
-  WHERE b.account_id = $1 AND c.status = 'sending') u
+  WHERE b.account_id = $1 AND c.status = 'sending'
+  UNION ALL SELECT quota_month, 0, 1 FROM direct_messages WHERE account_id = $1) u
 WHERE month IS NOT NULL GROUP BY 1

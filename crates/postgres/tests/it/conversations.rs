@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::conversations::{
     Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem,
-    InboundMessage, InboxStore, Message, MessageStatus, MockIdentityReport, ReplyDraft, ReplyResult, Sender,
+    InboundMessage, InboxStore, Message, MessageOrigin, MessageStatus, MockIdentityReport, ReplyDraft, ReplyResult, Sender,
 };
 use recado_domain::messaging::{MessageContent, SendStatus};
 use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
@@ -459,6 +459,56 @@ async fn conversation_pages_are_ordered_by_time_and_id() {
         .unwrap();
     let ids: HashSet<MessageId> = first.data.iter().chain(&rest.data).map(|message| message.id).collect();
     assert_eq!((ids.len(), rest.has_more), (10, false));
+}
+
+#[tokio::test]
+async fn pages_merge_direct_messages_in_order() {
+    let (fixture, _) = connected().await;
+    let (account, store) = (fixture.account, conversations(&fixture));
+    let inbound = (0..5).map(|n| message(&format!("m{n}"), sender("5511961234567"), "oi", 2 * n));
+    receive(&fixture, account, inbound.collect()).await;
+    let conversation = only_conversation(&fixture, account).await;
+    // Two of them have the time of an inbound message.
+    for minutes in [1, 2, 4, 7] {
+        let (id, at) = (id(), format!("'{}'::timestamptz + interval '{minutes} minutes'", NOW));
+        fixture
+            .sql(&format!(
+                "INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, status, send_at,
+                   expires_at, sent_at, conversation_id, created_by, created_at, updated_at)
+                 VALUES ('{account}', '{id}', '{contact}', '{id}', 'text',
+                   '{{\"content\": {{\"free_form\": {{\"text\": \"direct\"}}}}}}', 'sent', now(), now(), {at},
+                   '{conversation}', '{id}', now(), now())",
+                contact = conversation.contact_id,
+                conversation = conversation.id,
+            ))
+            .await;
+    }
+    let all = messages(&fixture, conversation.id).await;
+    assert!(
+        all.is_sorted_by(|a, b| (a.created_at, a.id) > (b.created_at, b.id)),
+        "{all:?}"
+    );
+    let direct: Vec<_> = all
+        .iter()
+        .filter(|message| message.origin == MessageOrigin::Api)
+        .collect();
+    assert_eq!(
+        (all.len(), direct.len(), direct[0].text.as_deref()),
+        (9, 4, Some("direct"))
+    );
+    for limit in 1..=4 {
+        let (mut paged, mut cursor) = (vec![], None);
+        loop {
+            let query = cursor_query(cursor, limit);
+            let page = store.messages(account, conversation.id, &query).await.unwrap().unwrap();
+            paged.extend(page.data);
+            cursor = position(page.next_cursor);
+            if !page.has_more {
+                break;
+            }
+        }
+        assert!(paged == all, "in pages of {limit}");
+    }
 }
 
 /// Receives a message, closes the conversation and begins a reply to it.

@@ -103,6 +103,7 @@ mod secrets;
 mod segments;
 mod send;
 mod sessions;
+mod shown_messages;
 mod sign_out;
 mod submit;
 mod sync;

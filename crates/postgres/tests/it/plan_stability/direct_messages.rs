@@ -1,11 +1,12 @@
 //! Direct messages of an account that the planner's statistics do not contain.
 
+use recado_domain::conversations::ConversationStore;
 use recado_domain::direct_messages::{
     CancelOutcome, DirectMessageQuery, DirectMessageQueue, DirectMessageStore, DirectStatus, MessageInput,
     MessageRequest, NumberQueue, Phase, RecipientInput,
 };
 use recado_domain::messaging::{ContentInput, SendStatus};
-use recado_postgres::{PgDirectMessageQueues, PgDirectMessages};
+use recado_postgres::{PgConversations, PgDirectMessageQueues, PgDirectMessages};
 
 use super::fixture::{PART, newest};
 use super::{StatusUpdateStore as _, phone};
@@ -75,6 +76,7 @@ pub(super) async fn direct_messages_use_index_lookups(mut fixture: DbFixture) {
         fixture.assert_looked_up(name).await;
     }
     find_and_cancel(&fixture).await;
+    show_in_one_conversation(&mut fixture).await;
 }
 
 async fn read_facts(fixture: &mut DbFixture) {
@@ -112,4 +114,21 @@ async fn find_and_cancel(fixture: &DbFixture) {
     assert!(store.find(account, last.into()).await.unwrap().is_some());
     let cancelled = store.cancel(account, last.into()).await.unwrap();
     assert!(matches!(cancelled, CancelOutcome::Cancelled(_)));
+}
+
+/// All of the account's messages are in one conversation.
+async fn show_in_one_conversation(fixture: &mut DbFixture) {
+    let (account, conversation) = (fixture.account, fixture.key(1).await);
+    fixture
+        .sql(&format!(
+            "UPDATE direct_messages SET conversation_id = '{conversation}', sent_at = created_at
+             WHERE account_id = '{account}'"
+        ))
+        .await;
+    fixture.count_reads().await;
+    let conversations = PgConversations::new(fixture.tenants.clone(), fixture.owner.clone());
+    let page = conversations.messages(account, conversation.into(), &newest()).await;
+    assert_eq!(page.unwrap().unwrap().data.len(), PART);
+    drop(conversations);
+    fixture.assert_looked_up("direct messages of a conversation").await;
 }

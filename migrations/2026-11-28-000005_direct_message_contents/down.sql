@@ -1,0 +1,3 @@
+ALTER TABLE direct_messages
+  DROP COLUMN media_id,
+  DROP COLUMN text;
