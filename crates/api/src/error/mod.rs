@@ -11,6 +11,7 @@ use recado_domain::audit::AuditError;
 use recado_domain::campaigns::{CampaignError, CampaignRefusal, TestSendError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::{ConversationError, ReplyRefusal};
+use recado_domain::direct_messages::DirectMessageError;
 use recado_domain::folders::FolderError;
 use recado_domain::limits::RateLimitDecision;
 use recado_domain::media::{FileAccessError, FileState, MediaError};
@@ -318,6 +319,7 @@ impl From<ConversationError> for ApiError {
                 Self::state_refused(refusal.to_string(), "asked_already")
             }
             ConversationError::Refused(refusal) => Self::new(ErrorCode::Precondition, refusal.to_string()),
+            ConversationError::NotAllowed(refusal) => DirectMessageError::from(refusal).into(),
             ConversationError::Gateway(error) => error.into(),
             ConversationError::Media(error) => error.into(),
             ConversationError::Store(error) => error.into(),

@@ -5,8 +5,9 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::conversations::{
     Conversation, ConversationQuery, ConversationStatus, Conversations, Direction, Message, MessageContext,
-    MessageOrigin, MessageStatus,
+    MessageOrigin, MessageStatus, ReplyInput,
 };
+use recado_domain::direct_messages::MessageTemplateInput;
 use recado_domain::media::MessageFile;
 use recado_domain::messaging::{ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
@@ -17,6 +18,7 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use super::contacts::ReferralResponse;
+use super::direct_messages::body::TemplateBody;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, MaybeJson};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
@@ -42,7 +44,7 @@ pub(crate) const STATUS: EnumParam<ConversationStatus> = EnumParam {
     example: Some(ConversationStatus::Open),
 };
 
-/// A reply to a contact: exactly one of `text`, `media` and `interactive`.
+/// A reply to a contact: exactly one of `text`, `media`, `template` and `interactive`.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
 struct ReplyBody {
@@ -51,6 +53,8 @@ struct ReplyBody {
     text: Option<String>,
     /// A file.
     media: Option<MediaInput>,
+    /// A template message. It may be sent at any time, and uses one message of the month's quota.
+    template: Option<TemplateBody>,
     /// Reply buttons or a list.
     interactive: Option<InteractiveInput>,
     /// The message of the conversation that the reply quotes.
@@ -208,20 +212,29 @@ async fn reply(
     Id(id): Id<ConversationId>,
     Json(input): Json<ReplyBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let content = ContentInput {
-        text: input.text,
-        media: input.media,
-        interactive: input.interactive,
-    };
-    let message = conversations.reply(&tenant, id, content, input.reply_to).await?;
+    let message = conversations.reply(&tenant, id, input.into()).await?;
     Ok(responses::created(MessageResponse::from(message)))
 }
 
+impl From<ReplyBody> for ReplyInput {
+    fn from(body: ReplyBody) -> Self {
+        Self {
+            content: ContentInput {
+                text: body.text,
+                media: body.media,
+                interactive: body.interactive,
+            },
+            template: body.template.map(MessageTemplateInput::from),
+            reply_to: body.reply_to,
+        }
+    }
+}
+
 pub(super) const REPLY: Endpoint = endpoint!(reply, {
-    let description = "Sends a text, a file, reply buttons or a list to the contact from the WhatsApp number that the contact wrote to. WhatsApp \
-                allows free-form messages for 24 hours after the contact's last message; after that, only templates \
-                reach the contact, in a campaign or by `POST /api/messages`. An accepted reply counts towards the month's quota, but a full quota never \
-                blocks a reply.";
+    let description = "Sends a text, a file, reply buttons, a list or a template to the contact from the WhatsApp number that \
+                the contact wrote to. WhatsApp allows free-form messages for 24 hours after the contact's last message; \
+                after that, only templates reach the contact. An accepted reply counts towards the month's quota, but a \
+                full quota blocks template replies only.";
     Operation::new("Reply in a conversation", description)
         .takes(path_id(ID))
         .body(Body::json::<ReplyBody>().example(json!({ "text": "Temos, sim! Quer que eu separe um?" })))
@@ -236,8 +249,9 @@ pub(super) const REPLY: Endpoint = endpoint!(reply, {
         )
         .refuses(
             ErrorCode::Precondition,
-            "More than 24 hours have passed since the contact's last message; no WhatsApp number is connected; or the \
-             contact has neither a phone number nor a WhatsApp user id.",
+            "More than 24 hours have passed since the contact's last message (`details.reason` is `outside_window`); no \
+             verified WhatsApp number is connected; the contact has neither a phone number nor a WhatsApp user id; or, \
+             for a template, a reason of `POST /api/messages`.",
         )
         .refuses(ErrorCode::Whatsapp, "")
         .refuses(ErrorCode::Storage, "")

@@ -90,7 +90,6 @@ pub use run::{
     EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
     StartOutcome, TestRecipient, TestSendContact, TestSendFacts, Trigger, may_be_sent, pause_notification,
 };
-pub(crate) use run_context::file_sources;
 pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;

@@ -28,7 +28,7 @@ pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recip
 }
 
 /// Uploads the template's files to WhatsApp if needed, and returns the source of each file by URL.
-pub(crate) async fn file_sources(
+pub(super) async fn file_sources(
     files: &MessageFiles,
     gateway: &dyn WhatsappGateway,
     account: AccountId,

@@ -3,6 +3,7 @@
 
 use super::service::Conversations;
 use super::{ContactRequestOutcome, ConversationError, Message, ReplyDraft, ReplyFacts, ReplyRefusal, prepare};
+use crate::direct_messages::RequestedContent;
 use crate::messaging::{Addressee, MessageContent, OutboundMessage, WhatsappCredentials};
 use crate::shared::{AccountId, Cipher, ConversationId, FieldErrors, Tenant};
 
@@ -42,14 +43,16 @@ impl Conversations {
             Some(text) => text,
             None => default_text(self.store.template_language(account).await?.as_deref()).to_owned(),
         };
+        let content = MessageContent::ContactRequest(text);
         let draft = ReplyDraft {
             id: self.ids.next().into(),
             conversation_id: facts.conversation.id,
             profile_id: profile.profile.id,
-            content: MessageContent::ContactRequest(text),
-            media_id: None,
+            content: RequestedContent::FreeForm(content.clone()),
+            text: content.text().map(str::to_owned),
             context: None,
             created_at: facts.now,
+            monthly_limit: None,
         };
         let stored = match self.store.begin_contact_request(account, &draft).await? {
             ContactRequestOutcome::Stored(stored) => *stored,
@@ -60,10 +63,11 @@ impl Conversations {
             message_id: draft.id,
             to,
             reply_to: None,
-            content: draft.content,
+            content,
             file: None,
         };
-        self.send(account, &credentials, &message, stored).await
+        let outcome = self.gateway.send_message(&credentials, &message).await;
+        self.record(account, stored, outcome).await
     }
 }
 

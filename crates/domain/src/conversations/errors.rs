@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::ReplyRefusal;
+use crate::direct_messages::{Refusal, TemplateFileError};
 use crate::media::MediaStoreError;
 use crate::shared::{FieldErrors, GatewayError, StoreError};
 use crate::whatsapp::{ContentFileError, MessageFileError};
@@ -17,6 +18,9 @@ pub enum ConversationError {
     /// The current state does not allow a reply.
     #[error(transparent)]
     Refused(#[from] ReplyRefusal),
+    /// The template, the contact or the plan does not allow a template reply.
+    #[error(transparent)]
+    NotAllowed(#[from] Refusal),
     /// The file of the reply cannot be read.
     #[error(transparent)]
     Media(MediaStoreError),
@@ -43,6 +47,18 @@ impl From<MessageFileError> for ConversationError {
             MessageFileError::Media(error) => Self::Media(error),
             MessageFileError::Gateway(error) => Self::Gateway(error),
             MessageFileError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TemplateFileError> for ConversationError {
+    fn from(error: TemplateFileError) -> Self {
+        match error {
+            TemplateFileError::Header(error) => error.into(),
+            TemplateFileError::Message(MessageFileError::Unusable(message)) => {
+                Self::Invalid(FieldErrors::one("template.header", message))
+            }
+            TemplateFileError::Message(error) => error.into(),
         }
     }
 }

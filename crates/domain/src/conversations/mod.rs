@@ -9,6 +9,7 @@ mod events;
 mod identity;
 mod inbox;
 mod model;
+mod outgoing;
 mod ports;
 mod reply;
 mod service;
@@ -21,9 +22,10 @@ pub use inbox::{
     ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys, MessageChange, NewMessage, ReceivingNumber,
 };
 pub use model::*;
+pub use outgoing::ReplyInput;
 pub use ports::*;
 pub use reply::{
-    ANSWERED_WITHIN, QuotedMessage, REQUEST_INTERVAL, ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, to_result,
+    ANSWERED_WITHIN, QuotedMessage, REQUEST_INTERVAL, ReplyFacts, ReplyRefusal, ReplyResult, prepare, sender, to_result,
 };
 pub use service::Conversations;
 pub use status::{ConversationEvent, ConversationStatus, Direction, MessageStatus, transition};

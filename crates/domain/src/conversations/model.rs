@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use time::OffsetDateTime;
+use time::{Date, OffsetDateTime};
 
 use super::{ConversationStatus, Direction, MessageStatus, Sender};
 use crate::contacts::Referral;
+use crate::direct_messages::{ContentKind, month_of};
 use crate::media::{AnnouncedFile, MessageFile};
 use crate::messaging::Pricing;
 use crate::shared::{
@@ -68,6 +69,14 @@ redacted_debug!(Message {
     status,
     origin
 });
+
+impl Message {
+    /// The month whose quota holds a reservation for the message while it is pending. Only a template reply has one.
+    pub fn reserved_month(&self) -> Option<Date> {
+        let is_template_reply = self.origin == MessageOrigin::Reply && self.kind == ContentKind::Template.as_str();
+        is_template_reply.then(|| month_of(self.created_at))
+    }
+}
 
 string_enum! {
     /// Where a message was written.

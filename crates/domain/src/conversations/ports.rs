@@ -7,24 +7,34 @@ use time::Duration;
 use super::{
     Conversation, ConversationQuery, ConversationStatus, InboundItem, Message, MessageContext, ReplyFacts, ReplyResult,
 };
-use crate::messaging::MessageContent;
-use crate::shared::{
-    AccountId, ConversationId, CursorPage, CursorQuery, MediaId, MessageId, ProfileId, StoreError, TimeCursor,
-};
+use crate::direct_messages::RequestedContent;
+use crate::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor};
 use time::OffsetDateTime;
 
 /// A reply that is not stored yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReplyDraft {
     pub id: MessageId,
     pub conversation_id: ConversationId,
     /// The number that sends it.
     pub profile_id: ProfileId,
-    pub content: MessageContent,
-    /// The account's file that it sends.
-    pub media_id: Option<MediaId>,
+    pub content: RequestedContent,
+    /// The readable text: of a template, with the message's values.
+    pub text: Option<String>,
     pub context: Option<MessageContext>,
     pub created_at: OffsetDateTime,
+    /// The most messages of `created_at`'s month. None: the reply is sent whatever the quota.
+    pub monthly_limit: Option<i64>,
+}
+
+/// How the insert of a reply ended. Unless it is `Stored`, nothing was written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BegunReply {
+    Stored(Box<Message>),
+    /// The conversation does not exist any more.
+    Missing,
+    /// The month has no message left for the reply.
+    QuotaExceeded,
 }
 
 /// How the storing of a contact request ended.
@@ -73,9 +83,10 @@ pub trait ConversationStore: Send + Sync {
     ) -> Result<Option<ReplyFacts>, StoreError>;
 
     /// Stores a pending reply, and applies it to its conversation (`transition`), in one transaction. An upload that it
-    /// uses is kept for `KEPT_FOR` from now on. The gateway MUST be called only after this commit. Returns the stored
-    /// message, or none if the conversation does not exist any more.
-    async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<Option<Message>, StoreError>;
+    /// uses is kept for `KEPT_FOR` from now on. With `monthly_limit` it reserves one message of the month, which MUST be
+    /// released when the message is pending no more (`Message::reserved_month`). The gateway MUST be called only after
+    /// this commit.
+    async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<BegunReply, StoreError>;
 
     /// Stores a pending contact request by the rules of `begin_reply`, unless one that has not failed was written within
     /// `REQUEST_INTERVAL` before it. Of two concurrent requests MUST store one.

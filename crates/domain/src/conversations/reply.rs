@@ -1,16 +1,13 @@
 //! Replies: whether one may be sent, from which number and to which address, and the result of its call.
 
 use thiserror::Error;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
-use crate::messaging::{Addressee, SendOutcome, WhatsappCredentials};
+use crate::messaging::{Addressee, SendOutcome, WINDOW, WhatsappCredentials};
 use crate::shared::{AccountId, Cipher, GatewayError, MessageId, redacted_debug};
 use crate::whatsapp::StoredProfile;
 
 use super::Conversation;
-
-/// The service window: how long after the contact's last message a free-form message may be sent.
-pub const WINDOW: Duration = Duration::hours(24);
 
 /// A contact is asked for the phone number at most once within this time.
 pub const REQUEST_INTERVAL: Duration = Duration::hours(24);
@@ -72,7 +69,7 @@ pub enum ReplyRefusal {
     AskedAlready,
 }
 
-/// Checks whether a reply may be sent. Returns the credentials and the recipient.
+/// Checks whether a free-form reply may be sent. Returns the credentials and the recipient.
 pub fn prepare(
     account: AccountId,
     facts: &ReplyFacts,
@@ -82,14 +79,7 @@ pub fn prepare(
     if ends.is_none_or(|ends| facts.now >= ends) {
         return Err(ReplyRefusal::WindowClosed);
     }
-    if facts.profile.as_ref().is_some_and(|stored| !stored.is_verified()) {
-        return Err(ReplyRefusal::NumberUnverified);
-    }
-    let credentials = facts
-        .profile
-        .as_ref()
-        .and_then(|profile| profile.credentials(account, cipher))
-        .ok_or(ReplyRefusal::NoNumber)?;
+    let credentials = sender(account, facts, cipher)?;
     let number = facts
         .phone
         .clone()
@@ -98,6 +88,22 @@ pub fn prepare(
         .map(Addressee::Phone)
         .or_else(|| facts.wa_user_id.clone().map(Addressee::User));
     Ok((credentials, to.ok_or(ReplyRefusal::NoAddress)?))
+}
+
+/// The credentials of the number that sends the reply.
+pub fn sender(
+    account: AccountId,
+    facts: &ReplyFacts,
+    cipher: &dyn Cipher,
+) -> Result<WhatsappCredentials, ReplyRefusal> {
+    if facts.profile.as_ref().is_some_and(|stored| !stored.is_verified()) {
+        return Err(ReplyRefusal::NumberUnverified);
+    }
+    facts
+        .profile
+        .as_ref()
+        .and_then(|profile| profile.credentials(account, cipher))
+        .ok_or(ReplyRefusal::NoNumber)
 }
 
 /// The recorded result of a reply's call.
@@ -138,6 +144,7 @@ pub fn to_result(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use time::Duration;
     use time::macros::datetime;
     use uuid::Uuid;
 

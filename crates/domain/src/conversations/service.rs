@@ -2,46 +2,37 @@
 
 use std::sync::Arc;
 
+use super::outgoing::{OutgoingReply, ReplyCall};
 use super::{
-    Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Message, MessageContext,
-    ReplyDraft, ReplyFacts, ReplyRefusal, prepare, to_result,
+    BegunReply, Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Message,
+    MessageContext, ReplyDraft, ReplyFacts, ReplyInput, ReplyRefusal, prepare, sender, to_result,
 };
-use crate::messaging::{ContentInput, OutboundMessage, WhatsappCredentials, WhatsappGateway};
+use crate::direct_messages::{
+    DirectMessageStore, LeavingContent, MessageRequest, Refusal, RequestedContent, TemplateFiles, accept,
+    requested_template,
+};
+use crate::messaging::{MessageContent, OutboundMessage, OutboundTemplate, SendOutcome, WhatsappGateway};
 use crate::shared::{
-    AccountId, Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, MessageId, SideStep,
-    Tenant, TimeCursor,
+    AccountId, Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, MessageId, SendId,
+    SideStep, Tenant, TimeCursor,
 };
-use crate::whatsapp::ContentFiles;
+use crate::templates::OFFER_ENDED;
+use crate::whatsapp::{ContentFiles, MessageFiles};
 
 /// Lists conversations and messages, opens and closes conversations, sends replies.
 pub struct Conversations {
-    pub(super) store: Arc<dyn ConversationStore>,
-    pub(super) gateway: Arc<dyn WhatsappGateway>,
-    files: ContentFiles,
-    pub(super) cipher: Arc<dyn Cipher>,
-    pub(super) report: Arc<dyn ErrorReport>,
-    pub(super) ids: Arc<dyn Ids>,
+    pub store: Arc<dyn ConversationStore>,
+    /// Reads what decides on template replies.
+    pub messages: Arc<dyn DirectMessageStore>,
+    pub gateway: Arc<dyn WhatsappGateway>,
+    pub files: MessageFiles,
+    pub content_files: ContentFiles,
+    pub cipher: Arc<dyn Cipher>,
+    pub report: Arc<dyn ErrorReport>,
+    pub ids: Arc<dyn Ids>,
 }
 
 impl Conversations {
-    pub fn new(
-        store: Arc<dyn ConversationStore>,
-        gateway: Arc<dyn WhatsappGateway>,
-        files: ContentFiles,
-        cipher: Arc<dyn Cipher>,
-        report: Arc<dyn ErrorReport>,
-        ids: Arc<dyn Ids>,
-    ) -> Self {
-        Self {
-            store,
-            gateway,
-            files,
-            cipher,
-            report,
-            ids,
-        }
-    }
-
     /// The account's conversations, latest message first.
     pub async fn list(
         &self,
@@ -78,58 +69,37 @@ impl Conversations {
         &self,
         tenant: &Tenant,
         id: ConversationId,
-        content: ContentInput,
-        reply_to: Option<MessageId>,
+        input: ReplyInput,
     ) -> Result<Message, ConversationError> {
-        let content = content.check()?;
-        let account = tenant.account_id;
+        let (account, reply_to) = (tenant.account_id, input.reply_to);
+        let content = input.check()?;
         let facts = self
             .store
             .reply_facts(account, id, reply_to)
             .await?
             .ok_or(ConversationError::NotFound)?;
         let context = quoted_context(&facts, reply_to)?;
-        let file = self.files.find(account, &content).await?;
-        let (credentials, to) = prepare(account, &facts, self.cipher.as_ref())?;
-        let profile = facts
-            .profile
-            .as_ref()
-            .map(|stored| stored.profile.id)
-            .ok_or(ReplyRefusal::NoNumber)?;
-        let source = self
-            .files
-            .source(self.gateway.as_ref(), account, &credentials, &file)
-            .await?;
-        let draft = ReplyDraft {
-            id: self.ids.next().into(),
-            conversation_id: facts.conversation.id,
-            profile_id: profile,
-            content: content.clone(),
-            media_id: file.media_id(),
-            context: context.clone(),
-            created_at: facts.now,
+        let quoted = context.as_ref().map(|quoted| quoted.wa_message_id.clone());
+        let message_id = MessageId::from(self.ids.next());
+        let outgoing = match content {
+            RequestedContent::FreeForm(content) => self.free_form(account, &facts, message_id, quoted, content).await?,
+            template @ RequestedContent::Template { .. } => {
+                self.template(account, &facts, message_id, quoted, template).await?
+            }
         };
-        let begun = self.store.begin_reply(account, &draft).await?;
-        let reply = begun.ok_or(ConversationError::NotFound)?;
-        let message = OutboundMessage {
-            message_id: draft.id,
-            to,
-            reply_to: context.map(|quoted| quoted.wa_message_id),
-            content,
-            file: source,
-        };
-        self.send(account, &credentials, &message, reply).await
+        let reply = self.begin(account, &facts, message_id, context, &outgoing).await?;
+        let outcome = outgoing.send(self.gateway.as_ref()).await;
+        self.record(account, reply, outcome).await
     }
 
-    /// Calls WhatsApp once for a stored message, and records the outcome.
-    pub(super) async fn send(
+    /// Records the outcome of the call for a stored message.
+    pub(super) async fn record(
         &self,
         account: AccountId,
-        credentials: &WhatsappCredentials,
-        message: &OutboundMessage,
         stored: Message,
+        outcome: SendOutcome,
     ) -> Result<Message, ConversationError> {
-        let (result, refusal) = to_result(self.gateway.send_message(credentials, message).await);
+        let (result, refusal) = to_result(outcome);
         let recorded = self.store.record_reply(account, stored.id, &result).await;
         if let Err(error) = &recorded {
             self.report.swallowed(SideStep::RecordReply, error);
@@ -139,6 +109,114 @@ impl Conversations {
             // The message may have been sent: after an error, the caller would send it again. A status update resolves
             // its status.
             None => Ok(recorded.ok().flatten().unwrap_or(stored)),
+        }
+    }
+
+    async fn free_form(
+        &self,
+        account: AccountId,
+        facts: &ReplyFacts,
+        message_id: MessageId,
+        reply_to: Option<String>,
+        content: MessageContent,
+    ) -> Result<OutgoingReply, ConversationError> {
+        let file = self.content_files.find(account, &content).await?;
+        let (credentials, to) = prepare(account, facts, self.cipher.as_ref())?;
+        let source = self
+            .content_files
+            .source(self.gateway.as_ref(), account, &credentials, &file)
+            .await?;
+        Ok(OutgoingReply {
+            credentials,
+            content: RequestedContent::FreeForm(content.clone()),
+            text: content.text().map(str::to_owned),
+            monthly_limit: None,
+            call: ReplyCall::FreeForm(OutboundMessage {
+                message_id,
+                to,
+                reply_to,
+                content,
+                file: source,
+            }),
+        })
+    }
+
+    /// A template reply, by the rules of direct messages.
+    async fn template(
+        &self,
+        account: AccountId,
+        facts: &ReplyFacts,
+        message_id: MessageId,
+        reply_to: Option<String>,
+        content: RequestedContent,
+    ) -> Result<OutgoingReply, ConversationError> {
+        let request = MessageRequest::to_contact(facts.conversation.contact_id, content);
+        let found = self.messages.facts(account, std::slice::from_ref(&request)).await?;
+        let contact = found.contacts.get(&request.to).ok_or(ConversationError::NotFound)?;
+        let template = requested_template(&request.content, &found)?;
+        if let (Some(id), Some(template)) = (request.content.media_id(), template) {
+            self.content_files
+                .find_header(account, id, template.header_type)
+                .await?;
+        }
+        let credentials = sender(account, facts, self.cipher.as_ref())?;
+        let number = facts.profile.as_ref().map(|stored| stored.profile.id);
+        let accepted = accept(&request.content, template, contact, (&found, number), facts.now)?;
+        let text = accepted.content.template_text();
+        let LeavingContent::Template {
+            template,
+            values,
+            header_media,
+        } = accepted.content
+        else {
+            return Err(ConversationError::NotFound);
+        };
+        if values.offer_ends_too_early(&template, facts.now) {
+            return Err(FieldErrors::one("template.offer_expires_at", OFFER_ENDED).into());
+        }
+        let files = TemplateFiles {
+            files: &self.files,
+            content_files: &self.content_files,
+            gateway: self.gateway.as_ref(),
+        };
+        let sources = files.sources(account, &credentials, &template, header_media).await?;
+        let message = template.outbound(SendId(message_id.0), accepted.to, &values, &sources);
+        Ok(OutgoingReply {
+            credentials,
+            content: request.content,
+            text,
+            monthly_limit: found.billing.messages_per_month(found.now),
+            call: ReplyCall::Template(OutboundTemplate { reply_to, ..message }),
+        })
+    }
+
+    /// Stores the pending reply.
+    async fn begin(
+        &self,
+        account: AccountId,
+        facts: &ReplyFacts,
+        id: MessageId,
+        context: Option<MessageContext>,
+        outgoing: &OutgoingReply,
+    ) -> Result<Message, ConversationError> {
+        let profile = facts.profile.as_ref().ok_or(ReplyRefusal::NoNumber)?;
+        let draft = ReplyDraft {
+            id,
+            conversation_id: facts.conversation.id,
+            profile_id: profile.profile.id,
+            content: outgoing.content.clone(),
+            text: outgoing.text.clone(),
+            context,
+            created_at: facts.now,
+            monthly_limit: outgoing.monthly_limit,
+        };
+        match self.store.begin_reply(account, &draft).await? {
+            BegunReply::Stored(message) => Ok(*message),
+            BegunReply::Missing => Err(ConversationError::NotFound),
+            BegunReply::QuotaExceeded => {
+                let limit = outgoing.monthly_limit.unwrap_or_default();
+                Err(Refusal::MonthLimit { limit }.into())
+            }
         }
     }
 }
@@ -158,13 +236,20 @@ fn quoted_context(facts: &ReplyFacts, reply_to: Option<MessageId>) -> Result<Opt
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use uuid::Uuid;
 
     use super::super::reply::tests::{NOW, cipher, facts};
     use super::super::{Direction, MessageOrigin, MessageStatus, MockConversationStore, QuotedMessage, ReplyResult};
     use super::*;
+    use crate::direct_messages::tests::{self as direct_messages, contact};
+    use crate::direct_messages::{
+        ContactFacts, CreationFacts, MessageTemplateInput, MockDirectMessageStore, Requested, month_of,
+    };
+    use crate::media::tests::media;
     use crate::media::{FileState, FoundFile, MockMessageFileStorage, MockMessageFileStore};
-    use crate::messaging::{MediaInput, MockWhatsappGateway, SendOutcome};
+    use crate::messaging::{ContentInput, MediaInput, MockWhatsappGateway};
     use crate::shared::{GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
     use crate::whatsapp::MockFileIdStore;
 
@@ -172,6 +257,13 @@ mod tests {
 
     fn tenant() -> Tenant {
         Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::nil()), Role::Member)
+    }
+
+    fn text(text: &str) -> ReplyInput {
+        ReplyInput {
+            content: ContentInput::text(text),
+            ..ReplyInput::default()
+        }
     }
 
     fn conversations(store: MockConversationStore, gateway: MockWhatsappGateway) -> Conversations {
@@ -191,9 +283,16 @@ mod tests {
             .returning(|_, _| Ok(Some(FoundFile::Unavailable(FileState::Pending))));
         let storage = Arc::new(MockMessageFileStorage::new());
         let files = ContentFiles::new(Arc::new(files), storage, Arc::new(MockFileIdStore::new()));
-        let (store, gateway) = (Arc::new(store), Arc::new(gateway));
-        let (cipher, report, ids) = (Arc::new(cipher()), Arc::new(report), Arc::new(ids));
-        Conversations::new(store, gateway, files, cipher, report, ids)
+        Conversations {
+            store: Arc::new(store),
+            messages: Arc::new(MockDirectMessageStore::new()),
+            gateway: Arc::new(gateway),
+            files: MessageFiles::new(media(&Arc::default()), Arc::new(MockFileIdStore::new())),
+            content_files: files,
+            cipher: Arc::new(cipher()),
+            report: Arc::new(report),
+            ids: Arc::new(ids),
+        }
     }
 
     /// The message that a store returns for a draft.
@@ -202,8 +301,8 @@ mod tests {
             id: draft.id,
             conversation_id: draft.conversation_id,
             direction: Direction::Outbound,
-            kind: draft.content.kind().to_owned(),
-            text: draft.content.text().map(str::to_owned),
+            kind: draft.content.message_type().to_owned(),
+            text: draft.text.clone(),
             status: MessageStatus::Pending,
             origin: MessageOrigin::Reply,
             wa_message_id: None,
@@ -231,8 +330,8 @@ mod tests {
             .expect_begin_reply()
             .times(1)
             .in_sequence(&mut order)
-            .withf(|_, draft| draft.created_at == NOW && draft.content.text() == Some("Oi"))
-            .returning(|_, draft| Ok(Some(pending(draft))));
+            .withf(|_, draft| draft.created_at == NOW && draft.text.as_deref() == Some("Oi"))
+            .returning(|_, draft| Ok(BegunReply::Stored(Box::new(pending(draft)))));
         let mut gateway = MockWhatsappGateway::new();
         gateway
             .expect_send_message()
@@ -267,7 +366,7 @@ mod tests {
             })
             .returning(|_, _, _| Ok(None));
         let reply = conversations(store, gateway)
-            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
+            .reply(&tenant(), ID, text("Oi"))
             .await
             .unwrap();
         assert_eq!((reply.direction, reply.kind.as_str()), (Direction::Outbound, "text"));
@@ -290,9 +389,7 @@ mod tests {
                     }
             })
             .returning(|_, _, _| Ok(None));
-        let refused = conversations(store, gateway)
-            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
-            .await;
+        let refused = conversations(store, gateway).reply(&tenant(), ID, text("Oi")).await;
         assert!(matches!(
             refused,
             Err(ConversationError::Gateway(GatewayError::Refused { code: 131_047, .. }))
@@ -317,7 +414,7 @@ mod tests {
                 .withf(|step, _| *step == SideStep::RecordReply)
                 .returning(|_, _| ());
             let reply = conversations_with_report(store, gateway, report)
-                .reply(&tenant(), ID, ContentInput::text("Oi"), None)
+                .reply(&tenant(), ID, text("Oi"))
                 .await
                 .unwrap();
             assert_eq!((reply.status, reply.wa_message_id), (MessageStatus::Pending, None));
@@ -328,9 +425,12 @@ mod tests {
     async fn reply_is_not_sent_unless_stored() {
         let mut store = MockConversationStore::new();
         store.expect_reply_facts().returning(|_, _, _| Ok(Some(facts())));
-        store.expect_begin_reply().times(1).returning(|_, _| Ok(None));
+        store
+            .expect_begin_reply()
+            .times(1)
+            .returning(|_, _| Ok(BegunReply::Missing));
         let gone = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
+            .reply(&tenant(), ID, text("Oi"))
             .await;
         assert!(matches!(gone, Err(ConversationError::NotFound)));
         let mut store = MockConversationStore::new();
@@ -341,7 +441,7 @@ mod tests {
             }))
         });
         let late = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
+            .reply(&tenant(), ID, text("Oi"))
             .await;
         assert!(matches!(
             late,
@@ -350,7 +450,7 @@ mod tests {
         let mut store = MockConversationStore::new();
         store.expect_reply_facts().returning(|_, _, _| Ok(None));
         let missing = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text("Oi"), None)
+            .reply(&tenant(), ID, text("Oi"))
             .await;
         assert!(matches!(missing, Err(ConversationError::NotFound)));
     }
@@ -389,8 +489,12 @@ mod tests {
             }),
             ..ContentInput::default()
         };
+        let input = ReplyInput {
+            content,
+            ..ReplyInput::default()
+        };
         let refused = conversations(store, MockWhatsappGateway::new())
-            .reply(&tenant(), ID, content, None)
+            .reply(&tenant(), ID, input)
             .await;
         let Err(ConversationError::Invalid(errors)) = refused else {
             panic!("not refused")
@@ -401,8 +505,136 @@ mod tests {
     #[tokio::test]
     async fn reply_with_invalid_content_reads_nothing() {
         let wrong = conversations(MockConversationStore::new(), MockWhatsappGateway::new())
-            .reply(&tenant(), ID, ContentInput::text(""), None)
+            .reply(&tenant(), ID, text(""))
             .await;
         assert!(matches!(wrong, Err(ConversationError::Invalid(_))));
+    }
+
+    /// The facts on a template reply to a contact who has not written for long.
+    fn template_facts() -> (ReplyFacts, CreationFacts) {
+        let late = ReplyFacts {
+            last_inbound_at: None,
+            ..quoted(Some("wamid.q"))
+        };
+        let to = Requested::Contact(late.conversation.contact_id);
+        let found = CreationFacts {
+            contacts: HashMap::from([(to, contact())]),
+            ..direct_messages::facts()
+        };
+        (late, found)
+    }
+
+    fn template_input() -> ReplyInput {
+        ReplyInput {
+            template: Some(MessageTemplateInput {
+                id: Some(Uuid::from_u128(3).into()),
+                ..MessageTemplateInput::default()
+            }),
+            reply_to: Some(Uuid::from_u128(4).into()),
+            ..ReplyInput::default()
+        }
+    }
+
+    async fn reply_with_template(
+        mut store: MockConversationStore,
+        gateway: MockWhatsappGateway,
+        (late, found): (ReplyFacts, CreationFacts),
+        input: ReplyInput,
+    ) -> Result<Message, ConversationError> {
+        store
+            .expect_reply_facts()
+            .returning(move |_, _, _| Ok(Some(late.clone())));
+        let mut messages = MockDirectMessageStore::new();
+        messages.expect_facts().returning(move |_, _| Ok(found.clone()));
+        let conversations = Conversations {
+            messages: Arc::new(messages),
+            ..conversations(store, gateway)
+        };
+        conversations.reply(&tenant(), ID, input).await
+    }
+
+    #[tokio::test]
+    async fn template_reply_is_sent_outside_the_window_and_uses_the_quota() {
+        let mut store = MockConversationStore::new();
+        store
+            .expect_begin_reply()
+            .times(1)
+            .withf(|_, draft| {
+                draft.text.as_deref() == Some("Oi Ana") && draft.monthly_limit.is_some_and(|limit| limit > 0)
+            })
+            .returning(|_, draft| Ok(BegunReply::Stored(Box::new(pending(draft)))));
+        store.expect_record_reply().times(1).returning(|_, _, _| Ok(None));
+        let mut gateway = MockWhatsappGateway::new();
+        gateway
+            .expect_send_template()
+            .times(1)
+            .withf(|_, message| {
+                message.reply_to.as_deref() == Some("wamid.q") && message.send_id.0 == Uuid::from_u128(8)
+            })
+            .returning(|_, _| SendOutcome::Accepted {
+                message_id: "w".into(),
+                wa_id: None,
+            });
+        let reply = reply_with_template(store, gateway, template_facts(), template_input()).await;
+        let reply = reply.unwrap();
+        assert_eq!(
+            (reply.kind.as_str(), reply.reserved_month()),
+            ("template", Some(month_of(NOW)))
+        );
+        assert_eq!(
+            Message {
+                origin: MessageOrigin::BusinessApp,
+                ..reply
+            }
+            .reserved_month(),
+            None
+        );
+    }
+
+    #[tokio::test]
+    async fn template_reply_has_the_refusals_of_direct_messages() {
+        let opted_out = |contact: ContactFacts| ContactFacts {
+            opted_out: true,
+            ..contact
+        };
+        let (late, mut found) = template_facts();
+        found.contacts = found
+            .contacts
+            .into_iter()
+            .map(|(to, contact)| (to, opted_out(contact)))
+            .collect();
+        let refused = |facts, store| reply_with_template(store, MockWhatsappGateway::new(), facts, template_input());
+        let result = refused((late, found), MockConversationStore::new()).await;
+        assert!(
+            matches!(result, Err(ConversationError::NotAllowed(Refusal::OptedOut))),
+            "{result:?}"
+        );
+        let (late, found) = template_facts();
+        let unknown = CreationFacts {
+            templates: HashMap::new(),
+            ..found
+        };
+        let result = refused((late, unknown), MockConversationStore::new()).await;
+        assert!(matches!(result, Err(ConversationError::Invalid(_))), "{result:?}");
+        let mut store = MockConversationStore::new();
+        store
+            .expect_begin_reply()
+            .returning(|_, _| Ok(BegunReply::QuotaExceeded));
+        let result = refused(template_facts(), store).await;
+        assert!(
+            matches!(result, Err(ConversationError::NotAllowed(Refusal::MonthLimit { .. }))),
+            "{result:?}"
+        );
+        let both = ReplyInput {
+            content: ContentInput::text("Oi"),
+            ..template_input()
+        };
+        let result = reply_with_template(
+            MockConversationStore::new(),
+            MockWhatsappGateway::new(),
+            template_facts(),
+            both,
+        );
+        assert!(matches!(result.await, Err(ConversationError::Invalid(errors)) if errors.0.contains_key("text")));
     }
 }

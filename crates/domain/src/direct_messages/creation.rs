@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use super::departure::check_content;
+use super::departure::{LeavingContent, check_content};
 use super::request::RequestedTemplate;
 use super::{
     ContactFacts, ContentKind, DirectMessage, DirectStatus, MessageRequest, MessageTemplate, NewContact, Refusal,
@@ -14,6 +14,7 @@ use super::{
 };
 use crate::billing::PlanEntitlement;
 use crate::contacts::ContactDraft;
+use crate::messaging::Addressee;
 use crate::shared::{
     ApiKeyId, FieldErrors, KeyScope, MediaId, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb, TemplateId,
     Tenant, UserId, redacted_debug,
@@ -147,13 +148,9 @@ fn try_decide(
     }
     let (send_at, expires_at) = request.times(facts.now)?;
     let (contact, new_contact) = contact(request, facts, new_id)?;
-    let template = template(&request.content, facts)?;
+    let template = requested_template(&request.content, facts)?;
     let profile_id = number(request, facts, &contact)?;
-    check_content(&request.content, template, &contact, profile_id, send_at)?;
-    let uses_quota = template.is_some();
-    if uses_quota && facts.billing.messages_per_month(facts.now).is_none() {
-        return Err(Refusal::PlanInactive.into());
-    }
+    let accepted = accept(&request.content, template, &contact, (facts, profile_id), send_at)?;
     let message = DirectMessage {
         id: new_id().into(),
         contact_id: contact.id,
@@ -172,13 +169,41 @@ fn try_decide(
         request: canonical,
         template_id: template.map(|template| template.id),
         media_id: request.content.media_id(),
-        quota_month: uses_quota.then(|| month_of(send_at)),
+        quota_month: accepted.quota_month,
     };
     Ok(Decision::New(Box::new(new), new_contact))
 }
 
+/// A message that may be sent.
+pub(crate) struct Accepted {
+    pub(crate) to: Addressee,
+    pub(crate) content: LeavingContent,
+    /// The month whose quota the message uses. None: it uses none.
+    pub(crate) quota_month: Option<Date>,
+}
+
+/// Decides on content, contact and plan of a message that leaves at `at`. A template uses one message of that month.
+pub(crate) fn accept(
+    content: &RequestedContent,
+    template: Option<&Template>,
+    contact: &ContactFacts,
+    (facts, number): (&CreationFacts, Option<ProfileId>),
+    at: OffsetDateTime,
+) -> Result<Accepted, Refusal> {
+    let (to, leaving) = check_content(content, template, contact, number, at)?;
+    let uses_quota = template.is_some();
+    if uses_quota && facts.billing.messages_per_month(facts.now).is_none() {
+        return Err(Refusal::PlanInactive);
+    }
+    Ok(Accepted {
+        to,
+        content: leaving,
+        quota_month: uses_quota.then(|| month_of(at)),
+    })
+}
+
 /// The first day of the time's month (UTC).
-pub(super) fn month_of(at: OffsetDateTime) -> Date {
+pub(crate) fn month_of(at: OffsetDateTime) -> Date {
     let date = at.to_offset(time::UtcOffset::UTC).date();
     date.replace_day(1).unwrap_or(date)
 }
@@ -210,7 +235,11 @@ fn contact(
     Ok((ContactFacts::of(&new, &facts.numbers), Some(new)))
 }
 
-fn template<'a>(content: &RequestedContent, facts: &'a CreationFacts) -> Result<Option<&'a Template>, ItemError> {
+/// The template of the content. It MUST be one of the facts' templates.
+pub(crate) fn requested_template<'a>(
+    content: &RequestedContent,
+    facts: &'a CreationFacts,
+) -> Result<Option<&'a Template>, FieldErrors> {
     let RequestedContent::Template { key, .. } = content else {
         return Ok(None);
     };
@@ -219,9 +248,7 @@ fn template<'a>(content: &RequestedContent, facts: &'a CreationFacts) -> Result<
         RequestedTemplate::Name { .. } => "template.name",
     };
     let found = facts.templates.get(key);
-    found
-        .map(Some)
-        .ok_or_else(|| FieldErrors::one(field, "does not exist").into())
+    found.map(Some).ok_or_else(|| FieldErrors::one(field, "does not exist"))
 }
 
 /// The number of the request, else a verified one of the contact's conversation, else the account's default. None: the

@@ -4,9 +4,8 @@ use time::OffsetDateTime;
 
 use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
 use crate::campaigns::{Recipient, Variables};
-use crate::conversations::WINDOW;
-use crate::messaging::{Addressee, Category, MessageContent, MetaStatus};
-use crate::shared::{MessageId, ProfileId, redacted_debug};
+use crate::messaging::{Addressee, Category, MessageContent, MetaStatus, WINDOW};
+use crate::shared::{MediaId, MessageId, ProfileId, redacted_debug};
 use crate::templates::{MessageValues, OFFER_ENDED, Template};
 
 /// What decides whether a due message leaves, read in the transaction that starts it.
@@ -50,6 +49,8 @@ pub enum LeavingContent {
     Template {
         template: Box<Template>,
         values: MessageValues,
+        /// The account's file of the header. Its id is the header's URL.
+        header_media: Option<MediaId>,
     },
     FreeForm(MessageContent),
 }
@@ -65,7 +66,7 @@ impl LeavingContent {
     /// The text of a template with the message's values.
     pub fn template_text(&self) -> Option<String> {
         match self {
-            Self::Template { template, values } => template.rendered(values).body,
+            Self::Template { template, values, .. } => template.rendered(values).body,
             Self::FreeForm(_) => None,
         }
     }
@@ -98,7 +99,9 @@ pub fn departure(facts: DepartureFacts) -> Departure {
     };
     match checked {
         Err(refusal) => Departure::Fail(refusal.to_string()),
-        Ok((_, LeavingContent::Template { template, values })) if values.offer_ends_too_early(&template, facts.now) => {
+        Ok((_, LeavingContent::Template { template, values, .. }))
+            if values.offer_ends_too_early(&template, facts.now) =>
+        {
             Departure::Fail(OFFER_ENDED.to_owned())
         }
         Ok((to, content)) => Departure::Leave(Box::new(LeavingMessage {
@@ -112,7 +115,7 @@ pub fn departure(facts: DepartureFacts) -> Departure {
 }
 
 /// Checks content, template and contact of a message that leaves at `at`. Returns its address and its rendered content.
-pub(super) fn check_content(
+pub(crate) fn check_content(
     content: &RequestedContent,
     template: Option<&Template>,
     contact: &ContactFacts,
@@ -126,19 +129,19 @@ pub(super) fn check_content(
             },
             Some(template),
         ) => {
-            let values = check_template(template, variables, own, &contact.recipient)?;
+            let template = with_header(template, own);
+            let values = check_template(&template, variables, own, &contact.recipient)?;
             if contact.opted_out && template.category != Category::Authentication {
                 return Err(Refusal::OptedOut);
             }
-            let to = contact
-                .address(number, template.category.needs_phone())
-                .ok_or(Refusal::NoAddress)?;
-            let mut template = template.clone();
-            if own.header_url.is_some() {
-                template.header_media_url.clone_from(&own.header_url);
-            }
-            let template = Box::new(template);
-            Ok((to, LeavingContent::Template { template, values }))
+            let needs_phone = template.category.needs_phone();
+            let to = contact.address(number, needs_phone).ok_or(Refusal::NoAddress)?;
+            let content = LeavingContent::Template {
+                template: Box::new(template),
+                values,
+                header_media: own.header_media,
+            };
+            Ok((to, content))
         }
         (RequestedContent::Template { .. }, None) => Err(Refusal::TemplateNotApproved),
         (RequestedContent::FreeForm(content), _) => {
@@ -150,6 +153,16 @@ pub(super) fn check_content(
             }
         }
     }
+}
+
+/// The template with the header file of the message in place of its own.
+fn with_header(template: &Template, own: &RequestedValues) -> Template {
+    let mut template = template.clone();
+    let own_file = own.header_media.map(|id| id.to_string());
+    if let Some(url) = own_file.or_else(|| own.header_url.clone()) {
+        template.header_media_url = Some(url);
+    }
+    template
 }
 
 /// Checks that the template may be sent, and returns the values of the recipient's message.

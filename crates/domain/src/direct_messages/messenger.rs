@@ -6,10 +6,12 @@ use futures_util::FutureExt;
 use futures_util::future::select;
 use time::Duration;
 
-use super::{DirectMessageQueue, HoldReason, LeavingContent, LeavingMessage, NumberQueue, QueueInputs};
+use super::{
+    DirectMessageQueue, HoldReason, LeavingContent, LeavingMessage, NumberQueue, QueueInputs, TemplateFileError,
+    TemplateFiles,
+};
 use crate::campaigns::{
-    Burst, CompletedCall, InFlightSends, SendRate, SendRateLimiter, SendResult, SlotTime, Worker, file_sources,
-    to_result,
+    Burst, CompletedCall, InFlightSends, SendRate, SendRateLimiter, SendResult, SlotTime, Worker, to_result,
 };
 use crate::messaging::{
     Addressee, BlockCause, ErrorClass, MessageContent, OutboundMessage, SendOutcome, WhatsappCredentials,
@@ -306,20 +308,31 @@ impl Messenger {
         credentials: &WhatsappCredentials,
         message: LeavingMessage,
     ) -> Result<SendOutcome, String> {
-        let (template, values) = match message.content {
-            LeavingContent::Template { template, values } => (template, values),
+        let (template, values, header_media) = match message.content {
+            LeavingContent::Template {
+                template,
+                values,
+                header_media,
+            } => (template, values, header_media),
             LeavingContent::FreeForm(content) => {
                 let (id, to) = (message.id, message.to);
                 return self.free_form(queue, credentials, id, to, content).await;
             }
         };
         let gateway = self.gateway.as_ref();
-        match file_sources(&self.files, gateway, queue.account_id, credentials, &template).await {
+        let files = TemplateFiles {
+            files: &self.files,
+            content_files: &self.content_files,
+            gateway,
+        };
+        let sources = files.sources(queue.account_id, credentials, &template, header_media);
+        match sources.await {
             Ok(files) => {
                 let message = template.outbound(SendId(message.id.0), message.to, &values, &files);
                 Ok(gateway.send_template(credentials, &message).await)
             }
-            Err(error) => without_file(&error),
+            Err(TemplateFileError::Header(error)) => without_content_file(&error),
+            Err(TemplateFileError::Message(error)) => without_file(&error),
         }
     }
 
@@ -334,8 +347,7 @@ impl Messenger {
     ) -> Result<SendOutcome, String> {
         let found = match self.content_files.find(queue.account_id, &content).await {
             Ok(file) => file,
-            Err(ContentFileError::Store(error)) => return Ok(not_connected(error.to_string())),
-            Err(ContentFileError::Invalid(_)) => return Err("the file of the message is not available".to_owned()),
+            Err(error) => return without_content_file(&error),
         };
         let gateway = self.gateway.as_ref();
         let source = self
@@ -394,6 +406,14 @@ fn without_file(error: &MessageFileError) -> Result<SendOutcome, String> {
     match error.is_temporary() || matches!(error, MessageFileError::Store(_)) {
         true => Ok(not_connected(error.to_string())),
         false => Err(error.to_string()),
+    }
+}
+
+/// The same for a file of the account.
+fn without_content_file(error: &ContentFileError) -> Result<SendOutcome, String> {
+    match error {
+        ContentFileError::Store(error) => Ok(not_connected(error.to_string())),
+        ContentFileError::Invalid(_) => Err("the file of the message is not available".to_owned()),
     }
 }
 

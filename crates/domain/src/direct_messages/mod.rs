@@ -15,6 +15,7 @@ mod contact;
 mod creation;
 mod departure;
 mod events;
+mod files;
 mod messenger;
 mod model;
 mod ports;
@@ -26,8 +27,10 @@ mod status;
 
 pub use contact::{ContactFacts, NewContact};
 pub use creation::{CreationFacts, CreationPlan, Decision, ItemError, NewDirectMessage, NumberChoice, decide};
+pub(crate) use creation::{accept, month_of, requested_template};
 pub use departure::{Departure, DepartureFacts, LeavingContent, LeavingMessage, departure};
 pub use events::cancelled_event;
+pub(crate) use files::{TemplateFileError, TemplateFiles};
 pub use messenger::{Messenger, QueueEnd};
 pub use model::*;
 pub use ports::*;
@@ -41,4 +44,4 @@ pub use service::{Batch, BatchItem, Created, DirectMessageError, DirectMessages,
 pub use status::{DirectStatus, HoldReason, Phase};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -59,6 +59,7 @@ redacted_debug!(MessageTemplateInput { id });
 /// The header of a template, for this message only: a file or a location.
 #[derive(Clone, Default)]
 pub struct MessageHeaderInput {
+    pub media_id: Option<MediaId>,
     pub media_url: Option<String>,
     pub latitude: Option<f64>,
     pub longitude: Option<f64>,
@@ -95,6 +96,9 @@ pub enum RequestedTemplate {
 /// The values of a template's message beside its placeholders.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestedValues {
+    /// The account's file that replaces that of the template's header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header_media: Option<MediaId>,
     /// Replaces the URL of the template's header file.
     pub header_url: Option<String>,
     /// The location of the header.
@@ -126,6 +130,14 @@ redacted_debug!(
 );
 
 impl RequestedContent {
+    /// The content of a template message.
+    pub(crate) fn of_template(input: MessageTemplateInput) -> Result<Self, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let content = template_content(input, &mut errors);
+        errors.into_result()?;
+        content.ok_or_else(|| FieldErrors::one("template", "is required"))
+    }
+
     /// The template of the content.
     pub fn template_key(&self) -> Option<&RequestedTemplate> {
         match self {
@@ -136,10 +148,29 @@ impl RequestedContent {
 
     /// The account's file that the message sends.
     pub fn media_id(&self) -> Option<MediaId> {
-        let Self::FreeForm(content) = self else { return None };
+        let content = match self {
+            Self::Template { values, .. } => return values.header_media,
+            Self::FreeForm(content) => content,
+        };
         match content.media()?.1.file {
             FileReference::Media(id) => Some(id),
             FileReference::Url(_) => None,
+        }
+    }
+
+    /// WhatsApp's type of the message.
+    pub fn message_type(&self) -> &'static str {
+        match self {
+            Self::Template { .. } => ContentKind::Template.as_str(),
+            Self::FreeForm(content) => content.kind(),
+        }
+    }
+
+    /// The text below a file.
+    pub fn caption(&self) -> Option<&str> {
+        match self {
+            Self::Template { .. } => None,
+            Self::FreeForm(content) => content.caption(),
         }
     }
 
@@ -171,6 +202,19 @@ pub struct MessageRequest {
 redacted_debug!(MessageRequest { to, content });
 
 impl MessageRequest {
+    /// A message to a contact, which leaves now.
+    pub(crate) fn to_contact(id: ContactId, content: RequestedContent) -> Self {
+        Self {
+            to: Requested::Contact(id),
+            name: None,
+            content,
+            profile_id: None,
+            send_at: None,
+            expires_at: None,
+            client_reference: None,
+        }
+    }
+
     /// Checks everything that depends neither on the account nor on the time.
     pub fn parse(input: MessageInput) -> Result<Self, FieldErrors> {
         let mut errors = FieldErrors::default();
@@ -304,8 +348,12 @@ fn template_content(input: MessageTemplateInput, errors: &mut FieldErrors) -> Op
     {
         errors.add("template.header.media_url", "must be an https URL");
     }
+    if header.media_id.is_some() && header.media_url.is_some() {
+        errors.add("template.header.media_url", "must not be combined with media_id");
+    }
     let values = RequestedValues {
         header_location: header_location(&header, errors),
+        header_media: header.media_id,
         header_url: header.media_url,
         offer_expires_at: input.offer_expires_at,
     };

@@ -10,7 +10,7 @@ use time::Date;
 use super::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, Decision, DirectMessage, DirectMessageQuery,
     DirectMessageStore, ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal,
-    RequestedContent, decide,
+    RequestedContent, decide, requested_template,
 };
 use crate::shared::{
     Conflict, CursorPage, FieldErrors, Ids, KeyScope, MessageId, RouteScope, ScopeArea, ScopeVerb, StoreError, Tenant,
@@ -128,10 +128,13 @@ impl DirectMessages {
     ) -> Result<Vec<Outcome>, DirectMessageError> {
         let requests: Vec<MessageRequest> = items.iter().filter_map(|item| item.clone().ok()).collect();
         let account = tenant.account_id;
-        let unready = self.unready_files(tenant, items).await?;
-        let mut left = BTreeMap::new();
+        let (mut left, mut known) = (BTreeMap::new(), None);
         for _ in 0..ATTEMPTS {
             let facts = self.store.facts(account, &requests).await?;
+            let unready = match known.take() {
+                Some(unready) => unready,
+                None => self.unready_files(tenant, items, &facts).await?,
+            };
             let drafted = self.draft(tenant, items, facts, &left, &unready);
             if drafted.plan.messages.is_empty() {
                 return Ok(drafted.outcomes);
@@ -143,6 +146,7 @@ impl DirectMessages {
                     left.insert(month, of_month);
                 }
             }
+            known = Some(unready);
         }
         Err(Conflict.into())
     }
@@ -152,23 +156,43 @@ impl DirectMessages {
         &self,
         tenant: &Tenant,
         items: &[Result<MessageRequest, ItemError>],
+        facts: &CreationFacts,
     ) -> Result<HashMap<usize, FieldErrors>, StoreError> {
         let mut unready = HashMap::new();
         for (position, item) in items.iter().enumerate() {
-            let Ok(MessageRequest {
-                content: RequestedContent::FreeForm(content),
-                ..
-            }) = item
-            else {
+            let Ok(MessageRequest { content, .. }) = item else {
                 continue;
             };
-            match self.files.find(tenant.account_id, content).await {
-                Ok(_) => {}
+            match self.find_file(tenant, content, facts).await {
+                Ok(()) => {}
                 Err(ContentFileError::Invalid(errors)) => drop(unready.insert(position, errors)),
                 Err(ContentFileError::Store(error)) => return Err(error),
             }
         }
         Ok(unready)
+    }
+
+    /// Whether the file of the content can be sent. An unknown template has no file.
+    async fn find_file(
+        &self,
+        tenant: &Tenant,
+        content: &RequestedContent,
+        facts: &CreationFacts,
+    ) -> Result<(), ContentFileError> {
+        let account = tenant.account_id;
+        match content {
+            RequestedContent::FreeForm(content) => self.files.find(account, content).await.map(drop),
+            RequestedContent::Template { values, .. } => {
+                let template = requested_template(content, facts).ok().flatten();
+                match (values.header_media, template) {
+                    (Some(id), Some(template)) => {
+                        let found = self.files.find_header(account, id, template.header_type);
+                        found.await.map(drop)
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
     }
 
     /// Decides on all items, in order: the quota of a month is given to the first ones.

@@ -1,9 +1,12 @@
 //! The messages that Recado sends.
 
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use super::{ButtonValue, HeaderLocation, HeaderType, MessageContent, TextParameter};
 use crate::shared::{MessageId, SendId, redacted_debug, string_enum};
+
+/// The service window: how long after the contact's last message a free-form message may be sent.
+pub const WINDOW: Duration = Duration::hours(24);
 
 /// One template message to one contact.
 #[derive(Clone, PartialEq)]
@@ -11,6 +14,8 @@ pub struct OutboundTemplate {
     /// Recado's id of the send. Every status update echoes it.
     pub send_id: SendId,
     pub to: Addressee,
+    /// WhatsApp's id of the message that this one quotes.
+    pub reply_to: Option<String>,
     pub template: String,
     pub language: String,
     /// The values of a text header, in order.

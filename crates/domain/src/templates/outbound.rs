@@ -82,6 +82,7 @@ impl Template {
         OutboundTemplate {
             send_id,
             to,
+            reply_to: None,
             template: self.name.clone(),
             language: self.language.clone(),
             header: header.map(|text| self.parameters_of(text, texts)).unwrap_or_default(),

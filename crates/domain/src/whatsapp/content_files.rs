@@ -7,7 +7,7 @@ use crate::media::{
     FileKind, FoundFile, MediaStoreError, MediaStream, MessageFileStorage, MessageFileStore, StoredFile,
 };
 use crate::messaging::{
-    FileReference, FileSource, MediaContent, MessageContent, UploadContent, UploadFile, WhatsappCredentials,
+    FileReference, FileSource, HeaderType, MessageContent, UploadContent, UploadFile, WhatsappCredentials,
     WhatsappGateway,
 };
 use crate::shared::{AccountId, FieldErrors, MediaId, StoreError};
@@ -68,10 +68,35 @@ impl ContentFiles {
         match &media.file {
             FileReference::Url(url) => Ok(ContentFile::Link(url.clone())),
             FileReference::Media(id) => self
-                .find_stored(account, *id, field, media)
+                .find_stored(account, *id, field, media.kind)
                 .await
                 .map(ContentFile::Stored),
         }
+    }
+
+    /// The account's file for the header of a template. It must be ready, and of the header's type.
+    pub async fn find_header(
+        &self,
+        account: AccountId,
+        id: MediaId,
+        header: HeaderType,
+    ) -> Result<StoredFile, ContentFileError> {
+        const FIELD: &str = "template.header";
+        let kind = match header {
+            HeaderType::Image => FileKind::Image,
+            HeaderType::Video => FileKind::Video,
+            HeaderType::Document => FileKind::Document,
+            HeaderType::None | HeaderType::Text | HeaderType::Location => {
+                let message = "is not possible: the template's header is no file";
+                return Err(FieldErrors::one(format!("{FIELD}.media_id"), message).into());
+            }
+        };
+        let file = self.find_stored(account, id, FIELD, kind).await?;
+        if file.kind != kind {
+            let message = format!("is of type {}, not {kind}", file.kind);
+            return Err(FieldErrors::one(format!("{FIELD}.media_id"), message).into());
+        }
+        Ok(file)
     }
 
     async fn find_stored(
@@ -79,7 +104,7 @@ impl ContentFiles {
         account: AccountId,
         id: MediaId,
         field: &str,
-        media: &MediaContent,
+        kind: FileKind,
     ) -> Result<StoredFile, ContentFileError> {
         let invalid = |message: String| FieldErrors::one(format!("{field}.media_id"), message);
         let found = self.files.find(account, id).await?;
@@ -87,8 +112,8 @@ impl ContentFiles {
             FoundFile::Ready(file) => file,
             FoundFile::Unavailable(state) => return Err(invalid(format!("is {state}, not ready")).into()),
         };
-        if file.kind != media.kind && media.kind != FileKind::Document {
-            return Err(invalid(format!("is of type {}, not {}", file.kind, media.kind)).into());
+        if file.kind != kind && kind != FileKind::Document {
+            return Err(invalid(format!("is of type {}, not {kind}", file.kind)).into());
         }
         Ok(file)
     }

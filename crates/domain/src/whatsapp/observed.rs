@@ -149,6 +149,7 @@ mod tests {
         OutboundTemplate {
             send_id: Uuid::from_u128(7).into(),
             to: Addressee::Phone("+5511961234567".into()),
+            reply_to: None,
             template: "t".into(),
             language: "pt_BR".into(),
             header: vec![],

@@ -22,7 +22,7 @@ pub(super) fn free_form(message: &OutboundMessage) -> Value {
         MessageContent::ContactRequest(text) => json!({ "type": "request_contact_info", "body": { "text": text },
             "action": { "name": "request_contact_info" } }),
     };
-    let mut body = json!({
+    let body = json!({
         "messaging_product": "whatsapp",
         "recipient_type": "individual",
         field: to,
@@ -30,7 +30,12 @@ pub(super) fn free_form(message: &OutboundMessage) -> Value {
         "biz_opaque_callback_data": message.message_id.to_string(),
         kind: content,
     });
-    if let (Some(quoted), Some(body)) = (&message.reply_to, body.as_object_mut()) {
+    quoting(body, message.reply_to.as_deref())
+}
+
+/// Adds the message that this one quotes.
+fn quoting(mut body: Value, quoted: Option<&str>) -> Value {
+    if let (Some(quoted), Some(body)) = (quoted, body.as_object_mut()) {
         body.insert("context".into(), json!({ "message_id": quoted }));
     }
     body
@@ -120,14 +125,15 @@ pub(super) fn body(message: &OutboundTemplate) -> Value {
         template.insert("components".into(), Value::Array(components));
     }
     let (field, to) = addressee(&message.to);
-    json!({
+    let body = json!({
         "messaging_product": "whatsapp",
         "recipient_type": "individual",
         field: to,
         "type": "template",
         "biz_opaque_callback_data": message.send_id.to_string(),
         "template": template,
-    })
+    });
+    quoting(body, message.reply_to.as_deref())
 }
 
 /// One entry per component that has values: WhatsApp checks the parameter count of every entry, so an empty one fails.
@@ -212,6 +218,7 @@ mod tests {
         OutboundTemplate {
             send_id: SendId(Uuid::from_u128(7)),
             to: Addressee::Phone("+5511961234567".into()),
+            reply_to: None,
             template: "order_update".into(),
             language: "pt_BR".into(),
             header: vec![],

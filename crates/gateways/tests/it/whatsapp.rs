@@ -45,6 +45,7 @@ pub(crate) fn message() -> OutboundTemplate {
     OutboundTemplate {
         send_id: SendId(Uuid::from_u128(7)),
         to: Addressee::Phone("+5511961234567".into()),
+        reply_to: None,
         template: "order_update".into(),
         language: "pt_BR".into(),
         header: vec![],

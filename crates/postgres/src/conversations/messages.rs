@@ -1,6 +1,8 @@
 //! State changes of replies: messages are locked, changed in memory by the domain's rules, and written back in one
 //! statement.
 
+use std::collections::BTreeMap;
+
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Uuid as SqlUuid};
@@ -12,10 +14,11 @@ use recado_domain::direct_messages::RequestedContent;
 use recado_domain::messaging::{SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
-use time::{Duration, OffsetDateTime};
+use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::analytics::count_messages;
+use crate::campaigns::usage;
 use crate::deterministic_ids::time_of;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
@@ -288,6 +291,25 @@ pub(crate) fn find<'a>(
     locked.get_mut(position)
 }
 
+/// Releases the reservations of messages that are pending no more. An accepted one counts in the rollups from now on.
+async fn release_quota(conn: &mut AsyncPgConnection, account: AccountId, changed: &[&LockedMessage]) -> DbResult<()> {
+    let mut released: BTreeMap<Date, i64> = BTreeMap::new();
+    for locked in changed {
+        let was_pending = locked.status_before == MessageStatus::Pending;
+        if let Some(month) = locked
+            .message
+            .reserved_month()
+            .filter(|_| was_pending && !locked.is_pending())
+        {
+            *released.entry(month).or_default() += 1;
+        }
+    }
+    for (month, count) in released {
+        usage::change(conn, account, month, 0, -count).await?;
+    }
+    Ok(())
+}
+
 /// Writes changed messages with their rollups and webhook events. A WhatsApp message id that another message has stays
 /// with that message.
 pub(crate) async fn write_messages(
@@ -349,6 +371,7 @@ pub(crate) async fn write_messages(
         delta.advance(message.created_at, *status_before, message.status);
     }
     count_messages(conn, account, &delta).await?;
+    release_quota(conn, account, &changed).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
     outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
 }

@@ -12,8 +12,9 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::NEVER_CONFIRMED;
 use recado_domain::conversations::{
-    ContactRequestOutcome, Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore,
-    Direction, Message, MessageOrigin, MessageStatus, QuotedMessage, ReplyDraft, ReplyFacts, ReplyResult, transition,
+    BegunReply, ContactRequestOutcome, Conversation, ConversationEvent, ConversationQuery, ConversationStatus,
+    ConversationStore, Direction, Message, MessageOrigin, MessageStatus, QuotedMessage, ReplyDraft, ReplyFacts,
+    ReplyResult, transition,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, StoreError, TimeCursor};
@@ -27,6 +28,7 @@ use super::messages::{
     write_messages,
 };
 use crate::analytics::{count_conversations_of, count_messages};
+use crate::campaigns::usage;
 use crate::contacts::set_wa_ids;
 use crate::errors::{DbResult, parse_enum};
 use crate::media::keep_uploads;
@@ -260,13 +262,9 @@ async fn reply_facts(
 
 /// Inserts a pending reply. Locks the conversation first, as callbacks of the same contact do, so that the two cannot
 /// deadlock.
-async fn begin_reply(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    reply: &ReplyDraft,
-) -> DbResult<Option<Message>> {
+async fn begin_reply(conn: &mut AsyncPgConnection, account: AccountId, reply: &ReplyDraft) -> DbResult<BegunReply> {
     let Some(before) = find_conversation(conn, account, reply.conversation_id, "FOR NO KEY UPDATE OF v").await? else {
-        return Ok(None);
+        return Ok(BegunReply::Missing);
     };
     let now = Conversation {
         status: transition(before.status, ConversationEvent::Message),
@@ -274,27 +272,28 @@ async fn begin_reply(
         ..before
     };
     write_conversation(conn, account, before.status, &now).await?;
+    let media = reply.content.media_id();
     let values = (
         messages::account_id.eq(account.0),
         messages::id.eq(reply.id.0),
         messages::conversation_id.eq(reply.conversation_id.0),
         messages::direction.eq(Direction::Outbound.as_str()),
-        messages::type_.eq(reply.content.kind()),
-        messages::text.eq(reply.content.text()),
+        messages::type_.eq(reply.content.message_type()),
+        messages::text.eq(reply.text.as_deref()),
         messages::status.eq(MessageStatus::Pending.as_str()),
         messages::payload.eq(json!({ "profile_id": reply.profile_id, "content": reply.content })),
         messages::created_at.eq(reply.created_at),
         messages::origin.eq(MessageOrigin::Reply.as_str()),
         messages::caption.eq(reply.content.caption()),
         messages::context.eq(reply.context.as_ref().map(|context| json!(context))),
-        messages::media_ids.eq(reply.media_id.map(|id| vec![id.0])),
+        messages::media_ids.eq(media.map(|id| vec![id.0])),
     );
     let insert = diesel::insert_into(messages::table).values(values);
     insert.execute(&mut *conn).await?;
     let mut delta = MessageRollupDelta::default();
     delta.add(reply.created_at, MessageStatus::Pending);
     count_messages(conn, account, &delta).await?;
-    if let Some(media) = reply.media_id {
+    if let Some(media) = media {
         keep_uploads(conn, account, &BTreeMap::from([(media, reply.created_at)])).await?;
     }
     let stored: MessageRow = sql(format!(
@@ -303,9 +302,23 @@ async fn begin_reply(
     .bind(account)
     .bind(reply.id)
     .bind(reply.created_at)
-    .get_result(conn)
+    .get_result(&mut *conn)
     .await?;
-    Ok(Some(stored.try_into()?))
+    let message = Message::try_from(stored)?;
+    match reply.monthly_limit {
+        Some(limit) if !reserve(conn, account, &message, limit).await? => Ok(BegunReply::QuotaExceeded),
+        _ => Ok(BegunReply::Stored(Box::new(message))),
+    }
+}
+
+/// Reserves one message of the month's quota for a template reply. False: the quota is exceeded, and the caller MUST
+/// roll back.
+async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, message: &Message, limit: i64) -> DbResult<bool> {
+    let Some(month) = message.reserved_month() else {
+        return Ok(true);
+    };
+    usage::reserve(conn, account, month, 1).await?;
+    Ok(usage::used(conn, account, month).await? <= limit)
 }
 
 /// The lock of the conversation lets a concurrent request wait, and then find this one.
@@ -318,10 +331,10 @@ async fn begin_contact_request(
     if contact_requests::is_asked(conn, account, request).await? {
         return Ok(ContactRequestOutcome::AskedAlready);
     }
-    let stored = begin_reply(conn, account, request).await?;
-    Ok(stored.map_or(ContactRequestOutcome::Missing, |stored| {
-        ContactRequestOutcome::Stored(Box::new(stored))
-    }))
+    Ok(match begin_reply(conn, account, request).await? {
+        BegunReply::Stored(stored) => ContactRequestOutcome::Stored(stored),
+        BegunReply::Missing | BegunReply::QuotaExceeded => ContactRequestOutcome::Missing,
+    })
 }
 
 async fn record_reply(
@@ -435,8 +448,9 @@ impl ConversationStore for PgConversations {
         in_tenant!(self.tenants, account, |conn| reply_facts(conn, account, id, quoted))
     }
 
-    async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<Option<Message>, StoreError> {
-        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply))
+    async fn begin_reply(&self, account: AccountId, reply: &ReplyDraft) -> Result<BegunReply, StoreError> {
+        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply),
+            unless BegunReply::QuotaExceeded)
     }
 
     async fn begin_contact_request(

@@ -13,5 +13,7 @@ FROM (SELECT coalesce(CASE WHEN s.status = 'pending' AND s.started_at IS NULL TH
   UNION ALL SELECT c.run_quota_month, 0, cardinality(b.send_ids)
   FROM campaign_retry_batches b JOIN campaigns c ON c.account_id = b.account_id AND c.id = b.campaign_id
   WHERE b.account_id = $1 AND c.status = 'sending'
-  UNION ALL SELECT quota_month, 0, 1 FROM direct_messages WHERE account_id = $1) u
+  UNION ALL SELECT quota_month, 0, 1 FROM direct_messages WHERE account_id = $1
+  UNION ALL SELECT date_trunc('month', created_at AT TIME ZONE 'UTC')::date, 0, 1 FROM messages
+  WHERE account_id = $1 AND status = 'pending' AND type = 'template' AND origin = 'reply') u
 WHERE month IS NOT NULL GROUP BY 1

@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
+use recado_domain::campaigns::Variables;
 use recado_domain::conversations::{
-    Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundEvent, InboundItem,
-    InboundMessage, InboxStore, Message, MessageOrigin, MessageStatus, MockIdentityReport, ReplyDraft, ReplyResult, Sender,
+    BegunReply, Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundEvent,
+    InboundItem, InboundMessage, InboxStore, Message, MessageOrigin, MessageStatus, MockIdentityReport, ReceiveOutcome,
+    ReplyDraft, ReplyResult, Sender,
 };
+use recado_domain::direct_messages::{RequestedContent, RequestedTemplate, RequestedValues};
 use recado_domain::messaging::{MessageContent, SendStatus};
+use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
 use recado_domain::whatsapp::ProfileStore;
-use recado_postgres::{PgConversations, PgInbox, PgProfiles};
+use recado_postgres::{PgConversations, PgInbox, PgProfiles, PgRollups};
 use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
@@ -46,9 +50,9 @@ pub(crate) fn inbox(fixture: &DbFixture) -> PgInbox {
     PgInbox::new(fixture.tenants.clone(), Arc::new(report))
 }
 
-pub(crate) async fn receive(fixture: &DbFixture, account: AccountId, events: Vec<InboundEvent>) {
+pub(crate) async fn receive(fixture: &DbFixture, account: AccountId, events: Vec<InboundEvent>) -> ReceiveOutcome {
     let inbound_items = inbound_items(events);
-    inbox(fixture).receive(account, NUMBER, &inbound_items).await.unwrap();
+    inbox(fixture).receive(account, NUMBER, &inbound_items).await.unwrap()
 }
 
 pub(crate) fn inbound_items(events: Vec<InboundEvent>) -> Vec<InboundItem> {
@@ -511,6 +515,46 @@ async fn pages_merge_direct_messages_in_order() {
     }
 }
 
+#[tokio::test]
+async fn template_reply_reserves_a_message_and_releases_it() {
+    let (fixture, profile) = connected().await;
+    let (account, store) = (fixture.account, conversations(&fixture));
+    receive(&fixture, account, vec![message("a", sender("5511961234567"), "oi", 0)]).await;
+    let conversation = only_conversation(&fixture, account).await.id;
+    let rollups = PgRollups::new(fixture.owner.clone());
+    let reserved = "SELECT coalesce(sum(reserved), 0)::bigint FROM message_usage_slots";
+    let draft = |limit| ReplyDraft {
+        content: RequestedContent::Template {
+            key: RequestedTemplate::Id(id().into()),
+            variables: Variables::default(),
+            values: RequestedValues::default(),
+        },
+        monthly_limit: Some(limit),
+        ..reply_draft(conversation, id_at(NOW), NOW, profile)
+    };
+    let refused = draft(0);
+    let begun = store.begin_reply(account, &refused).await.unwrap();
+    assert_eq!((begun, fixture.number(reserved).await), (BegunReply::QuotaExceeded, 0));
+    assert_eq!(
+        fixture
+            .number("SELECT count(*) FROM messages WHERE direction = 'outbound'")
+            .await,
+        0
+    );
+    let failed = ReplyResult::Failed { message: "no".into() };
+    // Both an accepted and a failed reply give the reservation back; an accepted one counts as a reply.
+    for (result, limit) in [(failed, 1), (sent("w"), 1)] {
+        let draft = draft(limit);
+        let reply = stored(store.begin_reply(account, &draft).await.unwrap()).unwrap();
+        assert_eq!((reply.kind.as_str(), fixture.number(reserved).await), ("template", 1));
+        assert_eq!(rollups.verify(account).await.unwrap(), []);
+        store.record_reply(account, reply.id, &result).await.unwrap();
+        assert_eq!(fixture.number(reserved).await, 0);
+    }
+    let begun = store.begin_reply(account, &draft(1)).await.unwrap();
+    assert_eq!(begun, BegunReply::QuotaExceeded, "the month's message is used");
+}
+
 /// Receives a message, closes the conversation and begins a reply to it.
 pub(crate) async fn reply_to_inbound_message(fixture: &DbFixture, profile: ProfileId) -> Message {
     receive(
@@ -526,8 +570,15 @@ pub(crate) async fn reply_to_inbound_message(fixture: &DbFixture, profile: Profi
         .await
         .unwrap();
     let draft = reply_draft(conversation.id, id_at(NOW), NOW + Duration::minutes(3), profile);
-    let stored = store.begin_reply(fixture.account, &draft).await.unwrap();
-    stored.unwrap()
+    stored(store.begin_reply(fixture.account, &draft).await.unwrap()).unwrap()
+}
+
+/// The message of a reply that was stored.
+pub(crate) fn stored(begun: BegunReply) -> Option<Message> {
+    match begun {
+        BegunReply::Stored(message) => Some(*message),
+        BegunReply::Missing | BegunReply::QuotaExceeded => None,
+    }
 }
 
 /// A text reply that is not stored yet.
@@ -541,10 +592,11 @@ pub(crate) fn reply_draft(
         id: id.into(),
         conversation_id,
         profile_id,
-        content: MessageContent::Text("Olá".into()),
-        media_id: None,
+        content: RequestedContent::FreeForm(MessageContent::Text("Olá".into())),
+        text: Some("Olá".into()),
         context: None,
         created_at,
+        monthly_limit: None,
     }
 }
 
@@ -614,13 +666,11 @@ async fn reply_facts_return_number_phone_and_last_inbound_time() {
             .unwrap(),
         None
     );
-    assert!(
-        store
-            .begin_reply(other_account, &draft_of(&reply, profile))
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let begun = store
+        .begin_reply(other_account, &draft_of(&reply, profile))
+        .await
+        .unwrap();
+    assert_eq!(begun, BegunReply::Missing);
     assert_eq!(
         store.record_reply(other_account, reply.id, &sent("w")).await.unwrap(),
         None
@@ -717,13 +767,8 @@ async fn reply_ignores_foreign_updates_and_taken_message_ids() {
         id: id_at(NOW).into(),
         ..reply.clone()
     };
-    assert!(
-        store
-            .begin_reply(account, &draft_of(&second, profile))
-            .await
-            .unwrap()
-            .is_some()
-    );
+    let begun = store.begin_reply(account, &draft_of(&second, profile)).await.unwrap();
+    assert!(stored(begun).is_some());
     let recorded = store
         .record_reply(account, second.id, &sent("w"))
         .await
@@ -747,13 +792,8 @@ async fn reply_rejected_or_unresolved_ends_as_failed() {
         id: id_at(NOW).into(),
         ..reply.clone()
     };
-    assert!(
-        store
-            .begin_reply(account, &draft_of(&second, profile))
-            .await
-            .unwrap()
-            .is_some()
-    );
+    let begun = store.begin_reply(account, &draft_of(&second, profile)).await.unwrap();
+    assert!(stored(begun).is_some());
     let refused = ReplyResult::Failed {
         message: "closed".into(),
     };

@@ -10,7 +10,7 @@ use recado_postgres::{PgPartitions, PgRollups, RetentionDays};
 use time::{Duration, OffsetDateTime};
 
 use crate::conversations::{
-    connected, conversations, message, receive, reply_draft, reply_to_inbound_message, sender, sent,
+    connected, conversations, message, receive, reply_draft, reply_to_inbound_message, sender, sent, stored,
 };
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, id_at};
@@ -66,11 +66,8 @@ async fn reply_of_now(fixture: &DbFixture, profile: ProfileId) -> Message {
         receive(fixture, fixture.account, vec![written(&format!("old{month}"), at)]).await;
     }
     let draft = reply_draft(template.conversation_id, id_at(now()), now(), profile);
-    let stored = conversations(fixture)
-        .begin_reply(fixture.account, &draft)
-        .await
-        .unwrap();
-    stored.unwrap()
+    let begun = conversations(fixture).begin_reply(fixture.account, &draft).await;
+    stored(begun.unwrap()).unwrap()
 }
 
 #[tokio::test]

@@ -280,8 +280,12 @@ impl Stores {
     }
 
     pub fn direct_messages(&self, shared: &Shared) -> DirectMessages {
-        let store = Arc::new(PgDirectMessages::new(self.tenant.clone()));
+        let store = Arc::new(self.direct_message_store());
         DirectMessages::new(store, self.content_files(shared), shared.ids.clone())
+    }
+
+    pub fn direct_message_store(&self) -> PgDirectMessages {
+        PgDirectMessages::new(self.tenant.clone())
     }
 
     pub fn direct_message_queues(&self) -> PgDirectMessageQueues {

@@ -172,14 +172,16 @@ impl Services {
         .add(stores.verifications(shared))
         .add(Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()))
         .add(stores.callbacks(shared))
-        .add(Conversations::new(
-            Arc::new(stores.conversations()),
-            Arc::new(stores.whatsapp(shared)),
-            stores.content_files(shared),
-            shared.cipher.clone(),
-            Arc::new(shared.reports.clone()),
+        .add(Conversations {
+            store: Arc::new(stores.conversations()),
+            messages: Arc::new(stores.direct_message_store()),
+            gateway: Arc::new(stores.whatsapp(shared)),
+            files: stores.message_files(shared),
+            content_files: stores.content_files(shared),
+            cipher: shared.cipher.clone(),
+            report: Arc::new(shared.reports.clone()),
             ids,
-        ))
+        })
         .add(stores.direct_messages(shared))
         .add(stores.campaigns(shared))
         .add(stores.test_sends(shared));

@@ -61,7 +61,7 @@ fn send_preference(server: &Server, value: &str, timestamp: u64) {
 }
 
 /// Waits until the simulator has delivered every callback and the server has applied them.
-fn wait_for_callbacks(server: &Server) {
+pub(crate) fn wait_for_callbacks(server: &Server) {
     assert!(server.whatsapp.wait_idle(crate::harness::DEADLINE));
     until("every callback is processed", || {
         server.db.count("FROM whatsapp_callbacks") == 0

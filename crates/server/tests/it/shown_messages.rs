@@ -160,7 +160,7 @@ fn direct_messages_are_counted_as_replies_are() {
     assert_eq!((&totals["sent"], &totals["failed"]), (&json!(3), &json!(0)));
     let export = ana.get("/api/analytics/export?type=messages").text;
     for (row, times) in [
-        ("outbound,template,sent,Oi Ana", 1),
+        ("outbound,template,sent,Oi Cliente", 1),
         ("outbound,text,sent,'=1+1", 1),
         (",template,", 2),
     ] {

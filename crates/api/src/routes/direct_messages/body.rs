@@ -8,7 +8,9 @@ use recado_domain::direct_messages::{
 };
 use recado_domain::messaging::{AddressKind, Category, ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
-use recado_domain::shared::{ApiKeyId, ContactId, ConversationId, MessageId, ProfileId, TemplateId, UserId, timestamp};
+use recado_domain::shared::{
+    ApiKeyId, ContactId, ConversationId, MediaId, MessageId, ProfileId, TemplateId, UserId, timestamp,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,10 +39,13 @@ pub(super) struct RecipientBody {
     name: Option<String>,
 }
 
-/// The header of a template, for this message only: the URL of a file, or a location with all of its fields.
+/// The header of a template, for this message only: a file, or a location with all of its fields.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MessageHeader")]
 pub(super) struct HeaderBody {
+    /// A file of the account, of the header's type: an upload, or the file of a message. It must be ready.
+    #[schemars(example = &"0190a1b2-c3d4-7e5f-8a9b-000000000001")]
+    media_id: Option<MediaId>,
     /// An https URL that WhatsApp fetches.
     #[schemars(example = &"https://loja.example/nota-1042.pdf")]
     media_url: Option<String>,
@@ -61,7 +66,7 @@ pub(super) struct HeaderBody {
 /// The template of a message: either its `id`, or its `name` and `language`.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MessageTemplateInput")]
-pub(super) struct TemplateBody {
+pub(in crate::routes) struct TemplateBody {
     /// The template's id.
     id: Option<TemplateId>,
     /// The template's name.
@@ -136,6 +141,7 @@ impl From<RecipientBody> for RecipientInput {
 impl From<HeaderBody> for MessageHeaderInput {
     fn from(body: HeaderBody) -> Self {
         Self {
+            media_id: body.media_id,
             media_url: body.media_url,
             latitude: body.latitude,
             longitude: body.longitude,

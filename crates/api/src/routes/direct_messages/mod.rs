@@ -18,7 +18,7 @@ use crate::web::responses;
 use crate::web::route::{Endpoint, endpoint};
 use crate::worker_handles::WorkerSignals;
 
-mod body;
+pub(super) mod body;
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
     name: "Messages",

@@ -7,8 +7,8 @@ use time::Duration;
 
 use super::*;
 use crate::campaigns::Variables;
-use crate::messaging::{Addressee, Category, ContentInput, MetaStatus};
-use crate::shared::{CallingKey, KeyScopes};
+use crate::messaging::{Addressee, Category, ContentInput, HeaderType, MetaStatus};
+use crate::shared::{CallingKey, KeyScopes, MediaId};
 
 fn decided(input: MessageInput, facts: &CreationFacts) -> Decision {
     decide(&tenant(), &request(input), facts, &Uuid::now_v7)
@@ -283,6 +283,52 @@ fn due_message_leaves_rendered_for_its_contact() {
         (2, Addressee::Phone("+5511961234567".into()))
     );
     assert!(matches!(leaving.content, LeavingContent::Template { values, .. } if values.placeholders == ["Ana!"]));
+}
+
+#[test]
+fn header_file_of_a_message_replaces_that_of_its_template() {
+    let id = MediaId(Uuid::from_u128(6));
+    let input = |header: MessageHeaderInput| MessageInput {
+        template: Some(MessageTemplateInput {
+            id: Some(Uuid::from_u128(3).into()),
+            header: Some(header),
+            ..MessageTemplateInput::default()
+        }),
+        ..template_input()
+    };
+    let own = || MessageHeaderInput {
+        media_id: Some(id),
+        ..MessageHeaderInput::default()
+    };
+    // A template without a file of its own is sendable with that of the message.
+    let bare = with_template(|template| template.header_type = HeaderType::Image);
+    assert_eq!(refusal(template_input(), &bare), Some("template_not_sendable"));
+    let Decision::New(new, _) = decided(input(own()), &bare) else {
+        panic!()
+    };
+    assert_eq!(new.media_id, Some(id));
+    let Departure::Leave(leaving) = departure(DepartureFacts {
+        template: Some(bare.templates.values().next().unwrap().clone()),
+        ..departing(request(input(own())).content)
+    }) else {
+        panic!()
+    };
+    let LeavingContent::Template {
+        template, header_media, ..
+    } = leaving.content
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (header_media, template.file_urls()),
+        (Some(id), [id.to_string()].into())
+    );
+    let both = MessageHeaderInput {
+        media_url: Some("https://l.example/a.png".into()),
+        ..own()
+    };
+    let errors = MessageRequest::parse(input(both)).unwrap_err();
+    assert_eq!(errors.0.into_keys().collect::<Vec<_>>(), ["template.header.media_url"]);
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn content_files() -> ContentFiles {
 }
 
 /// A contact who wrote an hour ago.
-fn contact() -> ContactFacts {
+pub(crate) fn contact() -> ContactFacts {
     ContactFacts {
         id: Uuid::from_u128(2).into(),
         recipient: Recipient {
@@ -85,12 +85,12 @@ fn contact() -> ContactFacts {
     }
 }
 
-fn template() -> Template {
+pub(crate) fn template() -> Template {
     approved_template("Oi {{1}}", &["Bia"])
 }
 
 /// The free plan, one verified number, and the contact and template of the requests.
-fn facts() -> CreationFacts {
+pub(crate) fn facts() -> CreationFacts {
     let to = request(text_input()).to;
     let key = request(template_input()).content.template_key().cloned().unwrap();
     CreationFacts {

@@ -6,7 +6,7 @@ use time::Date;
 use time::macros::date;
 
 use super::*;
-use crate::messaging::ContentInput;
+use crate::messaging::{ContentInput, HeaderType};
 use crate::shared::{FieldErrors, MockIds};
 
 const MONTH: Date = date!(2026 - 03 - 01);
@@ -138,4 +138,30 @@ async fn message_whose_file_is_not_ready_is_refused_by_its_field() {
     };
     assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["media.media_id"]);
     assert!(plans.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn header_file_must_be_ready_and_of_the_headers_type() {
+    let refused = async |header_type: HeaderType| {
+        let mut store = MockDirectMessageStore::new();
+        store.expect_facts().returning(move |_, _| {
+            let mut facts = facts();
+            facts
+                .templates
+                .values_mut()
+                .for_each(|template| template.header_type = header_type);
+            Ok(facts)
+        });
+        let mut input = template_input();
+        input.template.as_mut().unwrap().header = Some(MessageHeaderInput {
+            media_id: Some(Uuid::from_u128(6).into()),
+            ..MessageHeaderInput::default()
+        });
+        match messages(store).create(&tenant(), input).await.unwrap_err() {
+            DirectMessageError::Invalid(errors) => errors.0["template.header.media_id"].join(" "),
+            error => panic!("{error}"),
+        }
+    };
+    assert_eq!(refused(HeaderType::Image).await, "is pending, not ready");
+    assert!(refused(HeaderType::Text).await.contains("is no file"));
 }

@@ -74,6 +74,7 @@ async fn message_contains_the_send_id_and_the_values() {
     let expected = OutboundTemplate {
         send_id: SendId(Uuid::from_u128(1000)),
         to: Addressee::Phone(phone(0)),
+        reply_to: None,
         template: "boas_vindas".into(),
         language: "pt_BR".into(),
         header: vec![],
