@@ -117,10 +117,18 @@ pub trait ConversationStore: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveOutcome {
     Received,
+    /// All were received, but a message that its author revoked or edited is not stored. It may come later.
+    ReceivedEarly,
     /// The account's profile with the number is not verified. Nothing was changed.
     NotVerified,
     /// The account has no profile with the number. Nothing was changed.
     NoNumber,
+}
+
+impl ReceiveOutcome {
+    pub fn is_received(self) -> bool {
+        matches!(self, Self::Received | Self::ReceivedEarly)
+    }
 }
 
 /// Counts what inbound events show about contacts.

@@ -7,7 +7,7 @@ use recado_domain::shared::{AccountId, MediaId, ProfileId};
 use time::{Duration, OffsetDateTime};
 
 use crate::errors::DbResult;
-use crate::sql::{collect_column, sql};
+use crate::sql::{FlagRow, collect_column, sql};
 
 /// How long after a message its author can change it here: the partitions before it are not searched.
 const CHANGED_FOR: Duration = Duration::days(45);
@@ -53,39 +53,47 @@ pub(super) async fn insert_files(
 }
 
 /// Applies a change of a message by its author. A revoked message loses its content, and its file is not fetched or kept
-/// any more. An unknown or revoked message changes nothing.
+/// any more. A revoked message is not changed again. False: the message is not stored.
 pub(super) async fn change_message(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     change: &MessageChange,
     now: OffsetDateTime,
-) -> DbResult<()> {
+) -> DbResult<bool> {
     let since = now.saturating_sub(CHANGED_FOR);
     let statement = match change.revoked_at {
         Some(_) => {
-            "WITH revoked AS (
-               UPDATE messages SET deleted_at = $5, text = NULL, caption = NULL, interactive = NULL, media_ids = NULL,
-                 payload = '{}'
-               WHERE account_id = $1 AND wa_message_id = $2 AND direction = $3 AND created_at >= $4
-                 AND deleted_at IS NULL AND $6::text IS NULL RETURNING id)
-             UPDATE message_media f SET message_id = NULL, expires_at = now(), due_at = NULL,
-               state = CASE WHEN f.state = 'pending' THEN 'expired' ELSE f.state END
-             FROM revoked r WHERE f.account_id = $1 AND f.message_id = r.id"
+            "WITH found AS (SELECT id, created_at FROM messages
+               WHERE account_id = $1 AND wa_message_id = $2 AND direction = $3 AND created_at >= $4),
+             revoked AS (
+               UPDATE messages m SET deleted_at = $5, text = NULL, caption = NULL, interactive = NULL,
+                 media_ids = NULL, payload = '{}'
+               FROM found f WHERE m.account_id = $1 AND m.id = f.id AND m.created_at = f.created_at
+                 AND m.deleted_at IS NULL AND $6::text IS NULL RETURNING m.id),
+             forgotten AS (
+               UPDATE message_media f SET message_id = NULL, expires_at = now(), due_at = NULL,
+                 state = CASE WHEN f.state = 'pending' THEN 'expired' ELSE f.state END
+               FROM revoked r WHERE f.account_id = $1 AND f.message_id = r.id)
+             SELECT EXISTS (SELECT FROM found) AS yes"
         }
         None => {
-            "UPDATE messages SET text = $6, caption = CASE WHEN caption IS NULL THEN NULL ELSE $6 END
-             WHERE account_id = $1 AND wa_message_id = $2 AND direction = $3 AND created_at >= $4
-               AND deleted_at IS NULL AND $5::timestamptz IS NULL"
+            "WITH found AS (SELECT id, created_at FROM messages
+               WHERE account_id = $1 AND wa_message_id = $2 AND direction = $3 AND created_at >= $4),
+             edited AS (
+               UPDATE messages m SET text = $6, caption = CASE WHEN m.caption IS NULL THEN NULL ELSE $6 END
+               FROM found f WHERE m.account_id = $1 AND m.id = f.id AND m.created_at = f.created_at
+                 AND m.deleted_at IS NULL AND $5::timestamptz IS NULL)
+             SELECT EXISTS (SELECT FROM found) AS yes"
         }
     };
-    sql(statement)
+    let found: FlagRow = sql(statement)
         .bind(account)
         .bind(change.wa_message_id.as_str())
         .bind(change.direction.as_str())
         .bind(since)
         .bind(change.revoked_at)
         .bind(change.text.as_deref())
-        .execute(conn)
+        .get_result(conn)
         .await?;
-    Ok(())
+    Ok(found.yes)
 }

@@ -183,13 +183,18 @@ async fn receive(
     let deltas = CountDeltas::of(&changes, &statuses_before);
     insert_files(conn, account, (number.profile_id, phone_number_id), &changes.messages).await?;
     write_messages(conn, account, &changes.messages).await?;
+    let mut all_found = true;
     for change in &changes.message_changes {
-        change_message(conn, account, change, number.now).await?;
+        all_found &= change_message(conn, account, change, number.now).await?;
     }
     count_contacts(conn, account, None, deltas.new_contacts).await?;
     count_conversations(conn, account, &deltas.conversations).await?;
     count_messages(conn, account, &deltas.messages).await?;
-    Ok((ReceiveOutcome::Received, changes.same_persons))
+    let outcome = match all_found {
+        true => ReceiveOutcome::Received,
+        false => ReceiveOutcome::ReceivedEarly,
+    };
+    Ok((outcome, changes.same_persons))
 }
 
 /// How long WhatsApp repeats a callback that was not accepted.

@@ -2,7 +2,7 @@
 //! that their author revoked.
 
 use recado_domain::conversations::{ConversationStore, Message};
-use recado_domain::conversations::{Direction, InboundEvent, InboundMessage};
+use recado_domain::conversations::{Direction, InboundEvent, InboundMessage, ReceiveOutcome};
 use recado_domain::media::{
     AnnouncedFile, ClaimedFile, FETCH_LEASE, FetchDecision, FileClaim, FileFailure, FileKind, FileState, FoundFile,
     MessageFileStore, MessageFileType, StoredContent, lost_files_event,
@@ -190,7 +190,8 @@ async fn revoked_message_loses_text_caption_and_file() {
         at: now(),
     };
     // The business cannot revoke what the contact wrote.
-    receive(&fixture, fixture.account, vec![revoked("a", Direction::Outbound)]).await;
+    let outcome = receive(&fixture, fixture.account, vec![revoked("a", Direction::Outbound)]).await;
+    assert_eq!(outcome, ReceiveOutcome::ReceivedEarly);
     assert!(
         messages(&fixture)
             .await
@@ -198,7 +199,8 @@ async fn revoked_message_loses_text_caption_and_file() {
             .all(|message| message.deleted_at.is_none())
     );
     let events = ["a", "b", "b"].map(|id| revoked(id, Direction::Inbound));
-    receive(&fixture, fixture.account, events.into()).await;
+    let outcome = receive(&fixture, fixture.account, events.into()).await;
+    assert_eq!(outcome, ReceiveOutcome::Received);
     for message in messages(&fixture).await {
         assert!(message.deleted_at.is_some());
         assert_eq!((message.text, message.caption, message.media.len()), (None, None, 0));

@@ -412,3 +412,34 @@ fn echo_appears_once_and_opens_no_window() {
         (&Value::Null, &Value::Null, &Value::Null)
     );
 }
+
+#[test]
+fn change_that_comes_before_its_message_is_not_lost() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let text_message = |id: &str| json!({ "from": ANA, "id": id, "timestamp": now().to_string(), "type": "text", "text": { "body": "Oi" } });
+    let change = |id: &str, kind: &str, content: Value| json!({ "from": ANA, "id": id, "timestamp": now().to_string(), "type": kind, kind: content });
+    let revoke = change("wamid.x", "revoke", json!({ "original_message_id": "wamid.1" }));
+    let edit = json!({ "original_message_id": "wamid.2", "message": { "type": "text", "text": { "body": "Olá" } } });
+    let edit = change("wamid.y", "edit", edit);
+    callback(&server, "messages", &message_value(&[revoke, edit]));
+    until("the changes wait", || {
+        server.db.count("FROM whatsapp_callbacks WHERE attempts > 0") == 1
+    });
+    let items = [text_message("wamid.1"), text_message("wamid.2")];
+    callback(&server, "messages", &message_value(&items));
+    let find = |id: &str| {
+        messages(&ana)
+            .into_iter()
+            .find(|message| message["wa_message_id"] == id)
+    };
+    let revoked = eventually("the message is revoked", || {
+        find("wamid.1").filter(|message| message["deleted_at"].is_string())
+    });
+    assert_eq!(revoked["text"], Value::Null);
+    until("the message is edited", || {
+        find("wamid.2").is_some_and(|message| message["text"] == "Olá")
+    });
+    until("no change waits", || server.db.count("FROM whatsapp_callbacks") == 0);
+}

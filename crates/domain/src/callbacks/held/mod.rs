@@ -128,7 +128,9 @@ impl HeldMessages {
             }
             let items = inbound_items(self.ids.as_ref(), &events);
             match self.stores.inbox.receive(account, number, &items).await {
-                Ok(ReceiveOutcome::Received) => self.stores.held.mark_given(number, &seqs).await?,
+                Ok(ReceiveOutcome::Received | ReceiveOutcome::ReceivedEarly) => {
+                    self.stores.held.mark_given(number, &seqs).await?
+                }
                 Ok(ReceiveOutcome::NotVerified | ReceiveOutcome::NoNumber) => return Ok(false),
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
                 Err(_) if batch.len() > 1 => batches.extend(batch.chunks(1).rev()),

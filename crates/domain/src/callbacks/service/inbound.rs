@@ -33,7 +33,7 @@ impl Callbacks {
                 // The profile stopped being verified after it was read.
                 Some(ReceiveOutcome::NotVerified) => is_held = true,
                 outcome => {
-                    is_given |= outcome == Some(ReceiveOutcome::Received);
+                    is_given |= outcome.is_some_and(ReceiveOutcome::is_received);
                     tried.insert(account);
                 }
             }
@@ -46,7 +46,7 @@ impl Callbacks {
         for account in verified(&self.stores.holders.holders_of_number(number).await?) {
             if !tried.contains(&account) {
                 let outcome = self.give(account, number, events, progress).await?;
-                is_given_late |= outcome == Some(ReceiveOutcome::Received);
+                is_given_late |= outcome.is_some_and(ReceiveOutcome::is_received);
             }
         }
         if is_given_late && !is_given {
@@ -55,7 +55,8 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Gives the events to an account as one batch; if that fails, one by one. None: an error was noted.
+    /// Gives the events to an account as one batch; if that fails, one by one. None: an error was noted. A change of a
+    /// message that is not stored makes the callback incomplete: it is applied again, after the message.
     async fn give(
         &self,
         account: AccountId,
@@ -66,12 +67,15 @@ impl Callbacks {
         let items = inbound_items(self.ids.as_ref(), events);
         let received = self.stores.inbox.receive(account, number, &items).await;
         if !progress.should_split(&received, items.len()) {
-            return progress.note(received);
+            let outcome = progress.note(received)?;
+            progress.complete &= outcome != Some(ReceiveOutcome::ReceivedEarly);
+            return Ok(outcome);
         }
         let mut outcome = None;
         for item in items {
             let received = self.stores.inbox.receive(account, number, &[item]).await;
             let received = progress.note(received)?;
+            progress.complete &= received != Some(ReceiveOutcome::ReceivedEarly);
             if received == Some(ReceiveOutcome::NotVerified) {
                 return Ok(received);
             }

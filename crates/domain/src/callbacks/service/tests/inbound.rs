@@ -98,6 +98,11 @@ impl Scenario {
             });
         let mut store = MockCallbackStore::new();
         store.expect_delete().returning(|_| Ok(()));
+        let step = record(&steps);
+        store.expect_defer().returning(move |_, _| {
+            step("defer".into());
+            Ok(())
+        });
         store.expect_postpone().returning(|_, _| Ok(()));
         let stores = CallbackStores {
             callbacks: Arc::new(store),
@@ -126,6 +131,15 @@ async fn every_verified_profile_receives_the_messages_in_order() {
         answers: vec![RECEIVED, RECEIVED],
     };
     assert_eq!(scenario.steps().await, ["read", "give 1", "give 2"]);
+}
+
+#[tokio::test]
+async fn change_that_comes_before_its_message_is_applied_again() {
+    let scenario = Scenario {
+        holders: vec![vec![(A, Verified), (B, Verified)]],
+        answers: vec![Ok(ReceiveOutcome::ReceivedEarly), RECEIVED],
+    };
+    assert_eq!(scenario.steps().await, ["read", "give 1", "give 2", "defer"]);
 }
 
 #[tokio::test]
