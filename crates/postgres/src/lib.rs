@@ -89,7 +89,7 @@ pub use partitions::{
 };
 pub use pool::{OwnerPool, PoolConfig, TenantPool};
 pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats, PoolUsage};
-pub use queues::{PgQueues, Queue};
+pub use queues::{PgQueues, PgWaitingMessages, Queue, WaitingMessages};
 pub use rollups::PgRollups;
 pub use sealed::{PgSealedValues, ResealedBatch, RowKey, SEALED_COLUMNS, SealedColumn, SealedCount};
 pub use segments::PgSegments;

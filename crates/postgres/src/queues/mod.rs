@@ -3,12 +3,15 @@
 //! One statement that uses indexes only and reads at most [`DEPTH`] rows of a queue: its cost stays the same when
 //! queues grow, which is when it is needed.
 
+mod messages;
+
 use std::time::Duration;
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use recado_domain::shared::StoreError;
 
+pub use self::messages::{PgWaitingMessages, WaitingMessages};
 use crate::pool::OwnerPool;
 use crate::sql::sql;
 

@@ -144,6 +144,14 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
         "WhatsApp numbers by the state of their verification: pending, verified or failed",
     ),
     gauge(
+        "recado_messages_waiting",
+        "Pending messages of POST /api/messages by phase, counted up to 10000: scheduled, waiting, held, leaving or unknown",
+    ),
+    gauge(
+        "recado_media_pending",
+        "Files of messages that are not fetched from WhatsApp yet, counted up to 10000",
+    ),
+    gauge(
         "recado_sealed_values",
         "Encrypted values in the database by key: current (APP_SECRET) or previous (any other)",
     ),

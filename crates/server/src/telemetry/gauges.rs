@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use recado_domain::shared::StoreError;
 use recado_domain::whatsapp::verification::VerificationState;
 use recado_postgres::{
-    DatabaseTls, OldestSnapshot, OwnerPool, PgPartitions, PgProfileStates, PgQueues, PgSnapshots, PoolConfig,
-    PoolLabels, PoolRegistry, PoolStats, Queue,
+    DatabaseTls, OldestSnapshot, OwnerPool, PgPartitions, PgProfileStates, PgQueues, PgSnapshots, PgWaitingMessages,
+    PoolConfig, PoolLabels, PoolRegistry, PoolStats, Queue, WaitingMessages,
 };
 use secrecy::SecretString;
 use tokio::sync::Mutex;
@@ -55,6 +55,8 @@ struct DatabaseCounts {
     queues: Vec<Queue>,
     /// WhatsApp numbers by the state of their verification.
     profiles: Vec<(VerificationState, i64)>,
+    /// None: the database could not be read.
+    waiting: Option<WaitingMessages>,
     /// Partitioned tables, and how many future intervals of each have a partition.
     partitions: Vec<(&'static str, usize)>,
     snapshots: Vec<OldestSnapshot>,
@@ -64,6 +66,7 @@ struct DatabaseCounts {
 pub(super) struct Queues {
     store: PgQueues,
     profiles: PgProfileStates,
+    waiting: PgWaitingMessages,
     partitions: PgPartitions,
     snapshots: PgSnapshots,
     /// The time and the result of the last read. The inner None: the read failed.
@@ -84,6 +87,7 @@ impl Queues {
         Ok(Self {
             store: PgQueues::new(pool.clone()),
             profiles: PgProfileStates::new(pool.clone()),
+            waiting: PgWaitingMessages::new(pool.clone()),
             partitions: PgPartitions::new(pool.clone()),
             snapshots: PgSnapshots::new(pool),
             cached: Mutex::default(),
@@ -94,6 +98,7 @@ impl Queues {
         Ok(DatabaseCounts {
             queues: self.store.read().await?,
             profiles: self.profiles.count().await?,
+            waiting: Some(self.waiting.count().await?),
             partitions: self.partitions.ahead().await?,
             snapshots: self.snapshots.oldest().await?,
         })
@@ -128,6 +133,7 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     let DatabaseCounts {
         queues,
         profiles,
+        waiting,
         partitions,
         snapshots,
     } = queues.unwrap_or_default();
@@ -140,6 +146,12 @@ pub(super) async fn render_gauges(source: &dyn ProcessStatsSource, queues: &Queu
     }
     for (state, count) in &profiles {
         text.put("recado_profiles", &[("state", state.as_str())], whole(*count));
+    }
+    if let Some(waiting) = &waiting {
+        for (phase, count) in &waiting.messages {
+            text.put("recado_messages_waiting", &[("phase", phase.as_str())], whole(*count));
+        }
+        text.put("recado_media_pending", &[], whole(waiting.files));
     }
     for (table, ahead) in &partitions {
         text.put("recado_partitions_ahead", &[("table", table)], whole(*ahead));
