@@ -96,6 +96,8 @@ pub(crate) enum Reply {
         body: Vec<u8>,
         pause: Duration,
     },
+    /// Declares this length, sends the body, then closes the connection.
+    CutOff { status: u16, body: Vec<u8>, length: u64 },
     /// Sends this many zero bytes as fast as the client reads.
     Flood { status: u16, bytes: u64 },
     /// Closes the connection without sending a byte.
@@ -172,7 +174,10 @@ impl Response {
     /// The status to send. None: the connection is closed instead.
     pub(crate) fn status(&self) -> Option<u16> {
         match &self.reply {
-            Reply::Send { status, .. } | Reply::Drip { status, .. } | Reply::Flood { status, .. } => Some(*status),
+            Reply::Send { status, .. }
+            | Reply::Drip { status, .. }
+            | Reply::CutOff { status, .. }
+            | Reply::Flood { status, .. } => Some(*status),
             Reply::Close | Reply::Reset => None,
         }
     }

@@ -46,6 +46,10 @@ fn into_http(response: Response, request: &HttpRequest) -> HttpResponse {
             response.body(body)
         }
         Reply::Drip { status, body, pause } => start(status).body(Drip::new(body, pause)),
+        Reply::CutOff { status, body, length } => start(status).body(CutOff {
+            body: Some(body),
+            length,
+        }),
         Reply::Flood { status, bytes } => start(status).body(Flood(bytes)),
     }
 }
@@ -96,6 +100,26 @@ impl MessageBody for Drip {
         self.sleep = Box::pin(rt::time::sleep(self.pause));
         let next = self.remaining.pop_front();
         Poll::Ready(next.map(|byte| Ok(web::Bytes::copy_from_slice(&[byte]))))
+    }
+}
+
+/// A body that ends before its declared length.
+struct CutOff {
+    body: Option<Vec<u8>>,
+    length: u64,
+}
+
+impl MessageBody for CutOff {
+    type Error = io::Error;
+
+    fn size(&self) -> BodySize {
+        BodySize::Sized(self.length)
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<web::Bytes, io::Error>>> {
+        let body = self.body.take().filter(|body| !body.is_empty());
+        let end = || Err(io::ErrorKind::ConnectionReset.into());
+        Poll::Ready(Some(body.map_or_else(end, |body| Ok(body.into()))))
     }
 }
 

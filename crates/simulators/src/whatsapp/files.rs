@@ -1,6 +1,7 @@
 //! The files of users' messages: `GET /{media_id}` returns where a file is, and `GET /files/{media_id}` the file.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,6 +23,10 @@ pub struct FileSettings {
     pub missing: u32,
     /// So many responses name a wrong hash.
     pub wrong_hashes: u32,
+    /// So many responses with the file end after half of its bytes.
+    pub cut_off: u32,
+    /// The file is sent byte by byte, with this pause before each, in milliseconds.
+    pub drip_ms: Option<u64>,
     /// The address of the file. Default: on this server.
     pub url: Option<String>,
     /// Instead of `content`, the file has this many zero bytes.
@@ -80,16 +85,31 @@ impl Files {
     }
 
     /// `GET /files/{media_id}`, with the token of a business.
-    pub(super) fn serve(&self, id: &str, call: &Call) -> Response {
+    pub(super) fn serve(&mut self, id: &str, call: &Call) -> Response {
         if bearer(call).is_empty() {
             return Response::raw(401, "");
         }
-        let Some(file) = self.0.get(id) else {
+        let Some(file) = self.0.get_mut(id) else {
             return Response::raw(404, "");
         };
-        let response = match file.zeros {
-            Some(bytes) => Response::now(Reply::Flood { status: 200, bytes }),
-            None => Response::raw(200, file.content.clone()).with_header("Content-Type", &file.mime_type),
+        let (status, body) = (200, file.content.clone());
+        let response = match (file.zeros, file.drip_ms) {
+            (Some(bytes), _) => Response::now(Reply::Flood { status, bytes }),
+            (None, Some(pause)) => Response::now(Reply::Drip {
+                status,
+                body,
+                pause: Duration::from_millis(pause),
+            }),
+            (None, None) if file.cut_off > 0 => {
+                file.cut_off = file.cut_off.saturating_sub(1);
+                let (length, half) = (body.len(), body.len() / 2);
+                Response::now(Reply::CutOff {
+                    status,
+                    body: body.into_iter().take(half).collect(),
+                    length: u64::try_from(length).unwrap_or(u64::MAX),
+                })
+            }
+            (None, None) => Response::raw(status, body).with_header("Content-Type", &file.mime_type),
         };
         response.delayed(file.delay_ms)
     }

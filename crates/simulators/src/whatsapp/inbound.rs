@@ -26,6 +26,8 @@ pub struct Inbound {
     pub username: Option<String>,
     pub text: String,
     pub name: Option<String>,
+    /// If set, the message is this file; `text` is its caption.
+    pub file: Option<InboundFile>,
     /// The id of the message to which this one replies.
     pub context_id: Option<String>,
     /// Payload of a template's quick reply. If set, the message is a pressed button with the label `text`.
@@ -77,6 +79,18 @@ impl ContactCard {
         }
         json!([card])
     }
+}
+
+/// The file of a message.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct InboundFile {
+    /// `image`, `video`, `audio`, `document` or `sticker`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The id of a file that was added.
+    pub id: String,
+    pub mime_type: String,
 }
 
 /// Several messages of one number in one callback.
@@ -137,7 +151,14 @@ impl Inbound {
         message
     }
 
-    fn content(&self) -> (&'static str, Value) {
+    fn content(&self) -> (&str, Value) {
+        if let Some(file) = &self.file {
+            let mut content = json!({ "id": file.id, "mime_type": file.mime_type });
+            if !self.text.is_empty() {
+                set(&mut content, "caption", json!(self.text));
+            }
+            return (&file.kind, content);
+        }
         if self.new_number.is_some() || self.new_user_id.is_some() {
             let kind = if self.new_number.is_some() {
                 "user_changed_number"

@@ -32,7 +32,7 @@ pub use callback::signature;
 pub use control::{Counters, ReceivedRequest};
 pub use fault::{On, WhatsappFault, WhatsappFaultKind};
 pub use files::FileSettings;
-pub use inbound::{ContactCard, Inbound, InboundBatch, Preference};
+pub use inbound::{ContactCard, Inbound, InboundBatch, InboundFile, Preference};
 pub use numbers::NumberSettings;
 pub use options::{Approval, WhatsappOptions};
 pub use phone::wa_id;

@@ -23,6 +23,10 @@ use crate::shared::{Cipher, Clock, Event, Ids, StoreError, WebhookKind};
 /// How long a worker that receives a file waits before it renews its claim.
 const RENEW_AFTER: Duration = Duration::seconds(15);
 
+/// The longest time of one attempt to receive a file. A server that sends a byte now and then would otherwise occupy a
+/// worker for days.
+const LONGEST_FETCH: Duration = Duration::minutes(15);
+
 /// Where WhatsApp offers a file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileAddress {
@@ -218,7 +222,8 @@ impl FileFetcher {
         write: &mut dyn MediaWrite,
     ) -> Result<StoredContent, Stopped> {
         let (mut hash, mut size, mut head) = (Sha256::new(), 0_u64, Vec::new());
-        let mut renewed_at = self.clock.now();
+        let begun_at = self.clock.now();
+        let mut renewed_at = begun_at;
         while let Some(chunk) = download.content.next().await {
             let chunk = chunk?;
             size = size.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
@@ -230,6 +235,9 @@ impl FileFetcher {
             head.extend_from_slice(chunk.get(..missing).unwrap_or_default());
             write.write(chunk).await?;
             let now = self.clock.now();
+            if now >= begun_at.saturating_add(LONGEST_FETCH) {
+                return Err(FileGatewayError::Interrupted("the file takes too long".to_owned()).into());
+            }
             if now >= renewed_at.saturating_add(RENEW_AFTER) {
                 self.renew(file).await?;
                 renewed_at = now;

@@ -83,6 +83,18 @@ async fn fetch(
     storage: MockMessageFileStorage,
     is_current: bool,
 ) -> Recorded {
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(NOW);
+    fetch_by(clock, file, gateway, storage, is_current).await
+}
+
+async fn fetch_by(
+    clock: MockClock,
+    file: ClaimedFile,
+    gateway: MockFileGateway,
+    storage: MockMessageFileStorage,
+    is_current: bool,
+) -> Recorded {
     let recorded = Recorded::default();
     let mut files = MockMessageFileStore::new();
     files
@@ -98,8 +110,6 @@ async fn fetch(
     profiles.expect_find().returning(|_, _| Ok(Some(profile())));
     let mut cipher = MockCipher::new();
     cipher.expect_open().returning(|_, _| Some("token".into()));
-    let mut clock = MockClock::new();
-    clock.expect_now().return_const(NOW);
     let mut ids = MockIds::new();
     ids.expect_next().returning(|| Uuid::from_u128(7));
     let fetcher = FileFetcher {
@@ -199,6 +209,22 @@ async fn file_over_the_limit_is_not_received_whole() {
     let recorded = fetch(claimed(fresh()), gateway(None, &[0; 1001]), storage(false), true).await;
     let decision = FetchDecision::Failed(FileFailure::TooLarge);
     assert_eq!(*recorded.lock().unwrap(), Some((decision, 0, 0)));
+}
+
+#[tokio::test]
+async fn endless_download_is_given_up_and_tried_again() {
+    let mut clock = MockClock::new();
+    let mut now = NOW;
+    clock.expect_now().returning(move || {
+        now += LONGEST_FETCH / 2;
+        now
+    });
+    let recorded = fetch_by(clock, claimed(fresh()), gateway(None, CONTENT), storage(false), true).await;
+    let recorded = *recorded.lock().unwrap();
+    assert!(
+        matches!(recorded, Some((FetchDecision::Retry { attempts: 1, .. }, 0, 0))),
+        "{recorded:?}"
+    );
 }
 
 #[tokio::test]

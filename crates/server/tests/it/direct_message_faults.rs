@@ -1,0 +1,133 @@
+//! Direct messages whose statuses come early or late, and batches that a lost database interrupts.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use recado_simulators::whatsapp::{WhatsappFault, WhatsappFaultKind};
+use serde_json::{Value, json};
+
+use crate::harness::runs::{usage, without_statuses};
+use crate::harness::users::{User, now};
+use crate::harness::{Server, eventually, text, until};
+
+const NUMBER: &str = "106500000001";
+const ANA: &str = "+5531988887777";
+
+fn get(user: &User<'_>, id: &str) -> Value {
+    user.get(&format!("/api/messages/{id}")).ok()
+}
+
+fn create(user: &User<'_>) -> String {
+    let template = user.approved("Oi", &[]);
+    let body = json!({ "to": { "phone": ANA }, "template": { "id": template } });
+    text(&user.post("/api/messages", body).created()["id"])
+}
+
+#[test]
+fn status_that_comes_before_the_record_is_applied() {
+    const HANG: Duration = Duration::from_secs(6);
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let ms = u64::try_from(HANG.as_millis()).unwrap();
+    server
+        .whatsapp
+        .script(vec![WhatsappFault::send(WhatsappFaultKind::Hang { ms })]);
+    let begun = Instant::now();
+    let id = create(&ana);
+    let read = eventually("the message is read", || {
+        Some(get(&ana, &id)).filter(|message| message["status"] == "read")
+    });
+    assert!(begun.elapsed() < HANG, "the call was over before the status came");
+    assert!(read["wa_message_id"].is_string());
+    assert_eq!(usage(&server, &ana.account), "0 0", "it counts as sent");
+    thread::sleep(HANG.saturating_sub(begun.elapsed()) + Duration::from_secs(1));
+    let after = get(&ana, &id);
+    assert_eq!(
+        (&after["status"], &after["sent_at"]),
+        (&read["status"], &read["sent_at"])
+    );
+    assert_eq!(server.whatsapp.sends().len(), 1);
+}
+
+#[test]
+fn read_status_after_failed_changes_nothing() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let refusal = WhatsappFaultKind::error(131_026, "not on WhatsApp");
+    server.whatsapp.script(vec![WhatsappFault::send(refusal)]);
+    let id = create(&ana);
+    let failed = eventually("the message fails", || {
+        Some(get(&ana, &id)).filter(|message| message["status"] == "failed")
+    });
+    let status = json!({ "object": "whatsapp_business_account", "entry": [{ "id": "1", "changes": [{ "field": "messages",
+        "value": { "metadata": { "phone_number_id": NUMBER }, "statuses": [{ "id": "wamid.late", "status": "read",
+            "timestamp": now().to_string(), "recipient_id": &ANA[1..], "biz_opaque_callback_data": id }] } }] }] });
+    assert_eq!(server.callback(&status).status, 200);
+    until("the callback is applied", || {
+        server.db.count("FROM whatsapp_callbacks") == 0
+    });
+    let after = get(&ana, &id);
+    for field in ["status", "error_code", "error_message", "sent_at", "conversation_id"] {
+        assert_eq!(after[field], failed[field], "{field}");
+    }
+    let totals = ana.get("/api/analytics/messages").ok()["totals"].clone();
+    assert_eq!((&totals["failed"], &totals["read"]), (&json!(1), &json!(0)));
+}
+
+/// The statement, and the commit, wait long enough for a test to end their connection.
+const SLOW_INSERT: &str = "
+    CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS
+      'BEGIN PERFORM pg_sleep(0.7); RETURN NULL; END';
+    CREATE TRIGGER slow AFTER INSERT ON direct_messages FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while()";
+const SLOW_COMMIT: &str = "
+    DROP TRIGGER slow ON direct_messages;
+    CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON direct_messages DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+      WHEN (NEW.client_reference = 'r0') EXECUTE FUNCTION wait_a_while()";
+
+#[test]
+fn batch_without_its_database_is_stored_as_a_whole_or_not_at_all() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    let template = ana.approved("Oi", &[]);
+    let items: Vec<Value> = (0..200)
+        .map(|number| {
+            json!({ "to": { "phone": format!("+55119612{number:05}") }, "template": { "id": template },
+                "client_reference": format!("r{number}"), "send_at": "2000-01-01T00:00:00Z" })
+        })
+        .collect();
+    let batch = json!({ "messages": items });
+    for trigger in [SLOW_INSERT, SLOW_COMMIT] {
+        server.db.run(trigger);
+        let reply = thread::scope(|scope| {
+            let request = ana.request("POST", "/api/messages/batch").json(&batch);
+            let waiting = scope.spawn(|| request.send());
+            until("the connection is ended", || {
+                server.db.count(
+                    "FROM pg_stat_activity WHERE CASE WHEN datname = current_database() AND pid <> pg_backend_pid()
+                       AND wait_event = 'PgSleep' THEN pg_terminate_backend(pid) ELSE false END",
+                ) > 0
+            });
+            waiting.join().unwrap()
+        });
+        assert_eq!(reply.status, 503, "{trigger}: {}", reply.text);
+        for table in [
+            "direct_messages",
+            "contacts",
+            "direct_message_queues",
+            "message_usage_slots",
+        ] {
+            assert_eq!(server.db.count(&format!("FROM {table}")), 0, "{trigger}: {table}");
+        }
+    }
+    server.db.run("DROP TRIGGER slow ON direct_messages");
+    // The caller repeats its request with the same references.
+    let report = ana.post("/api/messages/batch", batch.clone()).ok();
+    assert_eq!((&report["accepted"], &report["refused"]), (&json!(200), &json!(0)));
+    let again = ana.post("/api/messages/batch", batch).ok();
+    assert_eq!(
+        (&again["duplicates"], server.db.count("FROM direct_messages")),
+        (&json!(200), 200)
+    );
+}
