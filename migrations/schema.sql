@@ -627,6 +627,7 @@ CREATE TABLE public.direct_messages (
     api_key_id uuid,
     created_at timestamp with time zone NOT NULL,
     updated_at timestamp with time zone NOT NULL,
+    by_user_id boolean DEFAULT false NOT NULL,
     text text,
     media_id uuid,
     CONSTRAINT direct_messages_hold_reason_check CHECK ((hold_reason = 'throttled'::text)),

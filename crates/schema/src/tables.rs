@@ -519,6 +519,7 @@ diesel::table! {
         api_key_id -> Nullable<Uuid>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
+        by_user_id -> Bool,
         text -> Nullable<Text>,
         media_id -> Nullable<Uuid>,
     }

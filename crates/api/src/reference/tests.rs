@@ -323,6 +323,7 @@ fn notification_example_is_of_a_finished_campaign() {
         variables: None,
         header_location: None,
         offer_expires_at: None,
+        reach: recado_domain::campaigns::Reach::Phone,
         folder_id: None,
         status: CampaignStatus::Sending,
         total_recipients: 1840,

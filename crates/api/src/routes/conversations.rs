@@ -9,7 +9,7 @@ use recado_domain::conversations::{
 };
 use recado_domain::direct_messages::MessageTemplateInput;
 use recado_domain::media::MessageFile;
-use recado_domain::messaging::{ContentInput, InteractiveInput, MediaInput, Pricing};
+use recado_domain::messaging::{AddressKind, ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ContactId, ConversationId, CursorPage, FieldErrors, MessageId, TimeCursor, timestamp};
 use schemars::JsonSchema;
@@ -148,6 +148,8 @@ response_type! {
         /// The price that WhatsApp reports for the message. Null until a status update contains one, and for inbound
         /// messages.
         pricing: Option<Pricing>,
+        /// The kind of address that a message of the account leaves to: `phone` or `user_id`; null for other messages.
+        address: Option<AddressKind>,
         /// When the message was written, by the clock of the side that wrote it.
         #[schemars(with = "Timestamp")]
         #[serde(with = "timestamp")]

@@ -51,6 +51,7 @@ impl Conversations {
             content: RequestedContent::FreeForm(content.clone()),
             text: content.text().map(str::to_owned),
             context: None,
+            address: to.kind(),
             created_at: facts.now,
             monthly_limit: None,
         };
@@ -108,15 +109,16 @@ mod tests {
 
     use uuid::Uuid;
 
-    use super::super::reply::WINDOW;
     use super::super::reply::tests::{NOW, cipher, facts};
     use super::super::{Direction, MessageOrigin, MessageStatus, MockConversationStore, ReplyResult};
     use super::*;
+    use crate::direct_messages::MockDirectMessageStore;
+    use crate::media::tests::media;
     use crate::media::{MockMessageFileStorage, MockMessageFileStore};
-    use crate::messaging::{MockWhatsappGateway, SendOutcome};
+    use crate::messaging::{MockWhatsappGateway, SendOutcome, WINDOW};
     use crate::shared::{MockErrorReport, MockIds, Role, UserId};
     use crate::whatsapp::verification::VerificationRecord;
-    use crate::whatsapp::{ContentFiles, MockFileIdStore};
+    use crate::whatsapp::{ContentFiles, MessageFiles, MockFileIdStore};
 
     const ID: ConversationId = ConversationId(Uuid::from_u128(1));
 
@@ -128,13 +130,21 @@ mod tests {
         let mut ids = MockIds::new();
         ids.expect_next().returning(|| Uuid::from_u128(8));
         let storage = Arc::new(MockMessageFileStorage::new());
-        let files = ContentFiles::new(
+        let content_files = ContentFiles::new(
             Arc::new(MockMessageFileStore::new()),
             storage,
             Arc::new(MockFileIdStore::new()),
         );
-        let (store, gateway, report) = (Arc::new(store), Arc::new(gateway), Arc::new(MockErrorReport::new()));
-        Conversations::new(store, gateway, files, Arc::new(cipher()), report, Arc::new(ids))
+        Conversations {
+            store: Arc::new(store),
+            messages: Arc::new(MockDirectMessageStore::new()),
+            gateway: Arc::new(gateway),
+            files: MessageFiles::new(media(&Arc::default()), Arc::new(MockFileIdStore::new())),
+            content_files,
+            cipher: Arc::new(cipher()),
+            report: Arc::new(MockErrorReport::new()),
+            ids: Arc::new(ids),
+        }
     }
 
     fn hidden() -> ReplyFacts {
@@ -150,8 +160,8 @@ mod tests {
             id: draft.id,
             conversation_id: draft.conversation_id,
             direction: Direction::Outbound,
-            kind: draft.content.kind().to_owned(),
-            text: draft.content.text().map(str::to_owned),
+            kind: draft.content.message_type().to_owned(),
+            text: draft.text.clone(),
             status: MessageStatus::Pending,
             origin: MessageOrigin::Reply,
             wa_message_id: None,
@@ -162,6 +172,7 @@ mod tests {
             deleted_at: None,
             referral: None,
             pricing: None,
+            address: None,
             created_at: draft.created_at,
         }
     }
@@ -175,7 +186,7 @@ mod tests {
             .expect_begin_contact_request()
             .times(1)
             .in_sequence(&mut order)
-            .withf(move |_, draft| draft.created_at == NOW && draft.content.text() == Some(expected))
+            .withf(move |_, draft| draft.created_at == NOW && draft.text.as_deref() == Some(expected))
             .returning(|_, draft| Ok(ContactRequestOutcome::Stored(Box::new(stored(draft)))));
         let mut gateway = MockWhatsappGateway::new();
         gateway

@@ -9,7 +9,7 @@ use super::{ConversationStatus, Direction, MessageStatus, Sender};
 use crate::contacts::Referral;
 use crate::direct_messages::{ContentKind, month_of};
 use crate::media::{AnnouncedFile, MessageFile};
-use crate::messaging::Pricing;
+use crate::messaging::{AddressKind, Pricing};
 use crate::shared::{
     ContactId, ConversationId, CursorQuery, MessageId, TimeCursor, redacted_debug, string_enum, timestamp,
 };
@@ -57,6 +57,8 @@ pub struct Message {
     /// The price that WhatsApp reports for the message. None until a status update contains one, and for inbound
     /// messages.
     pub pricing: Option<Pricing>,
+    /// The kind of address that a reply or direct message left to. None for other messages.
+    pub address: Option<AddressKind>,
     /// When the message was written, by the clock of the side that wrote it.
     pub created_at: OffsetDateTime,
 }

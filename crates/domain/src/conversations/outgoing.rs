@@ -2,7 +2,7 @@
 
 use crate::direct_messages::{MessageTemplateInput, RequestedContent};
 use crate::messaging::{
-    ContentInput, OutboundMessage, OutboundTemplate, SendOutcome, WhatsappCredentials, WhatsappGateway,
+    Addressee, ContentInput, OutboundMessage, OutboundTemplate, SendOutcome, WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{FieldErrors, MessageId, redacted_debug};
 
@@ -43,6 +43,15 @@ pub(super) struct OutgoingReply {
 pub(super) enum ReplyCall {
     FreeForm(OutboundMessage),
     Template(OutboundTemplate),
+}
+
+impl ReplyCall {
+    pub(super) fn to(&self) -> &Addressee {
+        match self {
+            Self::FreeForm(message) => &message.to,
+            Self::Template(message) => &message.to,
+        }
+    }
 }
 
 impl OutgoingReply {

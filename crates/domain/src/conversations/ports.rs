@@ -8,6 +8,7 @@ use super::{
     Conversation, ConversationQuery, ConversationStatus, InboundItem, Message, MessageContext, ReplyFacts, ReplyResult,
 };
 use crate::direct_messages::RequestedContent;
+use crate::messaging::AddressKind;
 use crate::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor};
 use time::OffsetDateTime;
 
@@ -22,6 +23,8 @@ pub struct ReplyDraft {
     /// The readable text: of a template, with the message's values.
     pub text: Option<String>,
     pub context: Option<MessageContext>,
+    /// The kind of address that it leaves to.
+    pub address: AddressKind,
     pub created_at: OffsetDateTime,
     /// The most messages of `created_at`'s month. None: the reply is sent whatever the quota.
     pub monthly_limit: Option<i64>,

@@ -1,7 +1,7 @@
 //! Replies: whether one may be sent, from which number and to which address, and the result of its call.
 
 use thiserror::Error;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use crate::messaging::{Addressee, SendOutcome, WINDOW, WhatsappCredentials};
 use crate::shared::{AccountId, Cipher, GatewayError, MessageId, redacted_debug};

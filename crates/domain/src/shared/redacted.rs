@@ -180,6 +180,7 @@ mod tests {
             deleted_at: None,
             referral: None,
             pricing: None,
+            address: None,
             created_at: OffsetDateTime::UNIX_EPOCH,
         });
     }

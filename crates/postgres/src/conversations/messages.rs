@@ -11,7 +11,7 @@ use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::MessageStatusEvent;
 use recado_domain::conversations::{Direction, Message, MessageOrigin, MessageStatus};
 use recado_domain::direct_messages::RequestedContent;
-use recado_domain::messaging::{SendStatus, StatusPricing};
+use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
@@ -41,7 +41,7 @@ macro_rules! published_file {
 pub(super) const COLUMNS: &str = concat!(
     "NULL::jsonb AS content,
     m.id, m.conversation_id, m.direction, m.type AS type_, m.text, m.status, m.wa_message_id,
-    m.referral, m.pricing, m.created_at, m.origin, m.caption, m.interactive, m.context, m.deleted_at,
+    m.referral, m.pricing, m.created_at, m.origin, m.caption, m.interactive, m.context, m.deleted_at, m.by_user_id,
     CASE WHEN m.media_ids IS NOT NULL THEN ",
     published_file!(),
     "f.id = ANY (m.media_ids)) END AS media"
@@ -52,7 +52,7 @@ pub(super) const DIRECT_COLUMNS: &str = concat!(
     "m.request -> 'content' AS content,
     m.id, m.conversation_id, 'outbound' AS direction, m.kind AS type_, m.text, m.status, m.wa_message_id,
     NULL::jsonb AS referral, m.pricing, m.sent_at AS created_at, 'api' AS origin, NULL::text AS caption,
-    NULL::jsonb AS interactive, NULL::jsonb AS context, NULL::timestamptz AS deleted_at,
+    NULL::jsonb AS interactive, NULL::jsonb AS context, NULL::timestamptz AS deleted_at, m.by_user_id,
     ",
     published_file!(),
     "f.id = m.media_id) AS media"
@@ -76,6 +76,7 @@ pub(super) struct MessageRow {
     interactive: Option<Value>,
     context: Option<Value>,
     deleted_at: Option<OffsetDateTime>,
+    by_user_id: bool,
     #[diesel(sql_type = Nullable<Jsonb>)]
     media: Option<Value>,
     /// What a direct message consists of; null for every other message.
@@ -117,11 +118,14 @@ impl TryFrom<MessageRow> for Message {
         let row = row.with_content()?;
         let direction = parse_enum(&row.direction)?;
         let media = row.media.map(serde_json::from_value).transpose().map_err(corrupt)?;
+        let origin = origin_of(direction, row.origin.as_deref())?;
+        let is_ours = matches!(origin, MessageOrigin::Reply | MessageOrigin::Api);
         Ok(Self {
             id: row.id.into(),
             conversation_id: row.conversation_id.into(),
             direction,
-            origin: origin_of(direction, row.origin.as_deref())?,
+            origin,
+            address: is_ours.then(|| AddressKind::of(row.by_user_id)),
             media: media.unwrap_or_default(),
             caption: row.caption,
             interactive: row.interactive,
@@ -201,7 +205,7 @@ impl LockedMessage {
             status: self.new_status?,
             error_code: None,
             error_message: self.error_message.clone(),
-            address: None,
+            address: self.message.address,
             client_reference: None,
         })
     }

@@ -16,7 +16,7 @@ use recado_domain::conversations::{
     ConversationStore, Direction, Message, MessageOrigin, MessageStatus, QuotedMessage, ReplyDraft, ReplyFacts,
     ReplyResult, transition,
 };
-use recado_domain::messaging::SendStatus;
+use recado_domain::messaging::{AddressKind, SendStatus};
 use recado_domain::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, StoreError, TimeCursor};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -36,7 +36,7 @@ use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::{conversations, messages};
 use crate::sql::{FENCE, Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
-use crate::whatsapp::find_profile;
+use crate::whatsapp::{USER_ID_SCOPE, find_profile};
 
 #[derive(Clone, Debug)]
 pub struct PgConversations {
@@ -224,11 +224,13 @@ async fn reply_facts(
     quoted: Option<MessageId>,
 ) -> DbResult<Option<ReplyFacts>> {
     let query = sql(format!(
-        "SELECT {CONVERSATION}, v.last_inbound_at, c.phone, c.wa_id, c.wa_user_id, now() AS now,
-           q.id AS quoted_id, q.wa_message_id AS quoted_wa_message_id,
-           coalesce(v.profile_id, (SELECT p.id FROM whatsapp_profiles p WHERE p.account_id = $1
-             ORDER BY p.verification_state <> 'verified', p.created_at, p.id LIMIT 1)) AS profile_id
-         FROM {live} LEFT JOIN LATERAL (SELECT m.id, m.wa_message_id FROM messages m
+        "SELECT {CONVERSATION}, v.last_inbound_at, c.phone, c.wa_id, now() AS now,
+           CASE WHEN c.phone IS NULL THEN fitting_user_id($1, c.id, c.wa_user_id, n.scope) END AS wa_user_id,
+           q.id AS quoted_id, q.wa_message_id AS quoted_wa_message_id, n.id AS profile_id
+         FROM {live} LEFT JOIN LATERAL (SELECT p.id, {USER_ID_SCOPE} AS scope FROM whatsapp_profiles p
+           WHERE p.account_id = $1
+           ORDER BY p.id <> v.profile_id, p.verification_state <> 'verified', p.created_at, p.id LIMIT 1) n ON true
+         LEFT JOIN LATERAL (SELECT m.id, m.wa_message_id FROM messages m
            WHERE m.account_id = $1 AND m.id = $3 AND m.conversation_id = v.id AND m.created_at >= $4
            UNION ALL SELECT d.id, d.wa_message_id FROM direct_messages d
            WHERE d.account_id = $1 AND d.id = $3 AND d.conversation_id = v.id) q ON true
@@ -285,6 +287,7 @@ async fn begin_reply(conn: &mut AsyncPgConnection, account: AccountId, reply: &R
         messages::created_at.eq(reply.created_at),
         messages::origin.eq(MessageOrigin::Reply.as_str()),
         messages::caption.eq(reply.content.caption()),
+        messages::by_user_id.eq(reply.address == AddressKind::UserId),
         messages::context.eq(reply.context.as_ref().map(|context| json!(context))),
         messages::media_ids.eq(media.map(|id| vec![id.0])),
     );

@@ -205,7 +205,9 @@ async fn mark_started(conn: &mut AsyncPgConnection, account: AccountId, leaving:
     .bind(account)
     .bind(collect_column(leaving, |message| message.id.0))
     .bind(collect_column(leaving, |message| message.content.template_text()))
-    .bind(collect_column(leaving, |message| message.to.kind() == AddressKind::UserId))
+    .bind(collect_column(leaving, |message| {
+        message.to.kind() == AddressKind::UserId
+    }))
     .execute(conn)
     .await?;
     Ok(())

@@ -8,10 +8,10 @@ use recado_domain::shared::StoreError;
 use super::DEPTH;
 use crate::errors::parse_enum;
 use crate::pool::OwnerPool;
-use crate::sql::{NumberRow, sql};
+use crate::sql::{NumberRow, PlannedEachTime, sql};
 
-/// Direct messages by their phase, as `DirectMessage::phase` computes it. The order makes the planner read the partial
-/// indexes of pending messages.
+/// Direct messages by their phase, as `DirectMessage::phase` computes it. The order, and a limit that the planner knows,
+/// make it read the partial indexes of pending messages instead of a large table.
 const PHASES: &str = "SELECT phase, count(*) AS n FROM (
     (SELECT CASE WHEN m.send_at > now() THEN 'scheduled'
          WHEN coalesce(m.hold_reason, q.hold_reason) IS NOT NULL THEN 'held' ELSE 'waiting' END AS phase
@@ -48,7 +48,8 @@ impl PgWaitingMessages {
     }
 
     pub async fn count(&self) -> Result<WaitingMessages, StoreError> {
-        let rows = self.0.rows::<PhaseRow>(sql(PHASES).bind(DEPTH)).await?;
+        let phases = PlannedEachTime(sql(PHASES).bind(DEPTH));
+        let rows = self.0.rows::<PhaseRow>(phases).await?;
         let mut messages: Vec<(Phase, i64)> = Phase::ALL.iter().map(|phase| (*phase, 0)).collect();
         for row in rows {
             let phase: Phase = parse_enum(&row.phase)?;
@@ -57,7 +58,10 @@ impl PgWaitingMessages {
         }
         let files = sql("SELECT count(*) AS n FROM
             (SELECT 1 FROM message_media WHERE state = 'pending' ORDER BY due_at LIMIT $1) AS waiting");
-        let files = self.0.row_if_any::<NumberRow>(files.bind(DEPTH)).await?;
+        let files = self
+            .0
+            .row_if_any::<NumberRow>(PlannedEachTime(files.bind(DEPTH)))
+            .await?;
         Ok(WaitingMessages {
             messages,
             files: files.map_or(0, |row| row.n),

@@ -12,7 +12,7 @@ use recado_domain::conversations::{
     ReplyDraft, ReplyResult, Sender,
 };
 use recado_domain::direct_messages::{RequestedContent, RequestedTemplate, RequestedValues};
-use recado_domain::messaging::{MessageContent, SendStatus};
+use recado_domain::messaging::{AddressKind, MessageContent, SendStatus};
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
 use recado_domain::whatsapp::ProfileStore;
@@ -595,6 +595,7 @@ pub(crate) fn reply_draft(
         content: RequestedContent::FreeForm(MessageContent::Text("Olá".into())),
         text: Some("Olá".into()),
         context: None,
+        address: AddressKind::Phone,
         created_at,
         monthly_limit: None,
     }
@@ -734,7 +735,7 @@ async fn reply_status_only_advances_in_any_order() {
             "message.read".to_owned(),
             json!([{ "id": reply.id, "campaign_id": null, "conversation_id": reply.conversation_id,
                      "contact_id": contact, "wa_message_id": "w", "status": "read", "error_code": null,
-                     "error_message": null, "address": null }])
+                     "error_message": null, "address": "phone" }])
         )]
     );
 }

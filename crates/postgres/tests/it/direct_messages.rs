@@ -1,8 +1,8 @@
 //! The queues of direct messages: lost leases and holds.
 
 use recado_domain::campaigns::SendResult;
-use recado_domain::direct_messages::{DirectMessageQueue, HoldReason, NumberQueue};
-use recado_postgres::PgDirectMessageQueues;
+use recado_domain::direct_messages::{DirectMessageQueue, HoldReason, NumberQueue, Phase};
+use recado_postgres::{PgDirectMessageQueues, PgWaitingMessages, WaitingMessages};
 use time::Duration;
 use uuid::Uuid;
 
@@ -107,4 +107,43 @@ async fn hold_lasts_beside_new_messages_and_begins_only_with_a_due_one() {
         .await
         .unwrap();
     assert_eq!(fixture.number(held).await, 1, "only the first queue");
+}
+
+#[tokio::test]
+async fn waiting_messages_are_counted_by_phase() {
+    let fixture = DbFixture::new().await;
+    let waiting = PgWaitingMessages::new(fixture.owner.clone());
+    let phases = [
+        Phase::Scheduled,
+        Phase::Waiting,
+        Phase::Held,
+        Phase::Leaving,
+        Phase::Unknown,
+    ];
+    let counted = |counts: [i64; 5], files| WaitingMessages {
+        messages: phases.into_iter().zip(counts).collect(),
+        files,
+    };
+    assert_eq!(waiting.count().await.unwrap(), counted([0; 5], 0));
+    let (profile, held) = (id(), id());
+    for seconds in [60, 60, 60, 0, 0] {
+        message_due_in(&fixture, profile, seconds).await;
+    }
+    message_due_in(&fixture, held, 0).await;
+    let started = [
+        message_due_in(&fixture, profile, 0).await,
+        message_due_in(&fixture, profile, 0).await,
+    ];
+    fixture
+        .sql(&format!(
+            "UPDATE direct_message_queues SET hold_reason = 'number' WHERE profile_id = '{held}';
+             UPDATE direct_messages SET due_at = NULL, started_at = now() WHERE id IN ('{}', '{}');
+             UPDATE direct_messages SET unknown_at = now() WHERE id = '{1}';
+             INSERT INTO message_media (account_id, id, type, state, due_at, written_at)
+               VALUES ('{2}', '{1}', 'image', 'pending', now() + interval '1 hour', now()),
+                 ('{2}', '{0}', 'image', 'ready', NULL, now())",
+            started[0], started[1], fixture.account
+        ))
+        .await;
+    assert_eq!(waiting.count().await.unwrap(), counted([3, 2, 1, 1, 1], 1));
 }

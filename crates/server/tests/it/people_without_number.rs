@@ -184,7 +184,11 @@ fn campaign_reaches_everybody_once_by_one_address() {
         preview["unreachable"],
         json!({ "no_address": 2, "opted_out": 2, "authentication_needs_phone": 0 })
     );
-    assert_eq!(ana.post("/api/campaigns", json!({ "name": "Oferta", "reach": "email" })).invalid(), ["reach"]);
+    assert_eq!(
+        ana.post("/api/campaigns", json!({ "name": "Oferta", "reach": "email" }))
+            .invalid(),
+        ["reach"]
+    );
     let any = campaign(json!("any"));
     assert_eq!(ana.get(&format!("/api/campaigns/{any}")).ok()["reach"], "any");
     let preview = ana.get(&format!("/api/campaigns/{any}/preview")).ok();
@@ -239,10 +243,16 @@ fn test_send_takes_a_phone_a_contact_or_a_user_id() {
         .map(|send| send.request.body["recipient"].clone())
         .collect::<Vec<_>>();
     assert_eq!(ids, [json!("BR.1"), json!("BR.1"), json!(null)]);
-    assert_eq!(test(json!({ "phone": phone(7), "contact_id": contact })).invalid(), ["contact_id"]);
+    assert_eq!(
+        test(json!({ "phone": phone(7), "contact_id": contact })).invalid(),
+        ["contact_id"]
+    );
     assert_eq!(test(json!({})).invalid(), ["phone"]);
     assert_eq!(test(json!({ "wa_user_id": "nobody" })).invalid(), ["wa_user_id"]);
-    assert_eq!(test(json!({ "contact_id": uuid::Uuid::now_v7() })).invalid(), ["contact_id"]);
+    assert_eq!(
+        test(json!({ "contact_id": uuid::Uuid::now_v7() })).invalid(),
+        ["contact_id"]
+    );
     // Codes go to phone numbers alone.
     server
         .db

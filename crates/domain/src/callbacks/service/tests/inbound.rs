@@ -38,6 +38,18 @@ fn messages() -> StoredCallback {
     callback(0, PAIR.map(message).into())
 }
 
+/// A store of callbacks that records when one is deferred.
+fn callback_store(step: impl Fn(String) + Send + 'static) -> MockCallbackStore {
+    let mut store = MockCallbackStore::new();
+    store.expect_delete().returning(|_| Ok(()));
+    store.expect_postpone().returning(|_, _| Ok(()));
+    store.expect_defer().returning(move |_, _| {
+        step("defer".into());
+        Ok(())
+    });
+    store
+}
+
 /// What happens to a callback of two messages, and what was done in which order.
 struct Scenario {
     /// The profiles of the number at each time that they are read.
@@ -96,14 +108,7 @@ impl Scenario {
                 step(format!("hold {given}"));
                 Ok(())
             });
-        let mut store = MockCallbackStore::new();
-        store.expect_delete().returning(|_| Ok(()));
-        let step = record(&steps);
-        store.expect_defer().returning(move |_, _| {
-            step("defer".into());
-            Ok(())
-        });
-        store.expect_postpone().returning(|_, _| Ok(()));
+        let store = callback_store(record(&steps));
         let stores = CallbackStores {
             callbacks: Arc::new(store),
             status_updates: Arc::new(MockStatusUpdateStore::new()),
