@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
 
-use crate::harness::runs::{wait_for_callbacks, without_statuses};
+use crate::conversations::wait_for_callbacks;
+use crate::harness::runs::without_statuses;
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
