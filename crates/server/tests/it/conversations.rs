@@ -93,7 +93,7 @@ fn message_of_unknown_sender_creates_contact_to_reply_to() {
     );
     let inbound = list_messages(&ana, &id).remove(0);
     let expected = json!({ "id": inbound["id"], "conversation_id": id, "direction": "inbound", "type": "text",
-        "text": "Oi!\nTudo bem?", "status": "received", "wa_message_id": wamid, "referral": null, "pricing": null,
+        "text": "Oi!\nTudo bem?", "status": "received", "wa_message_id": wamid, "referral": null, "pricing": null, "address": null,
         "origin": "contact", "media": null, "caption": null, "interactive": null, "context": null, "deleted_at": null,
         "created_at": shown["last_message_at"] });
     assert_eq!(inbound, expected);

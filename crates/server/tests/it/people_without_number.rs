@@ -179,7 +179,7 @@ fn campaign_reaches_everybody_once_by_one_address() {
     let template = ana.approved("Oi", &[]);
     let campaign = |reach: Value| ana.campaign(json!({ "name": "Oferta", "template_id": template, "reach": reach }));
     let phones = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
-    let preview = ana.get(&format!("/api/campaigns/{phones}/preview")).ok();
+    let preview = ana.post(&format!("/api/campaigns/{phones}/preview"), json!({})).ok();
     assert_eq!(preview["recipients_by"], json!({ "phone": 2, "user_id": 0 }));
     assert_eq!(
         preview["unreachable"],
@@ -192,7 +192,7 @@ fn campaign_reaches_everybody_once_by_one_address() {
     );
     let any = campaign(json!("any"));
     assert_eq!(ana.get(&format!("/api/campaigns/{any}")).ok()["reach"], "any");
-    let preview = ana.get(&format!("/api/campaigns/{any}/preview")).ok();
+    let preview = ana.post(&format!("/api/campaigns/{any}/preview"), json!({})).ok();
     assert_eq!(
         (&preview["recipients"], &preview["recipients_by"]),
         (&json!(3), &json!({ "phone": 2, "user_id": 1 }))
@@ -244,6 +244,30 @@ fn test_send_takes_a_phone_a_contact_or_a_user_id() {
         .map(|send| send.request.body["recipient"].clone())
         .collect::<Vec<_>>();
     assert_eq!(ids, [json!("BR.1"), json!("BR.1"), json!(null)]);
+    // Codes go to phone numbers alone.
+    server
+        .db
+        .run("UPDATE message_templates SET category = 'AUTHENTICATION'");
+    let refused = test(json!({ "contact_id": contact })).refused(400, "VALIDATION_ERROR");
+    assert_eq!(refused["details"]["reason"], "no_address");
+    let any = ana.campaign(json!({ "name": "Codigo", "reach": "any",
+        "template_id": ana.get(&format!("/api/campaigns/{id}")).ok()["template_id"] }));
+    let preview = ana.post(&format!("/api/campaigns/{any}/preview"), json!({})).ok();
+    assert_eq!(
+        preview["unreachable"],
+        json!({ "no_address": 0, "opted_out": 0, "authentication_needs_phone": 1 })
+    );
+    assert_eq!(server.whatsapp.sends().len(), 3);
+}
+
+#[test]
+fn test_send_takes_exactly_one_valid_recipient() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(FIRST);
+    let contact = ana.contact("Ana", &phone(1));
+    let id = ana.plain_campaign();
+    let test = |body: Value| ana.post(&format!("/api/campaigns/{id}/test"), body);
     assert_eq!(
         test(json!({ "phone": phone(7), "contact_id": contact })).invalid(),
         ["contact_id"]
@@ -254,18 +278,5 @@ fn test_send_takes_a_phone_a_contact_or_a_user_id() {
         test(json!({ "contact_id": uuid::Uuid::now_v7() })).invalid(),
         ["contact_id"]
     );
-    // Codes go to phone numbers alone.
-    server
-        .db
-        .run("UPDATE message_templates SET category = 'AUTHENTICATION'");
-    let refused = test(json!({ "contact_id": contact })).refused(400, "VALIDATION_ERROR");
-    assert_eq!(refused["details"]["reason"], "no_address");
-    let any = ana.campaign(json!({ "name": "Codigo", "reach": "any",
-        "template_id": ana.get(&format!("/api/campaigns/{id}")).ok()["template_id"] }));
-    let preview = ana.get(&format!("/api/campaigns/{any}/preview")).ok();
-    assert_eq!(
-        preview["unreachable"],
-        json!({ "no_address": 0, "opted_out": 0, "authentication_needs_phone": 1 })
-    );
-    assert_eq!(server.whatsapp.sends().len(), 3);
+    assert!(server.whatsapp.sends().is_empty());
 }

@@ -125,7 +125,7 @@ fn answered_contact_request_sets_the_phone() {
     let expected = json!({ "id": message["id"], "conversation_id": id, "direction": "outbound",
         "type": "contact_request", "text": "Qual é o seu número?", "status": "sent", "origin": "reply",
         "wa_message_id": message["wa_message_id"], "media": null, "caption": null, "interactive": null, "context": null,
-        "deleted_at": null, "referral": null, "pricing": null, "created_at": message["created_at"] });
+        "deleted_at": null, "referral": null, "pricing": null, "address": "user_id", "created_at": message["created_at"] });
     assert_eq!(message, expected);
     let sent = server.whatsapp.sends().remove(0);
     assert_eq!(sent.callback_data, Some(text(&message["id"])));

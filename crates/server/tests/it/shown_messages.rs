@@ -71,7 +71,7 @@ fn direct_messages_are_listed_in_the_conversation() {
     }
     let expected = json!({ "id": templated["id"], "conversation_id": conversation, "direction": "outbound",
         "type": "template", "text": "Oi Bia, pedido 77.", "status": "sent", "wa_message_id": templated["wa_message_id"],
-        "referral": null, "pricing": null, "origin": "api", "media": null, "caption": null, "interactive": null,
+        "referral": null, "pricing": null, "address": "phone", "origin": "api", "media": null, "caption": null, "interactive": null,
         "context": null, "deleted_at": null, "created_at": templated["sent_at"] });
     assert_eq!(shown[0], expected);
     assert_eq!(
