@@ -476,10 +476,9 @@ CREATE TABLE public.campaigns (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
-    reach text DEFAULT 'phone'::text NOT NULL,
     header_location jsonb,
     offer_expires_at timestamp with time zone,
-    CONSTRAINT campaigns_reach_check CHECK ((reach = ANY (ARRAY['phone'::text, 'any'::text]))),
+    reach text DEFAULT 'phone'::text NOT NULL,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -627,9 +626,9 @@ CREATE TABLE public.direct_messages (
     api_key_id uuid,
     created_at timestamp with time zone NOT NULL,
     updated_at timestamp with time zone NOT NULL,
-    by_user_id boolean DEFAULT false NOT NULL,
     text text,
     media_id uuid,
+    by_user_id boolean DEFAULT false NOT NULL,
     CONSTRAINT direct_messages_hold_reason_check CHECK ((hold_reason = 'throttled'::text)),
     CONSTRAINT direct_messages_kind_check CHECK ((kind = ANY (ARRAY['template'::text, 'text'::text, 'media'::text, 'interactive'::text]))),
     CONSTRAINT direct_messages_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text, 'cancelled'::text])))
@@ -2062,9 +2061,6 @@ ALTER TABLE ONLY public.contact_tags
 
 ALTER TABLE ONLY public.contacts
     ADD CONSTRAINT contacts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.contacts
-    ADD CONSTRAINT contacts_same_person_as_fkey FOREIGN KEY (account_id, same_person_as) REFERENCES public.contacts(account_id, id);
 
 ALTER TABLE ONLY public.conversation_counts
     ADD CONSTRAINT conversation_counts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;

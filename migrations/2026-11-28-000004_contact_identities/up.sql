@@ -22,18 +22,3 @@ CREATE INDEX contact_identities_parent_user_id_idx ON contact_identities (accoun
 SELECT make_tenant_table('contact_identities');
 SELECT set_storage('contact_identities', 'entity');
 GRANT SELECT, INSERT, UPDATE, DELETE ON contact_identities TO recado_tenant;
-
--- Another contact that WhatsApp says is the same person. Both stay, and name each other.
-ALTER TABLE contacts ADD COLUMN same_person_as uuid;
-ALTER TABLE contacts ADD CONSTRAINT contacts_same_person_as_fkey FOREIGN KEY (account_id, same_person_as)
-  REFERENCES contacts (account_id, id);
-CREATE INDEX contacts_same_person_as_idx ON contacts (account_id, same_person_as) WHERE same_person_as IS NOT NULL;
-
--- By which addresses a campaign reaches people.
-ALTER TABLE campaigns ADD COLUMN reach text NOT NULL DEFAULT 'phone'
-  CONSTRAINT campaigns_reach_check CHECK (reach IN ('phone', 'any'));
-
--- Whether the message was addressed by user id.
-ALTER TABLE campaign_sends ADD COLUMN by_user_id boolean NOT NULL DEFAULT false;
-ALTER TABLE direct_messages ADD COLUMN by_user_id boolean NOT NULL DEFAULT false;
-ALTER TABLE messages ADD COLUMN by_user_id boolean NOT NULL DEFAULT false;

@@ -364,9 +364,9 @@ diesel::table! {
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
-        reach -> Text,
         header_location -> Nullable<Jsonb>,
         offer_expires_at -> Nullable<Timestamptz>,
+        reach -> Text,
     }
 }
 
@@ -519,9 +519,9 @@ diesel::table! {
         api_key_id -> Nullable<Uuid>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
-        by_user_id -> Bool,
         text -> Nullable<Text>,
         media_id -> Nullable<Uuid>,
+        by_user_id -> Bool,
     }
 }
 

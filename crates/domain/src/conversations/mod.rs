@@ -3,6 +3,7 @@
 //! Owns conversations, their messages, the service window, and the effect of inbound events on a contact. Does not own
 //! contacts (`contacts` edits them) or campaign sends, which stay in `campaigns` and are no messages here.
 
+mod consent;
 mod contact_request;
 mod errors;
 mod events;
@@ -15,9 +16,10 @@ mod reply;
 mod service;
 mod status;
 
+pub use consent::{Consent, is_opt_out};
 pub use errors::ConversationError;
 pub use events::{ReceivedMessage, received_event};
-pub use identity::{Consent, ContactIdentity, Sender, is_opt_out};
+pub use identity::{ContactIdentity, Sender};
 pub use inbox::{
     ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys, MessageChange, NewMessage, ReceivingNumber,
 };

@@ -5,11 +5,17 @@ use std::collections::HashMap;
 use serde_json::Map;
 use time::OffsetDateTime;
 
-use super::NumberChoice;
 use crate::campaigns::Recipient;
 use crate::contacts::ContactDraft;
 use crate::messaging::Addressee;
 use crate::shared::{ContactId, ProfileId, redacted_debug};
+
+/// A number of the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberChoice {
+    pub id: ProfileId,
+    pub is_verified: bool,
+}
 
 /// The facts about a contact that decide on a message to it.
 #[derive(Clone, PartialEq)]

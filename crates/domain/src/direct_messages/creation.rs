@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::departure::{LeavingContent, check_content};
 use super::request::RequestedTemplate;
 use super::{
-    ContactFacts, ContentKind, DirectMessage, DirectStatus, MessageRequest, MessageTemplate, NewContact, Refusal,
-    Requested, RequestedContent,
+    ContactFacts, ContentKind, DirectMessage, DirectStatus, MessageRequest, MessageTemplate, NewContact, NumberChoice,
+    Refusal, Requested, RequestedContent,
 };
 use crate::billing::PlanEntitlement;
 use crate::contacts::ContactDraft;
@@ -20,13 +20,6 @@ use crate::shared::{
     Tenant, UserId, redacted_debug,
 };
 use crate::templates::Template;
-
-/// A number of the account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumberChoice {
-    pub id: ProfileId,
-    pub is_verified: bool,
-}
 
 /// What decides on new messages, from one read.
 #[derive(Clone, Debug, PartialEq)]

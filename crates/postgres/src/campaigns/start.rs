@@ -6,8 +6,8 @@ use diesel::prelude::{QueryDsl, QueryableByName};
 use diesel::sql_types::Timestamptz;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
-    Campaign, CampaignRefusal, CampaignStatus, Command, EnqueueStart, QueuedRun, RetryOutcome, RunRetry, RunStart,
-    StartOutcome, Trigger, started_event, transition,
+    Audience, Campaign, CampaignRefusal, CampaignStatus, Command, EnqueueStart, QueuedRun, RetryOutcome, RunRetry,
+    RunStart, StartOutcome, Trigger, started_event, transition,
 };
 use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, Actor, CampaignId, Event, WriteOutcome};
@@ -81,9 +81,7 @@ pub(super) async fn start(
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let audience = start.campaign.audience();
     let frozen_at = freeze_moment(conn).await?;
-    let category = Some(start.content.template.category);
-    let addressing = Addressing::of(conn, &start.campaign, category, start.profile_id).await?;
-    let selection = Selection::of(conn, account, &audience, addressing).await?;
+    let selection = selection(conn, start, &audience).await?;
     let recipients = audience::freeze(conn, account, id, &selection, frozen_at).await?;
     // Checked after the freeze: deleted segments are never restored, so a segment that exists now existed then.
     if let Some(segment) = audience::deleted_segment(conn, account, &audience).await? {
@@ -113,6 +111,16 @@ pub(super) async fn start(
     let event = started_event(&start.campaign, start.trigger, recipients);
     outbox::append(conn, account, &[event]).await?;
     Ok(StartOutcome::Started { recipients })
+}
+
+async fn selection<'a>(
+    conn: &mut AsyncPgConnection,
+    start: &RunStart,
+    audience: &'a Audience,
+) -> DbResult<Selection<'a>> {
+    let category = start.content.template.category;
+    let addressing = Addressing::of(conn, &start.campaign, Some(category), start.profile_id).await?;
+    Selection::of(conn, start.campaign.account_id, audience, addressing).await
 }
 
 /// Sets the campaign to its new status and adds a queue entry that a worker prepares.

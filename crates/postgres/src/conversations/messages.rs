@@ -9,6 +9,7 @@ use diesel::sql_types::{Jsonb, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::MessageStatusEvent;
+use recado_domain::campaigns::NEVER_CONFIRMED;
 use recado_domain::conversations::{Direction, Message, MessageOrigin, MessageStatus};
 use recado_domain::direct_messages::RequestedContent;
 use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
@@ -378,4 +379,20 @@ pub(crate) async fn write_messages(
     release_quota(conn, account, &changed).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
     outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
+}
+
+/// Fails messages whose outcome was never confirmed.
+pub(super) async fn fail_pending(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    pending: &[(Uuid, OffsetDateTime)],
+) -> DbResult<u64> {
+    let mut locked = lock_messages(conn, account, pending, vec![], OffsetDateTime::UNIX_EPOCH).await?;
+    // A status update may have resolved them since they were found.
+    locked.retain(|message| message.is_pending());
+    locked
+        .iter_mut()
+        .for_each(|message| message.advance(SendStatus::Failed, Some(NEVER_CONFIRMED)));
+    write_messages(conn, account, &locked).await?;
+    Ok(u64::try_from(locked.len()).unwrap_or(u64::MAX))
 }

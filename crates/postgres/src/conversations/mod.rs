@@ -3,6 +3,7 @@
 mod contact_requests;
 mod files;
 mod inbox;
+mod inbox_contacts;
 mod messages;
 mod received;
 mod store;

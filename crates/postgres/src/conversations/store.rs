@@ -10,7 +10,6 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
-use recado_domain::campaigns::NEVER_CONFIRMED;
 use recado_domain::conversations::{
     BegunReply, ContactRequestOutcome, Conversation, ConversationEvent, ConversationQuery, ConversationStatus,
     ConversationStore, Direction, Message, MessageOrigin, MessageStatus, QuotedMessage, ReplyDraft, ReplyFacts,
@@ -24,7 +23,7 @@ use uuid::Uuid;
 
 use super::contact_requests;
 use super::messages::{
-    COLUMNS, DIRECT_COLUMNS, MessageRow, find, lock_messages, message_written_since, reply_written_since,
+    COLUMNS, DIRECT_COLUMNS, MessageRow, fail_pending, find, lock_messages, message_written_since, reply_written_since,
     write_messages,
 };
 use crate::analytics::{count_conversations_of, count_messages};
@@ -367,21 +366,6 @@ async fn record_reply(
         set_wa_ids(conn, account, vec![conversation.contact_id.0], vec![wa_id.clone()]).await?;
     }
     Ok(message)
-}
-
-async fn fail_pending(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    pending: &[(Uuid, OffsetDateTime)],
-) -> DbResult<u64> {
-    let mut locked = lock_messages(conn, account, pending, vec![], OffsetDateTime::UNIX_EPOCH).await?;
-    // A status update may have resolved them since they were found.
-    locked.retain(|message| message.is_pending());
-    for message in &mut locked {
-        message.advance(SendStatus::Failed, Some(NEVER_CONFIRMED));
-    }
-    write_messages(conn, account, &locked).await?;
-    Ok(u64::try_from(locked.len()).unwrap_or(u64::MAX))
 }
 
 #[derive(QueryableByName)]

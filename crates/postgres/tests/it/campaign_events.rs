@@ -41,7 +41,7 @@ async fn item(fixture: &DbFixture, send: SendId, status: &str) -> Value {
     let query = format!(
         "SELECT json_build_object('id', id, 'campaign_id', campaign_id, 'conversation_id', null,
            'contact_id', contact_id, 'wa_message_id', wa_message_id, 'status', '{status}',
-           'error_code', error_code, 'error_message', error_message) FROM campaign_sends WHERE id = '{send}'"
+           'error_code', error_code, 'error_message', error_message, 'address', 'phone') FROM campaign_sends WHERE id = '{send}'"
     );
     serde_json::from_str(&fixture.text(&query).await.unwrap()).unwrap()
 }

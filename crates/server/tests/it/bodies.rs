@@ -53,7 +53,7 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
             "offer_expires_at",
             "folder_id",
         ],
-        &["name"],
+        &["name", "reach"],
     ),
     (
         "/api/contacts/{id}",
@@ -120,6 +120,9 @@ const OBJECT_PATHS: &[&str] = &[
     "POST /api/conversations/{id}/messages interactive.sections[0]",
     "POST /api/conversations/{id}/messages interactive.sections[0].rows[0]",
     "POST /api/conversations/{id}/messages media",
+    "POST /api/conversations/{id}/messages template",
+    "POST /api/conversations/{id}/messages template.header",
+    "POST /api/conversations/{id}/messages template.variables",
     "POST /api/events events[0]",
     "POST /api/events events[0].properties",
     "POST /api/messages interactive",

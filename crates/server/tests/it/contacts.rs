@@ -36,10 +36,12 @@ fn contact_is_created_read_updated_and_deleted() {
     );
     let path = format!("/api/contacts/{}", text(&made["id"]));
     let mut read = ana.get(&path).ok();
+    let mut removed = |field: &str| read.as_object_mut().unwrap().remove(field).unwrap();
     assert_eq!(
-        read.as_object_mut().unwrap().remove("first_referral"),
-        Some(json!(null))
+        (removed("first_referral"), removed("same_person_as")),
+        (json!(null), json!(null))
     );
+    assert_eq!(removed("identities")[0]["wa_user_id"], made["wa_user_id"]);
     assert_eq!(read, made);
 
     let changed = ana.put(&path, json!({ "name": "João S." })).ok();
@@ -180,10 +182,12 @@ fn contact_without_phone_is_identified_by_wa_user_id() {
     assert!(made.get("wa_id").is_none(), "{made}");
     let path = format!("/api/contacts/{}", text(&made["id"]));
     let mut read = ana.get(&path).ok();
+    let mut removed = |field: &str| read.as_object_mut().unwrap().remove(field).unwrap();
     assert_eq!(
-        read.as_object_mut().unwrap().remove("first_referral"),
-        Some(json!(null))
+        (removed("first_referral"), removed("same_person_as")),
+        (json!(null), json!(null))
     );
+    assert_eq!(removed("identities")[0]["wa_user_id"], made["wa_user_id"]);
     assert_eq!(read, made);
     let neither = json!({ "name": "x", "phone": null, "wa_user_id": null });
     assert_eq!(ana.post("/api/contacts", neither).invalid(), ["phone"]);

@@ -7,6 +7,8 @@
 //! A worker records results only for the sends that it started. The other sends of a claim need no result: they are due
 //! for the next claim. Another worker may already hold them if this one lost its lease without noticing.
 
+mod calls;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use futures_util::future::select;
 use time::Duration;
 use uuid::Uuid;
 
+use self::calls::{keep_new_wa_id, send_template};
 use super::concurrent_commands::START_ATTEMPTS;
 use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::run::abort_notification;
@@ -25,12 +28,9 @@ use super::{
     RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome, TimeSlices,
     pause_notification, prepare, to_result, transition,
 };
-use crate::messaging::{
-    AddressKind, Addressee, ErrorClass, MetaStatus, OutboundTemplate, SendOutcome, WhatsappCredentials, WhatsappGateway,
-};
+use crate::messaging::{MetaStatus, WhatsappGateway};
 use crate::shared::{
-    Cipher, Clock, ContactId, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict,
-    retry_up_to,
+    Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict, retry_up_to,
 };
 use crate::templates::{OFFER_ENDED, TemplateStore, apply_review, review_events};
 use crate::whatsapp::{MessageFileError, MessageFiles};
@@ -426,21 +426,16 @@ impl Dispatcher {
             return failed(OFFER_ENDED);
         }
         match &context.credentials {
-            None => CompletedCall::of(
-                send.id,
-                SendResult::Sent {
-                    message_id: None,
-                    wa_id: None,
-                },
-            ),
+            None => {
+                let (message_id, wa_id) = (None, None);
+                CompletedCall::of(send.id, SendResult::Sent { message_id, wa_id })
+            }
             Some(credentials) => {
                 let message = context.message(send.id, to, &values);
-                let mut outcome = self.call(context, credentials, send.contact_id, message).await;
-                if let SendOutcome::Accepted { wa_id, .. } = &mut outcome {
-                    // Keep only a new id: the id of most recipients is their phone number.
-                    wa_id
-                        .take_if(|id| send.wa_id.as_ref() == Some(id) || recipient.phone.strip_prefix('+') == Some(id));
-                }
+                let contact = (context.inputs.campaign.account_id, send.contact_id);
+                let (gateway, sends) = (self.gateway.as_ref(), self.sends.as_ref());
+                let mut outcome = send_template(gateway, credentials, message, sends, contact).await;
+                keep_new_wa_id(&mut outcome, &send, recipient);
                 let error = outcome.class();
                 let (send, result, block) = to_result(send.id, send.attempts, outcome);
                 CompletedCall {
@@ -450,30 +445,6 @@ impl Dispatcher {
                     block,
                 }
             }
-        }
-    }
-
-    /// Calls WhatsApp. If it wants a phone number instead of a user id, the message certainly did not leave, and is tried
-    /// once by a number that has become known since the claim.
-    async fn call(
-        &self,
-        context: &RunContext,
-        credentials: &WhatsappCredentials,
-        contact: ContactId,
-        mut message: OutboundTemplate,
-    ) -> SendOutcome {
-        let outcome = self.gateway.send_template(credentials, &message).await;
-        let is_user = message.to.kind() == AddressKind::UserId;
-        if !is_user || outcome.class() != Some(ErrorClass::PhoneRequired) {
-            return outcome;
-        }
-        let account = context.inputs.campaign.account_id;
-        match self.sends.phone_of(account, contact).await {
-            Ok(Some(phone)) => {
-                message.to = Addressee::Phone(phone);
-                self.gateway.send_template(credentials, &message).await
-            }
-            Ok(None) | Err(_) => outcome,
         }
     }
 

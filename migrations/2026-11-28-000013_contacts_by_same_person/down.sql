@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY contacts_same_person_as_idx;

@@ -1,0 +1,2 @@
+-- Whether the message was addressed by user id.
+ALTER TABLE direct_messages ADD COLUMN by_user_id boolean NOT NULL DEFAULT false;

@@ -1,0 +1,1 @@
+ALTER TABLE messages DROP COLUMN by_user_id;
