@@ -90,7 +90,8 @@ pub struct CampaignInput {
     pub variables: Option<Option<Variables>>,
     pub header_location: Option<Option<HeaderLocation>>,
     pub offer_expires_at: Option<Option<OffsetDateTime>>,
-    pub reach: Option<Reach>,
+    /// The word of a [`Reach`].
+    pub reach: Option<String>,
     pub folder_id: Option<Option<FolderId>>,
 }
 

@@ -258,6 +258,10 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
     if let Some(Some(location)) = &input.header_location {
         location.check("header_location", &mut errors);
     }
+    let reach = input.reach.and_then(|word| {
+        let parsed: Result<Reach, String> = word.parse();
+        parsed.map_err(|message| errors.add("reach", message)).ok()
+    });
     errors.into_result()?;
     Ok(Campaign {
         name: name.unwrap_or(campaign.name),
@@ -271,7 +275,7 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
         variables: input.variables.unwrap_or(campaign.variables),
         header_location: input.header_location.unwrap_or(campaign.header_location),
         offer_expires_at: input.offer_expires_at.unwrap_or(campaign.offer_expires_at),
-        reach: input.reach.unwrap_or(campaign.reach),
+        reach: reach.unwrap_or(campaign.reach),
         folder_id: input.folder_id.unwrap_or(campaign.folder_id),
         ..campaign
     })

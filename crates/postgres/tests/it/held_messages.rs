@@ -45,7 +45,7 @@ fn held_messages(fixture: &DbFixture) -> HeldMessages {
     let stores = HeldStores {
         holders: Arc::new(verifications(fixture)),
         held: Arc::new(PgHeldMessages::new(fixture.owner.clone())),
-        inbox: Arc::new(crate::conversations::inbox(&fixture)),
+        inbox: Arc::new(crate::conversations::inbox(fixture)),
         profiles: Arc::new(PgProfiles::new(fixture.tenants.clone())),
     };
     HeldMessages::new(stores, Arc::new(FakeCipher), Arc::new(RandomIds))

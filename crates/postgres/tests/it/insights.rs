@@ -145,7 +145,7 @@ impl History<'_> {
         let (fixture, account) = (self.fixture, self.fixture.account);
         match step {
             Step::Inbound(who, ago) => {
-                let inbox = crate::conversations::inbox(&fixture);
+                let inbox = crate::conversations::inbox(fixture);
                 inbox.receive(account, NUMBER, &[inbound(who, ago)]).await.unwrap();
             }
             Step::Reply(at, ago) => {

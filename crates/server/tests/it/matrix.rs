@@ -62,6 +62,11 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
         "/api/contacts",
         Json(r#"{"name":"Ana","phone":"+5511961234567"}"#),
     ),
+    (
+        "POST",
+        "/api/campaigns/{id}/test",
+        Json(r#"{"phone":"+5511961234567"}"#),
+    ),
     ("POST", "/api/contacts/import", Csv),
     ("PUT", "/api/contacts/{id}", Json(r#"{"name":"Changed"}"#)),
     ("PUT", "/api/contacts/{id}/tags", Json(r#"{"tag_ids":[]}"#)),

@@ -85,8 +85,9 @@ struct CampaignBody {
     offer_expires_at: Option<Option<OffsetDateTime>>,
     /// By which addresses the campaign reaches people: `phone`, or `any` to write to contacts without a phone number by
     /// WhatsApp's user id. Default: `phone`.
+    #[schemars(with = "Option<Reach>")]
     #[serde(default)]
-    reach: Option<Reach>,
+    reach: Option<String>,
     /// The id of the campaign's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
