@@ -83,8 +83,8 @@ CREATE OR REPLACE FUNCTION send_id(frozen_at timestamptz, campaign_id uuid, cont
     PLACING 'a' FROM 17)::uuid
 $$;
 
--- WhatsApp's user id of a contact that a number may use: the id that the number's portfolio told, else the one of a
--- parent business, else the contact's own id (`latest`) if no number told it. Null: the number knows none.
+-- WhatsApp's user id of a contact that a number may use: the id that the number's portfolio reported, else the one of a
+-- parent business, else the contact's own id (`latest`) if no number reported it. Null: the number knows none.
 CREATE OR REPLACE FUNCTION fitting_user_id(account uuid, contact uuid, latest text, number_scope text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

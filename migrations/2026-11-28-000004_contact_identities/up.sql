@@ -2,7 +2,7 @@
 
 CREATE TABLE contact_identities (
   account_id uuid NOT NULL CONSTRAINT contact_identities_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
-  -- The portfolio of the number that told the id, or its WhatsApp account while the portfolio is not known.
+  -- The portfolio of the number that reported the id, or its WhatsApp account while the portfolio is not known.
   scope text NOT NULL,
   wa_user_id text NOT NULL,
   contact_id uuid NOT NULL,

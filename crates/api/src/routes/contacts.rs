@@ -172,24 +172,24 @@ response_type! {
 response_type! {
     /// WhatsApp's user id of a contact for one business portfolio.
     #[schemars(rename = "ContactIdentity")]
-    struct IdentityResponse from told: ScopedUserId {
-        /// The portfolio, or the WhatsApp account, whose numbers may use the id; `unknown` if no number told it.
+    struct IdentityResponse from reported: ScopedUserId {
+        /// The portfolio, or the WhatsApp account, whose numbers may use the id; `unknown` if no number reported it.
         #[schemars(example = &"506914307656634")]
         scope: String,
         /// WhatsApp's user id.
         #[schemars(example = &"BR.1234567890")]
-        wa_user_id: String = told.user_id,
+        wa_user_id: String = reported.user_id,
         /// WhatsApp's user id for all portfolios of a parent business; null if there is none.
         #[schemars(example = &"BR.ENT.1234567890")]
         parent_user_id: Option<String>,
         /// The username that the contact chose; null if it has none.
         #[schemars(example = &"analima")]
         username: Option<String>,
-        /// When a number first told the id.
+        /// When a number first reported the id.
         #[schemars(with = "Timestamp")]
         #[serde(with = "timestamp")]
         first_seen_at: OffsetDateTime,
-        /// When a number last told the id.
+        /// When a number last reported the id.
         #[schemars(with = "Timestamp")]
         #[serde(with = "timestamp")]
         last_seen_at: OffsetDateTime,

@@ -48,18 +48,18 @@ pub struct ContactDetails {
     pub contact: Contact,
     /// The ad or post that led to the contact's first message from an ad or post, if there was one.
     pub first_referral: Option<Referral>,
-    /// The user ids that numbers told, latest first.
+    /// The user ids that numbers reported, latest first.
     pub user_ids: Vec<ScopedUserId>,
     /// Another contact that WhatsApp says is the same person.
     pub same_person_as: Option<ContactId>,
 }
 
 impl ContactDetails {
-    /// All user ids of the contact. The one that no number told has the scope [`UNKNOWN_SCOPE`].
+    /// All user ids of the contact. The one that no number reported has the scope [`UNKNOWN_SCOPE`].
     pub fn all_user_ids(&self) -> Vec<ScopedUserId> {
         let latest = self.contact.wa_user_id.as_ref();
-        let untold = latest.filter(|id| self.user_ids.iter().all(|told| told.user_id != **id));
-        let untold = untold.map(|id| ScopedUserId {
+        let unscoped = latest.filter(|id| self.user_ids.iter().all(|reported| reported.user_id != **id));
+        let unscoped = unscoped.map(|id| ScopedUserId {
             scope: UNKNOWN_SCOPE.to_owned(),
             user_id: id.clone(),
             parent_user_id: None,
@@ -67,7 +67,7 @@ impl ContactDetails {
             first_seen_at: self.contact.created_at,
             last_seen_at: self.contact.created_at,
         });
-        self.user_ids.iter().cloned().chain(untold).collect()
+        self.user_ids.iter().cloned().chain(unscoped).collect()
     }
 }
 

@@ -58,7 +58,7 @@ pub struct ContactIdentity {
     pub wa_id: Option<String>,
     /// WhatsApp's user id that was seen last, or that the account set.
     pub wa_user_id: Option<String>,
-    /// The ids that numbers told. At most one for each portfolio.
+    /// The ids that numbers reported. At most one for each portfolio.
     pub user_ids: Vec<ScopedUserId>,
     /// Another contact that is the same person.
     pub same_person_as: Option<ContactId>,
@@ -69,8 +69,8 @@ redacted_debug!(ContactIdentity { id, consent });
 
 /// Which number an event came to, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told<'a> {
-    /// The scope of the user ids that the number tells.
+pub(super) struct ReportedBy<'a> {
+    /// The scope of the user ids that the number reports.
     pub(super) scope: &'a str,
     pub(super) at: OffsetDateTime,
 }
@@ -105,49 +105,49 @@ impl ContactIdentity {
         without_ids(self) == without_ids(other)
     }
 
-    /// The id that no number told. It fits every number.
-    fn untold_user_id(&self) -> Option<&str> {
+    /// The id that no number reported. It fits every number.
+    fn unscoped_user_id(&self) -> Option<&str> {
         let id = self.wa_user_id.as_deref()?;
-        let is_told = self.user_ids.iter().any(|told| told.user_id == id);
-        (!is_told).then_some(id)
+        let is_reported = self.user_ids.iter().any(|reported| reported.user_id == id);
+        (!is_reported).then_some(id)
     }
 
     fn has_user_id(&self, scope: &str, id: &str) -> bool {
         self.user_ids
             .iter()
-            .any(|told| told.scope == scope && told.user_id == id)
+            .any(|reported| reported.scope == scope && reported.user_id == id)
     }
 
     fn has_parent_user_id(&self, id: &str) -> bool {
         self.user_ids
             .iter()
-            .any(|told| told.parent_user_id.as_deref() == Some(id))
+            .any(|reported| reported.parent_user_id.as_deref() == Some(id))
     }
 
     /// Stores the sender's user id for the scope, which replaces an older one.
-    fn tell(&mut self, sender: &Sender, told: Told<'_>) {
+    fn record_user_id(&mut self, sender: &Sender, reported: ReportedBy<'_>) {
         let Some(id) = &sender.user_id else { return };
-        let known = self.user_ids.iter_mut().find(|known| known.scope == told.scope);
+        let known = self.user_ids.iter_mut().find(|known| known.scope == reported.scope);
         let Some(known) = known else {
             self.user_ids.push(ScopedUserId {
-                scope: told.scope.to_owned(),
+                scope: reported.scope.to_owned(),
                 user_id: id.clone(),
                 parent_user_id: sender.parent_user_id.clone(),
                 username: sender.username.clone(),
-                first_seen_at: told.at,
-                last_seen_at: told.at,
+                first_seen_at: reported.at,
+                last_seen_at: reported.at,
             });
             return;
         };
         // Messages may arrive in another order than they were written.
-        if known.user_id != *id && told.at >= known.last_seen_at {
+        if known.user_id != *id && reported.at >= known.last_seen_at {
             known.user_id.clone_from(id);
-            known.first_seen_at = told.at;
+            known.first_seen_at = reported.at;
             known.parent_user_id = None;
         }
         if known.user_id == *id {
-            known.last_seen_at = known.last_seen_at.max(told.at);
-            known.first_seen_at = known.first_seen_at.min(told.at);
+            known.last_seen_at = known.last_seen_at.max(reported.at);
+            known.first_seen_at = known.first_seen_at.min(reported.at);
             known.parent_user_id = sender.parent_user_id.clone().or_else(|| known.parent_user_id.take());
             known.username = sender.username.clone().or_else(|| known.username.take());
         }
@@ -155,8 +155,8 @@ impl ContactIdentity {
 
     /// The user id that was seen last.
     fn latest_user_id(&self) -> Option<&str> {
-        let latest = self.user_ids.iter().max_by_key(|told| told.last_seen_at);
-        latest.map(|told| told.user_id.as_str())
+        let latest = self.user_ids.iter().max_by_key(|reported| reported.last_seen_at);
+        latest.map(|reported| reported.user_id.as_str())
     }
 }
 
@@ -170,12 +170,12 @@ pub(super) fn matches(contacts: &[ContactIdentity], sender: &Sender, scope: &str
         sender.parent_user_id.as_deref(),
         sender.wa_id.as_deref(),
     );
-    let is_untold = |contact: &ContactIdentity, id: Option<&str>| id.is_some() && contact.untold_user_id() == id;
+    let is_unscoped = |contact: &ContactIdentity, id: Option<&str>| id.is_some() && contact.unscoped_user_id() == id;
     let is_same: [&dyn Fn(&ContactIdentity) -> bool; 6] = [
         &|contact| id.is_some_and(|id| contact.has_user_id(scope, id)),
-        &|contact| is_untold(contact, id),
+        &|contact| is_unscoped(contact, id),
         &|contact| parent.is_some_and(|id| contact.has_parent_user_id(id)),
-        &|contact| is_untold(contact, parent),
+        &|contact| is_unscoped(contact, parent),
         &|contact| phone.is_some() && contact.phone.as_deref() == phone,
         &|contact| wa_id.is_some() && contact.wa_id.as_deref() == wa_id,
     ];
@@ -193,7 +193,12 @@ pub(super) fn matches(contacts: &[ContactIdentity], sender: &Sender, scope: &str
 /// Completes the ids of the sender's contact, the first of `matched`. The phone is set only if it is missing; the other
 /// ids are replaced. An id that belongs to another contact is skipped, and such contacts are never joined: they name
 /// each other as the same person. Returns the number of contacts that were found to be the same person.
-pub(super) fn set_ids(contacts: &mut [ContactIdentity], matched: &[usize], sender: &Sender, told: Told<'_>) -> usize {
+pub(super) fn set_ids(
+    contacts: &mut [ContactIdentity],
+    matched: &[usize],
+    sender: &Sender,
+    reported: ReportedBy<'_>,
+) -> usize {
     let [at, others @ ..] = matched else { return 0 };
     let at = *at;
     let phone = sender.phone().map(|phone| phone.to_string());
@@ -205,7 +210,7 @@ pub(super) fn set_ids(contacts: &mut [ContactIdentity], matched: &[usize], sende
     let Some(contact) = contacts.get_mut(at) else { return 0 };
     contact.phone = contact.phone.take().or(phone);
     contact.wa_id = wa_id.or_else(|| contact.wa_id.take());
-    contact.tell(sender, told);
+    contact.record_user_id(sender, reported);
     set_latest_user_id(contacts, at, sender);
     name_same_person(contacts, at, others)
 }
@@ -249,8 +254,13 @@ fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize
 
 /// Replaces a contact's ids after a number change. If one of the new ids belongs to another contact, no id changes, and
 /// the contacts name each other. Returns the number of contacts that were found to be the same person.
-pub(super) fn change_number(contacts: &mut [ContactIdentity], at: usize, new_ids: &Sender, told: Told<'_>) -> usize {
-    let others: Vec<usize> = matches(contacts, new_ids, told.scope)
+pub(super) fn change_number(
+    contacts: &mut [ContactIdentity],
+    at: usize,
+    new_ids: &Sender,
+    reported: ReportedBy<'_>,
+) -> usize {
+    let others: Vec<usize> = matches(contacts, new_ids, reported.scope)
         .into_iter()
         .filter(|position| *position != at)
         .collect();
@@ -263,7 +273,7 @@ pub(super) fn change_number(contacts: &mut [ContactIdentity], at: usize, new_ids
         .map(|phone| phone.to_string())
         .or_else(|| contact.phone.take());
     contact.wa_id = new_ids.wa_id.clone().or_else(|| contact.wa_id.take());
-    contact.tell(new_ids, told);
+    contact.record_user_id(new_ids, reported);
     set_latest_user_id(contacts, at, new_ids);
     0
 }
@@ -306,21 +316,23 @@ mod tests {
         }
     }
 
-    /// A number of the portfolio tells ids at this second.
-    fn told(scope: &str, second: i64) -> Told<'_> {
-        Told { scope, at: at(second) }
+    /// A number of the portfolio reports ids at this second.
+    fn reported(scope: &str, second: i64) -> ReportedBy<'_> {
+        ReportedBy { scope, at: at(second) }
     }
 
     /// The contact's ids by scope.
     fn ids(contact: &ContactIdentity) -> Vec<(&str, &str)> {
-        let told = contact.user_ids.iter();
-        told.map(|told| (told.scope.as_str(), told.user_id.as_str())).collect()
+        let reported = contact.user_ids.iter();
+        reported
+            .map(|reported| (reported.scope.as_str(), reported.user_id.as_str()))
+            .collect()
     }
 
     /// Finds the sender's contact and completes its ids, as an event of a number does.
-    fn receive(contacts: &mut [ContactIdentity], sender: &Sender, told: Told<'_>) -> (Vec<usize>, usize) {
-        let matched = matches(contacts, sender, told.scope);
-        let same_persons = set_ids(contacts, &matched, sender, told);
+    fn receive(contacts: &mut [ContactIdentity], sender: &Sender, reported: ReportedBy<'_>) -> (Vec<usize>, usize) {
+        let matched = matches(contacts, sender, reported.scope);
+        let same_persons = set_ids(contacts, &matched, sender, reported);
         (matched, same_persons)
     }
 
@@ -342,19 +354,19 @@ mod tests {
     }
 
     #[test]
-    fn user_id_of_another_portfolio_identifies_nobody() {
+    fn user_id_of_another_portfolio_identifies_no_contact() {
         let mut contacts = [contact(1, None, None, Some("BR.1"))];
-        // No number told the id yet: it fits every number.
+        // No number reported the id yet: it fits every number.
         assert_eq!(
-            receive(&mut contacts, &sender(None, Some("BR.1")), told("W1", 0)).0,
+            receive(&mut contacts, &sender(None, Some("BR.1")), reported("W1", 0)).0,
             [0]
         );
         assert_eq!(ids(&contacts[0]), [("W1", "BR.1")]);
         assert!(matches(&contacts, &sender(None, Some("BR.1")), "W2").is_empty());
-        // A number of the other portfolio tells its own id beside the phone.
+        // A number of the other portfolio reports its own id beside the phone.
         contacts[0].phone = Some("+5511961234567".into());
         let other = sender(Some("5511961234567"), Some("BR.2"));
-        assert_eq!(receive(&mut contacts, &other, told("W2", 1)).0, [0]);
+        assert_eq!(receive(&mut contacts, &other, reported("W2", 1)).0, [0]);
         assert_eq!(ids(&contacts[0]), [("W1", "BR.1"), ("W2", "BR.2")]);
         assert_eq!(contacts[0].wa_user_id.as_deref(), Some("BR.2"));
         assert!(matches(&contacts, &sender(None, Some("BR.1")), "W2").is_empty());
@@ -369,9 +381,9 @@ mod tests {
             ..sender(None, Some(user_id))
         };
         let mut contacts = [contact(1, None, None, None), contact(2, None, None, Some("BR.ENT.1"))];
-        contacts[0].tell(&with_parent("BR.1"), told("W1", 0));
+        contacts[0].record_user_id(&with_parent("BR.1"), reported("W1", 0));
         contacts[1].wa_user_id = None;
-        assert_eq!(receive(&mut contacts, &with_parent("BR.2"), told("W2", 1)).0, [0]);
+        assert_eq!(receive(&mut contacts, &with_parent("BR.2"), reported("W2", 1)).0, [0]);
         assert_eq!(ids(&contacts[0]), [("W1", "BR.1"), ("W2", "BR.2")]);
         assert_eq!(contacts[0].user_ids[1].username.as_deref(), Some("ana"));
     }
@@ -379,11 +391,11 @@ mod tests {
     #[test]
     fn newer_user_id_of_a_portfolio_replaces_the_older_one() {
         let mut contacts = [contact(1, Some("+5511961234567"), None, None)];
-        let mut tell = |user_id, second| {
+        let mut report = |user_id, second| {
             receive(
                 &mut contacts,
                 &sender(Some("5511961234567"), Some(user_id)),
-                told("W1", second),
+                reported("W1", second),
             );
             (
                 ids(&contacts[0])[0].1.to_owned(),
@@ -391,10 +403,10 @@ mod tests {
             )
         };
         let both = |id: &str| (id.to_owned(), id.to_owned());
-        assert_eq!(tell("BR.1", 10), both("BR.1"));
-        assert_eq!(tell("BR.2", 20), both("BR.2"));
+        assert_eq!(report("BR.1", 10), both("BR.1"));
+        assert_eq!(report("BR.2", 20), both("BR.2"));
         // This message was written before the change.
-        assert_eq!(tell("BR.1", 15), both("BR.2"));
+        assert_eq!(report("BR.1", 15), both("BR.2"));
         assert_eq!(
             (contacts[0].user_ids[0].first_seen_at, contacts[0].user_ids.len()),
             (at(20), 1)
@@ -409,7 +421,7 @@ mod tests {
         ];
         let both = sender(Some("553188887777"), Some("BR.2"));
         // The message goes to the contact with the id.
-        assert_eq!(receive(&mut contacts, &both, told("W1", 0)), (vec![1, 0], 1));
+        assert_eq!(receive(&mut contacts, &both, reported("W1", 0)), (vec![1, 0], 1));
         assert_eq!(
             (contacts[1].phone.as_deref(), contacts[1].wa_id.as_deref()),
             (None, None)
@@ -418,14 +430,14 @@ mod tests {
         let named = [contacts[0].same_person_as, contacts[1].same_person_as];
         assert_eq!(named, [Some(contacts[1].id), Some(contacts[0].id)]);
         // Counted once.
-        assert_eq!(receive(&mut contacts, &both, told("W1", 1)).1, 0);
+        assert_eq!(receive(&mut contacts, &both, reported("W1", 1)).1, 0);
     }
 
     #[test]
     fn phone_is_set_once_and_wa_id_is_replaced() {
         let mut contacts = [contact(1, None, None, Some("BR.1"))];
         for number in ["5511961234567", "5511961234568"] {
-            receive(&mut contacts, &sender(Some(number), Some("BR.1")), told("W1", 0));
+            receive(&mut contacts, &sender(Some(number), Some("BR.1")), reported("W1", 0));
         }
         assert_eq!(
             (contacts[0].phone.as_deref(), contacts[0].wa_id.as_deref()),
@@ -440,27 +452,21 @@ mod tests {
             contact(2, Some("+5511962222222"), None, Some("BR.2")),
         ];
         let before = contacts.clone();
-        let taken = sender(Some("5511962222222"), Some("BR.9"));
-        assert_eq!(change_number(&mut contacts, 0, &taken, told("W1", 0)), 1);
-        assert_eq!(
-            change_number(&mut contacts, 0, &sender(None, Some("BR.2")), told("W1", 0)),
-            0
-        );
+        let change = |contacts: &mut [_], wa_id, user_id, second| {
+            change_number(contacts, 0, &sender(wa_id, Some(user_id)), reported("W1", second))
+        };
+        assert_eq!(change(&mut contacts, Some("5511962222222"), "BR.9", 0), 1);
+        assert_eq!(change(&mut contacts, None, "BR.2", 0), 0);
         assert_eq!(contacts[0].same_person_as, Some(contacts[1].id));
         contacts[0].same_person_as = None;
         contacts[1].same_person_as = None;
         assert_eq!(contacts, before);
-        change_number(
-            &mut contacts,
-            0,
-            &sender(Some("553188887777"), Some("BR.9")),
-            told("W1", 0),
-        );
+        change(&mut contacts, Some("553188887777"), "BR.9", 0);
         assert_eq!(
             (contacts[0].phone.as_deref(), contacts[0].wa_user_id.as_deref()),
             (Some("+5531988887777"), Some("BR.9"))
         );
-        change_number(&mut contacts, 0, &sender(None, Some("BR.10")), told("W1", 1));
+        change(&mut contacts, None, "BR.10", 1);
         assert_eq!(ids(&contacts[0]), [("W1", "BR.10")]);
         assert_eq!(contacts[0].phone.as_deref(), Some("+5531988887777"));
     }

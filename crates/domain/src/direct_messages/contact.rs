@@ -51,7 +51,7 @@ impl ContactFacts {
         phone.map(Addressee::Phone).or_else(|| user.map(Addressee::User))
     }
 
-    /// A contact that has to be made. Its user id fits every number, because none told it.
+    /// A contact that has to be made. Its user id fits every number, because none reported it.
     pub(super) fn of(new: &NewContact, numbers: &[NumberChoice]) -> Self {
         let user_ids = numbers
             .iter()

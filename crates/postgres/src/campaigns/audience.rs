@@ -133,13 +133,13 @@ pub(super) async fn empty_placeholders(
     if required_placeholders.is_empty() {
         return Ok(vec![]);
     }
-    let survey = survey(conn, account, selection, required_placeholders).await?;
-    Ok(survey.empty_placeholders)
+    let counts = count(conn, account, selection, required_placeholders).await?;
+    Ok(counts.empty_placeholders)
 }
 
 /// How an audience is reached, and what its messages lack.
 #[derive(Default)]
-pub(super) struct AudienceSurvey {
+pub(super) struct AudienceCounts {
     pub(super) recipients_by: RecipientsBy,
     pub(super) unreachable: Unreachable,
     /// The required placeholders that stay empty for at least one recipient, in their order.
@@ -147,7 +147,7 @@ pub(super) struct AudienceSurvey {
 }
 
 #[derive(QueryableByName)]
-struct SurveyRow {
+struct ReachedRow {
     #[diesel(sql_type = Text)]
     reached: String,
     #[diesel(sql_type = BigInt)]
@@ -158,12 +158,12 @@ struct SurveyRow {
 }
 
 /// Reads the audience once, whatever the number of placeholders.
-pub(super) async fn survey(
+pub(super) async fn count(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     selection: &Selection<'_>,
     required_placeholders: &[RequiredPlaceholder],
-) -> DbResult<AudienceSurvey> {
+) -> DbResult<AudienceCounts> {
     let (reached, audience_clause) = (selection.reached(4), selection.clause_of_all(4));
     // Most recipients have the same empty placeholders, so there are few groups.
     let text = if required_placeholders.is_empty() {
@@ -173,7 +173,7 @@ pub(super) async fn survey(
         )
     } else {
         format!(
-            include_str!("survey.sql"),
+            include_str!("count_audience.sql"),
             reached = reached,
             audience_clause = audience_clause,
             fence = FENCE,
@@ -183,20 +183,20 @@ pub(super) async fn survey(
         .bind(account)
         .bind(placeholder_conditions(required_placeholders))
         .bind(TRIMMED_CHARACTERS);
-    let rows: Vec<SurveyRow> = selection.bind(query).load(conn).await?;
-    Ok(audience_survey(rows, required_placeholders))
+    let rows: Vec<ReachedRow> = selection.bind(query).load(conn).await?;
+    Ok(audience_counts(rows, required_placeholders))
 }
 
-fn audience_survey(rows: Vec<SurveyRow>, required_placeholders: &[RequiredPlaceholder]) -> AudienceSurvey {
-    let mut survey = AudienceSurvey::default();
+fn audience_counts(rows: Vec<ReachedRow>, required_placeholders: &[RequiredPlaceholder]) -> AudienceCounts {
+    let mut counts = AudienceCounts::default();
     let mut empty = BTreeSet::new();
     for row in rows {
         let count = match row.reached.as_str() {
-            "phone" => &mut survey.recipients_by.phone,
-            "user_id" => &mut survey.recipients_by.user_id,
-            "opted_out" => &mut survey.unreachable.opted_out,
-            "authentication_needs_phone" => &mut survey.unreachable.authentication_needs_phone,
-            _ => &mut survey.unreachable.no_address,
+            "phone" => &mut counts.recipients_by.phone,
+            "user_id" => &mut counts.recipients_by.user_id,
+            "opted_out" => &mut counts.unreachable.opted_out,
+            "authentication_needs_phone" => &mut counts.unreachable.authentication_needs_phone,
+            _ => &mut counts.unreachable.no_address,
         };
         *count += row.contacts;
         if matches!(row.reached.as_str(), "phone" | "user_id") {
@@ -205,8 +205,8 @@ fn audience_survey(rows: Vec<SurveyRow>, required_placeholders: &[RequiredPlaceh
     }
     let placeholder = |position: i64| required_placeholders.get(usize::try_from(position).ok()?);
     let empty = empty.into_iter().filter_map(placeholder);
-    survey.empty_placeholders = empty.map(|required| required.placeholder.clone()).collect();
-    survey
+    counts.empty_placeholders = empty.map(|required| required.placeholder.clone()).collect();
+    counts
 }
 
 fn placeholder_conditions(required_placeholders: &[RequiredPlaceholder]) -> Value {

@@ -43,13 +43,13 @@ pub(super) async fn preview_facts(
         Ok(_) => retries::forecast(conn, account, id, None, &RetryRequest::default(), codes).await?,
         Err(_) => RetryReport::default(),
     };
-    let survey = audience::survey(conn, account, &selection, &required_placeholders(&facts)).await?;
+    let counts = audience::count(conn, account, &selection, &required_placeholders(&facts)).await?;
     Ok(Some(PreviewFacts {
-        recipients_by: survey.recipients_by,
-        unreachable: survey.unreachable,
+        recipients_by: counts.recipients_by,
+        unreachable: counts.unreachable,
         first: first_recipients,
         deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
-        empty: survey.empty_placeholders,
+        empty: counts.empty_placeholders,
         used: usage::used(conn, account, month).await?,
         retry,
         facts,

@@ -201,7 +201,7 @@ async fn delete(
     .get_result(&mut *conn)
     .await
     .optional()?;
-    user_ids::forget(conn, account, id).await?;
+    user_ids::delete(conn, account, id).await?;
     count_contacts(conn, account, Some(deleted.created_at), -1).await?;
     if let Some(status) = status {
         count_conversations(conn, account, &[(parse_enum(&status.text)?, -1)]).await?;

@@ -1,4 +1,4 @@
-//! WhatsApp's user ids of contacts. The contact's own id that no number told is `contacts.wa_user_id`; it has no row.
+//! WhatsApp's user ids of contacts. The contact's own id that no number reported is `contacts.wa_user_id`; it has no row.
 
 use std::collections::HashMap;
 
@@ -115,19 +115,21 @@ pub(crate) async fn write_user_ids(
            first_seen_at = excluded.first_seen_at, last_seen_at = excluded.last_seen_at")
     .bind(account)
     .bind(collect_column(user_ids, |(contact, _)| contact.0))
-    .bind(collect_column(user_ids, |(_, told)| told.scope.clone()))
-    .bind(collect_column(user_ids, |(_, told)| told.user_id.clone()))
-    .bind(collect_column(user_ids, |(_, told)| told.parent_user_id.clone()))
-    .bind(collect_column(user_ids, |(_, told)| told.username.clone()))
-    .bind(collect_column(user_ids, |(_, told)| told.first_seen_at))
-    .bind(collect_column(user_ids, |(_, told)| told.last_seen_at))
+    .bind(collect_column(user_ids, |(_, reported)| reported.scope.clone()))
+    .bind(collect_column(user_ids, |(_, reported)| reported.user_id.clone()))
+    .bind(collect_column(user_ids, |(_, reported)| {
+        reported.parent_user_id.clone()
+    }))
+    .bind(collect_column(user_ids, |(_, reported)| reported.username.clone()))
+    .bind(collect_column(user_ids, |(_, reported)| reported.first_seen_at))
+    .bind(collect_column(user_ids, |(_, reported)| reported.last_seen_at))
     .execute(conn)
     .await?;
     Ok(())
 }
 
 /// Removes what identifies a deleted contact: its ids, and that another contact is the same person.
-pub(super) async fn forget(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<()> {
+pub(super) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<()> {
     sql("DELETE FROM contact_identities WHERE account_id = $1 AND contact_id = $2")
         .bind(account)
         .bind(id)
@@ -141,7 +143,7 @@ pub(super) async fn forget(conn: &mut AsyncPgConnection, account: AccountId, id:
     Ok(())
 }
 
-/// Moves the ids that the numbers of a WhatsApp account told to their portfolio, once it is known. A contact that has an
+/// Moves the ids that the numbers of a WhatsApp account reported to their portfolio, once it is known. A contact that has an
 /// id of the portfolio keeps that one.
 pub(crate) async fn move_to_portfolio(
     conn: &mut AsyncPgConnection,

@@ -84,7 +84,7 @@ struct ProfileRow {
     /// Whether `last_inbound_at` is old enough to be written again.
     #[diesel(sql_type = Bool)]
     is_stale: bool,
-    /// The scope of the user ids that the number tells.
+    /// The scope of the user ids that the number reports.
     #[diesel(sql_type = Text)]
     scope: String,
     #[diesel(sql_type = Timestamptz)]
@@ -293,17 +293,17 @@ async fn lock_inbox(
 }
 
 /// Locks contacts by phone number, `wa_id` or user id. The outer condition checks the keys of the contacts again, because
-/// another transaction may change them before the rows are locked. The user ids that numbers told change only under the
+/// another transaction may change them before the rows are locked. The user ids that numbers reported change only under the
 /// lock of the inbox.
 fn contacts_by_keys() -> String {
     let ids_by = |array: &str, column: &str| {
         format!(
-            "SELECT c.id, false AS is_told FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.value
+            "SELECT c.id, false AS is_reported FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.value
              WHERE c.deleted_at IS NULL",
             keys = key_rows(array, "value")
         )
     };
-    let told_by = |condition: &str| {
+    let reported_by = |condition: &str| {
         format!(
             "SELECT i.contact_id, true FROM {keys} k JOIN contact_identities i ON i.account_id = $1 AND {condition}",
             keys = key_rows("$4", "value")
@@ -311,17 +311,17 @@ fn contacts_by_keys() -> String {
     };
     format!(
         "SELECT c.id, c.name, c.phone, c.wa_id, c.wa_user_id, c.same_person_as, c.opted_out_at, c.consent_at
-         FROM (SELECT i.id, bool_or(i.is_told) AS is_told
-           FROM ({phones} UNION {wa_ids} UNION {user_ids} UNION {told} UNION {parents}) i GROUP BY i.id {limit}) k
+         FROM (SELECT i.id, bool_or(i.is_reported) AS is_reported
+           FROM ({phones} UNION {wa_ids} UNION {user_ids} UNION {reported} UNION {parents}) i GROUP BY i.id {limit}) k
          JOIN contacts c ON c.account_id = $1 AND c.id = k.id
          WHERE c.deleted_at IS NULL
-           AND (k.is_told OR c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))
+           AND (k.is_reported OR c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))
          ORDER BY c.id FOR NO KEY UPDATE OF c",
         phones = ids_by("$2", "phone"),
         wa_ids = ids_by("$3", "wa_id"),
         user_ids = ids_by("$4", "wa_user_id"),
-        told = told_by("i.scope = $5 AND i.wa_user_id = k.value"),
-        parents = told_by("i.parent_user_id = k.value"),
+        reported = reported_by("i.scope = $5 AND i.wa_user_id = k.value"),
+        parents = reported_by("i.parent_user_id = k.value"),
         limit = unknown_limit("cardinality($2) + cardinality($3) + 3 * cardinality($4)"),
     )
 }
@@ -343,9 +343,9 @@ async fn load_inbox(
         .load(&mut *conn)
         .await?;
     let mut contacts: Vec<ContactIdentity> = contacts.into_iter().map(ContactIdentity::from).collect();
-    let mut told = user_ids(conn, account, collect_column(&contacts, |contact| contact.id.0)).await?;
+    let mut reported = user_ids(conn, account, collect_column(&contacts, |contact| contact.id.0)).await?;
     for contact in &mut contacts {
-        contact.user_ids = told.remove(&contact.id).unwrap_or_default();
+        contact.user_ids = reported.remove(&contact.id).unwrap_or_default();
     }
     let conversations: Vec<ConversationStateRow> = sql(format!(
         "SELECT v.id, v.contact_id, v.profile_id, v.status, v.last_message_at, v.last_inbound_at

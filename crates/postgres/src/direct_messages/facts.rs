@@ -108,9 +108,9 @@ impl ContactKey {
             Self::Id => by("contacts", "id", "id"),
             Self::Phone => by("contacts", "id", "phone") + " WHERE c.deleted_at IS NULL",
             Self::User => format!(
-                "{latest} WHERE c.deleted_at IS NULL UNION {told} UNION {parent}",
+                "{latest} WHERE c.deleted_at IS NULL UNION {reported} UNION {parent}",
                 latest = by("contacts", "id", "wa_user_id"),
-                told = by("contact_identities", "contact_id", "wa_user_id"),
+                reported = by("contact_identities", "contact_id", "wa_user_id"),
                 parent = by("contact_identities", "contact_id", "parent_user_id"),
             ),
         }

@@ -1,6 +1,6 @@
 //! WhatsApp numbers, their verification, and WhatsApp's ids of uploaded files.
 
-/// The scope of the user ids that number `p` tells: its portfolio, or its WhatsApp account until that is known.
+/// The scope of the user ids that number `p` reports: its portfolio, or its WhatsApp account until that is known.
 pub(crate) const USER_ID_SCOPE: &str = "coalesce(p.number ->> 'portfolio_id', p.waba_id)";
 
 mod files;

@@ -85,11 +85,11 @@ fn expected<const N: usize>(addresses: [(&str, &str); N]) -> BTreeSet<(String, S
 }
 
 #[test]
-fn each_portfolio_tells_its_own_user_id_and_only_its_numbers_use_it() {
+fn each_portfolio_reports_its_own_user_id_and_only_its_numbers_use_it() {
     let server = Server::start(without_statuses());
     let (ana, [first, second]) = two_portfolios(&server);
     let number = "+5511961234567";
-    let told = |at: &str, user_id: &str| Inbound {
+    let reported = |at: &str, user_id: &str| Inbound {
         user_id: Some(user_id.into()),
         username: Some("bia.lima".into()),
         name: Some("Bia".into()),
@@ -97,7 +97,7 @@ fn each_portfolio_tells_its_own_user_id_and_only_its_numbers_use_it() {
     };
     receive(
         &server,
-        &[told(FIRST, "BR.1"), told(SECOND, "BR.2"), hidden(FIRST, "BR.3")],
+        &[reported(FIRST, "BR.1"), reported(SECOND, "BR.2"), hidden(FIRST, "BR.3")],
     );
     let bia = named(&ana, "Bia");
     let ids: Vec<_> = bia["identities"].as_array().unwrap().iter().collect();
@@ -141,7 +141,7 @@ fn each_portfolio_tells_its_own_user_id_and_only_its_numbers_use_it() {
 }
 
 /// Three contacts with a phone, three people who hide theirs, of whom two are the same persons. One person opted out.
-fn people(server: &Server) -> User<'_> {
+fn audience(server: &Server) -> User<'_> {
     let ana = server.owner();
     ana.profile_at(FIRST);
     ana.contact("Com numero", &phone(1));
@@ -181,7 +181,7 @@ fn people(server: &Server) -> User<'_> {
 #[test]
 fn campaign_reaches_everybody_once_by_one_address() {
     let server = Server::start(without_statuses());
-    let ana = people(&server);
+    let ana = audience(&server);
     let template = ana.approved("Oi", &[]);
     let campaign = |reach: Value| ana.campaign(json!({ "name": "Oferta", "template_id": template, "reach": reach }));
     let phones = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
@@ -279,7 +279,7 @@ fn test_send_takes_exactly_one_valid_recipient() {
         ["contact_id"]
     );
     assert_eq!(test(json!({})).invalid(), ["phone"]);
-    assert_eq!(test(json!({ "wa_user_id": "nobody" })).invalid(), ["wa_user_id"]);
+    assert_eq!(test(json!({ "wa_user_id": "x" })).invalid(), ["wa_user_id"]);
     assert_eq!(
         test(json!({ "contact_id": uuid::Uuid::now_v7() })).invalid(),
         ["contact_id"]

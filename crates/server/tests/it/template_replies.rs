@@ -149,10 +149,10 @@ fn uploaded_file_is_the_header_of_a_template() {
         let message = ana.get(&format!("/api/messages/{id}")).ok();
         (message["status"] == "sent").then_some(())
     });
-    let kept = server.db.count(&format!(
+    let reserved = server.db.count(&format!(
         "FROM message_media WHERE id = '{own}' AND expires_at > now() + interval '29 days'"
     ));
-    assert_eq!(kept, 1);
+    assert_eq!(reserved, 1);
     let body = json!({ "template": { "id": template, "header": { "media_id": own } } });
     let reply = post(&ana, &conversation, body).created();
     assert_eq!(reply["media"][0]["id"], json!(own));

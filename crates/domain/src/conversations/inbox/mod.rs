@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use time::OffsetDateTime;
 
-use super::identity::{Told, change_number, matches, set_ids};
+use super::identity::{ReportedBy, change_number, matches, set_ids};
 use super::{
     ContactIdentity, ConversationEvent, ConversationStatus, Direction, InboundEvent, InboundMessage, MessageContext,
     MessageOrigin, MessageStatus, Sender, is_opt_out, transition,
@@ -33,7 +33,7 @@ pub struct InboundItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivingNumber {
     pub profile_id: ProfileId,
-    /// The scope of the user ids that the number tells.
+    /// The scope of the user ids that the number reports.
     pub scope: String,
     /// The store's time.
     pub now: OffsetDateTime,
@@ -281,11 +281,11 @@ impl Inbox {
                 }
                 InboundEvent::NumberChanged { sender, now } => {
                     if let Some(&at) = matches(&self.contacts, &sender, &number.scope).first() {
-                        let told = Told {
+                        let reported = ReportedBy {
                             scope: &number.scope,
                             at: number.now,
                         };
-                        self.changes.same_persons += change_number(&mut self.contacts, at, &now, told);
+                        self.changes.same_persons += change_number(&mut self.contacts, at, &now, reported);
                     }
                 }
             }
@@ -380,11 +380,11 @@ impl Inbox {
             self.contacts
                 .push(ContactIdentity::from_sender(item.contact_id, sender));
         }
-        let told = Told {
+        let reported = ReportedBy {
             scope: &number.scope,
             at,
         };
-        self.changes.same_persons += set_ids(&mut self.contacts, &matched, sender, told);
+        self.changes.same_persons += set_ids(&mut self.contacts, &matched, sender, reported);
         matched.first().copied().unwrap_or_default()
     }
 
@@ -416,8 +416,8 @@ fn changed_user_ids(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<
     let mut changed = Vec::new();
     for (position, contact) in now.iter().enumerate() {
         let known = before.get(position).map_or(&[][..], |before| &before.user_ids);
-        let new = contact.user_ids.iter().filter(|told| !known.contains(told));
-        changed.extend(new.map(|told| (contact.id, told.clone())));
+        let new = contact.user_ids.iter().filter(|reported| !known.contains(reported));
+        changed.extend(new.map(|reported| (contact.id, reported.clone())));
     }
     changed
 }
