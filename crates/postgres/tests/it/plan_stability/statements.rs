@@ -60,7 +60,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ("campaigns/search_untried.sql", RETRIES),
     ("campaigns/send_counts.sql", RETRIES),
     (
-        "campaigns/survey.sql",
+        "campaigns/count_audience.sql",
         Tested("audiences_of_few_contacts_read_few_rows"),
     ),
     ("contacts/upsert.sql", Tested("contact_imports_use_index_lookups")),
