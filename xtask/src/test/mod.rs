@@ -227,7 +227,7 @@ fn plans(run: &mut Run) -> Result<()> {
 
 fn doc(_: &mut Run) -> Result<()> {
     let mut doc = paths::cargo();
-    doc.args(["doc", "--workspace", "--no-deps"])
+    doc.args(["doc", "--workspace", "--no-deps", "--lib"])
         .env("RUSTDOCFLAGS", "-D warnings");
     process::run(&mut doc, "cargo doc")
 }
