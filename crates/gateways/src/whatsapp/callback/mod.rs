@@ -19,6 +19,9 @@ use self::account::{ACCOUNT_FIELDS, business_update};
 use self::fields::{id, text, unix_time};
 use super::review_status::review_status;
 
+/// The callback fields that concern contacts.
+const CONTACT_FIELDS: [&str; 4] = ["messages", "user_preferences", "smb_message_echoes", "user_id_update"];
+
 /// The callback fields that concern templates.
 const TEMPLATE_FIELDS: [&str; 3] = [
     "message_template_status_update",
@@ -40,7 +43,7 @@ impl CallbackReader for CloudCallbackReader {
             for change in entry.get("changes").and_then(Value::as_array).into_iter().flatten() {
                 let Some(value) = change.get("value") else { continue };
                 match change.get("field").and_then(Value::as_str) {
-                    Some(field @ ("messages" | "user_preferences" | "smb_message_echoes")) => {
+                    Some(field) if CONTACT_FIELDS.contains(&field) => {
                         changes.extend(received_statuses(value).map(CallbackChange::Status));
                         changes.extend(received_events(value).map(CallbackChange::Inbound));
                         unread.extend(inbound::unread_kinds(value).map(|kind| Unread {
@@ -185,6 +188,18 @@ mod tests {
     fn messages(statuses: &Value) -> Value {
         json!({ "object": "whatsapp_business_account", "entry": [{ "id": "102", "changes": [{ "field": "messages",
             "value": { "metadata": { "phone_number_id": "1065" }, "statuses": statuses } }] }] })
+    }
+
+    #[test]
+    fn changed_user_id_is_an_inbound_event_of_its_number() {
+        let body = json!({ "entry": [{ "id": "102", "changes": [{ "field": "user_id_update", "value": {
+            "metadata": { "phone_number_id": "1065" }, "user_id_update": [{ "wa_id": "55119", "user_id": "BR.2" }] } }] }] });
+        let read = CloudCallbackReader.read(body.to_string().as_bytes()).unwrap();
+        assert!(
+            matches!(&read.changes[..], [CallbackChange::Inbound(inbound)] if inbound.phone_number_id == "1065"),
+            "{read:?}"
+        );
+        assert!(read.unread.is_empty());
     }
 
     #[test]

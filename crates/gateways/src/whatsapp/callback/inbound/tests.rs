@@ -321,3 +321,37 @@ fn malformed_inbound_item_is_skipped_alone() {
         0
     );
 }
+
+#[test]
+fn contacts_name_parent_id_and_username() {
+    let value = json!({ "messages": [{ "from_user_id": "BR.1", "id": "m", "timestamp": "1", "type": "text",
+            "text": { "body": "oi" } }],
+        "contacts": [{ "user_id": "BR.1", "parent_user_id": "BR.ENT.9",
+            "profile": { "name": "Ana", "username": "a\u{0}na" } }] });
+    let [InboundEvent::Message(message)] = &read(&value)[..] else {
+        panic!("{value}")
+    };
+    let expected = Sender {
+        wa_id: None,
+        user_id: Some("BR.1".into()),
+        name: Some("Ana".into()),
+        parent_user_id: Some("BR.ENT.9".into()),
+        username: Some("ana".into()),
+    };
+    assert_eq!(message.sender, expected);
+}
+
+#[test]
+fn user_id_update_is_read_in_both_forms() {
+    let change = |update: Value| match read(&json!({ "user_id_update": [update] })).pop() {
+        Some(InboundEvent::NumberChanged { sender, now }) => (sender.user_id, now.user_id, now.parent_user_id),
+        other => panic!("{other:?}"),
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let objects = json!({ "user_id": { "previous": "BR.1", "current": "BR.2" },
+        "parent_user_id": { "previous": "BR.ENT.1", "current": "BR.ENT.2" } });
+    assert_eq!(change(objects), (text("BR.1"), text("BR.2"), text("BR.ENT.2")));
+    let plain = json!({ "previous_user_id": "BR.1", "user_id": "BR.2" });
+    assert_eq!(change(plain), (text("BR.1"), text("BR.2"), None));
+    assert!(read(&json!({ "user_id_update": [{ "user_id": null }, {}, 1] })).is_empty());
+}
