@@ -143,7 +143,6 @@ impl ContactIdentity {
         if known.user_id != *id && reported.at >= known.last_seen_at {
             known.user_id.clone_from(id);
             known.first_seen_at = reported.at;
-            known.parent_user_id = None;
         }
         if known.user_id == *id {
             known.last_seen_at = known.last_seen_at.max(reported.at);
@@ -230,23 +229,27 @@ fn set_latest_user_id(contacts: &mut [ContactIdentity], at: usize, sender: &Send
 }
 
 /// Lets the contact and the others name each other, unless they name one already. Of several others the contact names
-/// the one that a campaign writes to: one with a phone before one without, then the one with the smaller id. So from
-/// each of them two steps lead to that one. Returns how many contacts name another one now and did not before.
+/// the one that a campaign writes to: one with a phone before one without, then the one with the smaller id. A contact
+/// with a phone is named in place of an earlier one, so that from each contact of a person two steps lead to it. Returns
+/// how many of the others named none before.
 fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize]) -> usize {
     let first = others.iter().filter_map(|position| contacts.get(*position));
     let first = first.map(|other| (other.phone.is_none(), other.id)).min();
-    let (Some(id), Some((_, first))) = (contacts.get(at).map(|contact| contact.id), first) else {
+    let (Some(contact), Some((first_has_no_phone, first))) = (contacts.get_mut(at), first) else {
         return 0;
     };
+    if contact.same_person_as.is_none() || (contact.phone.is_none() && !first_has_no_phone) {
+        contact.same_person_as = Some(first);
+    }
+    let (id, has_phone) = (contact.id, contact.phone.is_some());
     let mut found = 0;
-    for position in others.iter().copied().chain([at]) {
-        let named = if position == at { first } else { id };
-        if let Some(contact) = contacts
-            .get_mut(position)
-            .filter(|contact| contact.same_person_as.is_none())
-        {
-            contact.same_person_as = Some(named);
-            found += usize::from(position != at);
+    for position in others {
+        let Some(other) = contacts.get_mut(*position) else {
+            continue;
+        };
+        found += usize::from(other.same_person_as.is_none());
+        if other.same_person_as.is_none() || (other.phone.is_none() && has_phone) {
+            other.same_person_as = Some(id);
         }
     }
     found

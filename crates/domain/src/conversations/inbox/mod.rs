@@ -434,4 +434,6 @@ fn released(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<ContactI
 }
 
 #[cfg(test)]
+mod person_tests;
+#[cfg(test)]
 mod tests;
