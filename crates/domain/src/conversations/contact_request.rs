@@ -105,75 +105,18 @@ fn default_text(language: Option<&str>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use uuid::Uuid;
-
-    use super::super::reply::tests::{NOW, cipher, facts};
-    use super::super::{Direction, MessageOrigin, MessageStatus, MockConversationStore, ReplyResult};
+    use super::super::reply::tests::{NOW, facts};
+    use super::super::service::tests::{ID, conversations, pending, tenant};
+    use super::super::{MockConversationStore, ReplyResult};
     use super::*;
-    use crate::direct_messages::MockDirectMessageStore;
-    use crate::media::tests::media;
-    use crate::media::{MockMessageFileStorage, MockMessageFileStore};
     use crate::messaging::{MockWhatsappGateway, SendOutcome, WINDOW};
-    use crate::shared::{MockErrorReport, MockIds, Role, UserId};
     use crate::whatsapp::verification::VerificationRecord;
-    use crate::whatsapp::{ContentFiles, MessageFiles, MockFileIdStore};
-
-    const ID: ConversationId = ConversationId(Uuid::from_u128(1));
-
-    fn tenant() -> Tenant {
-        Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::nil()), Role::Member)
-    }
-
-    fn conversations(store: MockConversationStore, gateway: MockWhatsappGateway) -> Conversations {
-        let mut ids = MockIds::new();
-        ids.expect_next().returning(|| Uuid::from_u128(8));
-        let storage = Arc::new(MockMessageFileStorage::new());
-        let content_files = ContentFiles::new(
-            Arc::new(MockMessageFileStore::new()),
-            storage,
-            Arc::new(MockFileIdStore::new()),
-        );
-        Conversations {
-            store: Arc::new(store),
-            messages: Arc::new(MockDirectMessageStore::new()),
-            gateway: Arc::new(gateway),
-            files: MessageFiles::new(media(&Arc::default()), Arc::new(MockFileIdStore::new())),
-            content_files,
-            cipher: Arc::new(cipher()),
-            report: Arc::new(MockErrorReport::new()),
-            ids: Arc::new(ids),
-        }
-    }
 
     fn hidden() -> ReplyFacts {
         ReplyFacts {
             phone: None,
             wa_id: None,
             ..facts()
-        }
-    }
-
-    fn stored(draft: &ReplyDraft) -> Message {
-        Message {
-            id: draft.id,
-            conversation_id: draft.conversation_id,
-            direction: Direction::Outbound,
-            kind: draft.content.message_type().to_owned(),
-            text: draft.text.clone(),
-            status: MessageStatus::Pending,
-            origin: MessageOrigin::Reply,
-            wa_message_id: None,
-            media: vec![],
-            caption: None,
-            interactive: None,
-            context: None,
-            deleted_at: None,
-            referral: None,
-            pricing: None,
-            address: None,
-            created_at: draft.created_at,
         }
     }
 
@@ -187,7 +130,7 @@ mod tests {
             .times(1)
             .in_sequence(&mut order)
             .withf(move |_, draft| draft.created_at == NOW && draft.text.as_deref() == Some(expected))
-            .returning(|_, draft| Ok(ContactRequestOutcome::Stored(Box::new(stored(draft)))));
+            .returning(|_, draft| Ok(ContactRequestOutcome::Stored(Box::new(pending(draft)))));
         let mut gateway = MockWhatsappGateway::new();
         gateway
             .expect_send_message()

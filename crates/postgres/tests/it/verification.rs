@@ -10,7 +10,7 @@ use recado_domain::whatsapp::{ProfileStore, StoredProfile};
 use recado_postgres::{PgHeldMessages, PgProfileStates, PgProfiles, PgVerifications};
 use time::Duration;
 
-use crate::support::{DbFixture, LEASE, NOW};
+use crate::support::{DbFixture, LEASE, NOW, id};
 use crate::whatsapp::profile;
 
 fn stores(fixture: &DbFixture) -> (PgProfiles, PgVerifications) {
@@ -186,6 +186,51 @@ async fn held_messages_are_kept_once_and_purged_after_their_time() {
         .await;
     let purged = held.purge(Duration::days(7), 10).await.unwrap();
     assert_eq!((purged.removed, purged.unclaimed), (4, 2));
+}
+
+#[tokio::test]
+async fn user_ids_move_to_the_portfolio_once_it_is_known() {
+    let fixture = DbFixture::new().await;
+    let (profiles, verifications) = stores(&fixture);
+    let account = fixture.account;
+    let stored = pending("111");
+    profiles.insert(account, &stored, &[]).await.unwrap();
+    let waba = &stored.profile.waba_id;
+    let other = fixture.another_account().await;
+    let (moves, stays) = (id(), id());
+    for (account, contact, ids) in [
+        (account, moves, vec![(waba.as_str(), "BR.1")]),
+        (account, stays, vec![(waba.as_str(), "BR.2"), ("77", "BR.3")]),
+        (other, id(), vec![(waba.as_str(), "BR.4")]),
+    ] {
+        fixture
+            .sql(&format!(
+                "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c')"
+            ))
+            .await;
+        for (scope, user_id) in ids {
+            fixture
+                .sql(&format!(
+                    "INSERT INTO contact_identities
+                     VALUES ('{account}', '{scope}', '{user_id}', '{contact}', NULL, NULL, now(), now())"
+                ))
+                .await;
+        }
+    }
+    let update = VerificationUpdate {
+        number: NumberFacts {
+            portfolio_id: Some("77".into()),
+            ..NumberFacts::default()
+        },
+        ..checked(&stored, CheckState::Passed)
+    };
+    verifications
+        .record(account, stored.profile.id, &update, &[])
+        .await
+        .unwrap();
+    let ids = "SELECT string_agg(wa_user_id || ' ' || scope, ', ' ORDER BY wa_user_id) FROM contact_identities";
+    let expected = format!("BR.1 77, BR.3 77, BR.4 {waba}");
+    assert_eq!(fixture.text(ids).await, Some(expected));
 }
 
 #[tokio::test]

@@ -204,6 +204,10 @@ fn campaign_reaches_everybody_once_by_one_address() {
         (&json!(3), &json!({ "phone": 2, "user_id": 1 }))
     );
     assert_eq!(preview["unreachable"]["opted_out"], 2);
+    // The contact with the phone did not opt out itself.
+    let message = json!({ "to": { "phone": phone(3) }, "template": { "id": template } });
+    let refused = ana.post("/api/messages", message).refused(400, "VALIDATION_ERROR");
+    assert_eq!(refused["details"]["reason"], "opted_out");
     let report = ana.execute(&any).ok();
     assert_eq!((&report["total"], &report["sent"]), (&json!(3), &json!(3)));
     let to = |position| phone(position).trim_start_matches('+').to_owned();

@@ -35,3 +35,72 @@ pub(super) fn keep_new_wa_id(outcome: &mut SendOutcome, send: &ClaimedSend, reci
         wa_id.take_if(|id| send.wa_id.as_ref() == Some(id) || recipient.phone.strip_prefix('+') == Some(id));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::campaigns::MockSendStore;
+    use crate::messaging::{MockWhatsappGateway, ProfileKey};
+    use crate::shared::SendId;
+    use crate::templates::MessageValues;
+    use crate::templates::tests::approved_template;
+
+    fn failed(class: ErrorClass) -> SendOutcome {
+        SendOutcome::Failed {
+            code: 131_062,
+            class,
+            message: "no".into(),
+        }
+    }
+
+    /// The addresses that WhatsApp is called with, if it refuses user ids with `class`.
+    async fn called(to: Addressee, class: ErrorClass, phone: Option<&'static str>) -> Vec<Addressee> {
+        let mut sends = MockSendStore::new();
+        sends
+            .expect_phone_of()
+            .returning(move |_, _| Ok(phone.map(str::to_owned)));
+        let calls = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut gateway = MockWhatsappGateway::new();
+        let made = calls.clone();
+        gateway.expect_send_template().returning(move |_, message| {
+            made.lock().unwrap().push(message.to.clone());
+            failed(class)
+        });
+        let credentials = WhatsappCredentials {
+            profile: ProfileKey {
+                account_id: AccountId(Uuid::nil()),
+                profile_id: Uuid::nil().into(),
+            },
+            phone_number_id: "1".into(),
+            waba_id: "2".into(),
+            token: "t".into(),
+        };
+        let values = MessageValues::default();
+        let message = approved_template("Oi", &[]).outbound(SendId(Uuid::nil()), to, &values, &HashMap::new());
+        let contact = (AccountId(Uuid::nil()), ContactId(Uuid::nil()));
+        send_template(&gateway, &credentials, message, &sends, contact).await;
+        let calls = calls.lock().unwrap().clone();
+        calls
+    }
+
+    #[tokio::test]
+    async fn refused_user_id_is_tried_once_by_a_phone_that_became_known() {
+        let (user, phone) = (
+            Addressee::User("BR.1".into()),
+            Addressee::Phone("+5511961234567".into()),
+        );
+        let known = Some("+5511961234567");
+        let required = ErrorClass::PhoneRequired;
+        assert_eq!(
+            called(user.clone(), required, known).await,
+            [user.clone(), phone.clone()]
+        );
+        assert_eq!(called(user.clone(), required, None).await, [user.clone()]);
+        assert_eq!(called(user.clone(), ErrorClass::RecipientRefused, known).await, [user]);
+        assert_eq!(called(phone.clone(), required, known).await, [phone]);
+    }
+}

@@ -236,4 +236,4 @@ fn quoted_context(facts: &ReplyFacts, reply_to: Option<MessageId>) -> Result<Opt
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

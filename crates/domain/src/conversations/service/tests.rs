@@ -17,9 +17,9 @@ use crate::messaging::{ContentInput, MediaInput, MockWhatsappGateway, SendOutcom
 use crate::shared::{GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
 use crate::whatsapp::MockFileIdStore;
 
-const ID: ConversationId = ConversationId(Uuid::from_u128(1));
+pub(in crate::conversations) const ID: ConversationId = ConversationId(Uuid::from_u128(1));
 
-fn tenant() -> Tenant {
+pub(in crate::conversations) fn tenant() -> Tenant {
     Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::nil()), Role::Member)
 }
 
@@ -30,7 +30,10 @@ fn text(text: &str) -> ReplyInput {
     }
 }
 
-fn conversations(store: MockConversationStore, gateway: MockWhatsappGateway) -> Conversations {
+pub(in crate::conversations) fn conversations(
+    store: MockConversationStore,
+    gateway: MockWhatsappGateway,
+) -> Conversations {
     conversations_with_report(store, gateway, MockErrorReport::new())
 }
 
@@ -60,7 +63,7 @@ fn conversations_with_report(
 }
 
 /// The message that a store returns for a draft.
-fn pending(draft: &ReplyDraft) -> Message {
+pub(in crate::conversations) fn pending(draft: &ReplyDraft) -> Message {
     Message {
         id: draft.id,
         conversation_id: draft.conversation_id,
