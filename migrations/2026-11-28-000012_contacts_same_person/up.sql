@@ -1,3 +1,3 @@
 -- Another contact that WhatsApp says is the same person. Both stay, and name each other. No foreign key: a deleted contact
--- is kept, and its deletion clears the names.
+-- stays in the table, and its deletion clears the names.
 ALTER TABLE contacts ADD COLUMN same_person_as uuid;

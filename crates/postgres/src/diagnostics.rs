@@ -131,7 +131,7 @@ impl PgDiagnostics {
 /// The role of a transaction of this pool.
 pub async fn tenant_role(pool: &TenantPool) -> Result<TenantRole, StoreError> {
     // No account has this id: the transaction sees no row of a tenant.
-    let nobody = AccountId(Uuid::nil());
+    let no_account = AccountId(Uuid::nil());
     let query = || sql(TENANT_ROLE);
-    in_tenant!(pool, nobody, |conn| query().get_result::<TenantRole>(conn))
+    in_tenant!(pool, no_account, |conn| query().get_result::<TenantRole>(conn))
 }

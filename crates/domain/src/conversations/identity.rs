@@ -230,7 +230,7 @@ fn set_latest_user_id(contacts: &mut [ContactIdentity], at: usize, sender: &Send
 
 /// Lets the contact and the others name each other, unless they name one already. Of several others the contact names
 /// the one that a campaign writes to: one with a phone before one without, then the one with the smaller id. A contact
-/// with a phone is named in place of an earlier one, so that from each contact of a person two steps lead to it. Returns
+/// with a phone is named instead of an earlier one, so that from each contact of a person two steps lead to it. Returns
 /// how many of the others named none before.
 fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize]) -> usize {
     let first = others.iter().filter_map(|position| contacts.get(*position));
@@ -461,8 +461,7 @@ mod tests {
         assert_eq!(change(&mut contacts, Some("5511962222222"), "BR.9", 0), 1);
         assert_eq!(change(&mut contacts, None, "BR.2", 0), 0);
         assert_eq!(contacts[0].same_person_as, Some(contacts[1].id));
-        contacts[0].same_person_as = None;
-        contacts[1].same_person_as = None;
+        contacts.iter_mut().for_each(|contact| contact.same_person_as = None);
         assert_eq!(contacts, before);
         change(&mut contacts, Some("553188887777"), "BR.9", 0);
         assert_eq!(

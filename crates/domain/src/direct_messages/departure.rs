@@ -155,7 +155,7 @@ pub(crate) fn check_content(
     }
 }
 
-/// The template with the header file of the message in place of its own.
+/// The template with the header file of the message instead of its own.
 fn with_header(template: &Template, own: &RequestedValues) -> Template {
     let mut template = template.clone();
     let own_file = own.header_media.map(|id| id.to_string());

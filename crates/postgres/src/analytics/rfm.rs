@@ -113,7 +113,7 @@ struct ChangeRow {
     monetary_score: Option<i16>,
 }
 
-/// Whether the worker holds the claim. The row stays locked, so that nobody takes over before the transaction ends.
+/// Whether the worker holds the claim. The row stays locked, so that no other worker takes over before the transaction ends.
 async fn holds_claim(conn: &mut AsyncPgConnection, claim: &RfmClaim) -> DbResult<bool> {
     let held: Option<IdRow> =
         sql("SELECT account_id AS id FROM rfm_calculations WHERE account_id = $1 AND worker = $2 FOR SHARE")

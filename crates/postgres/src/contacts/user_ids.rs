@@ -144,7 +144,7 @@ pub(super) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id:
 }
 
 /// Moves the ids that the numbers of a WhatsApp account reported to their portfolio, once it is known. A contact that has an
-/// id of the portfolio keeps that one.
+/// id of the portfolio does not get another.
 pub(crate) async fn move_to_portfolio(
     conn: &mut AsyncPgConnection,
     account: AccountId,

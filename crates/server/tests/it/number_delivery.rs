@@ -141,7 +141,7 @@ fn messages_of_an_unverified_time_arrive_later_once() {
     let (ana, bia) = (server.owner(), server.owner());
     connect(&ana, "verified");
     connect(&bia, "verified");
-    until("nobody waits for held messages", || {
+    until("no number waits for held messages", || {
         server.db.count("FROM whatsapp_profiles WHERE held_since IS NOT NULL") == 0
     });
     let at = now() - 3600;

@@ -204,7 +204,7 @@ fn number_is_checked_by_the_worker_if_the_client_does_not_want_to_wait() {
     until("the worker verifies the number", || {
         state(&ana.get(&path_of(&profile)).ok()) == "verified"
     });
-    // The check of an unchanged number tells nobody anything.
+    // The check of an unchanged number sends no event and no notification.
     subscribe_to_all_events(&ana);
     server
         .db

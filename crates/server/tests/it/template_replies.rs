@@ -90,7 +90,7 @@ fn template_reply_has_the_refusals_and_the_quota_of_messages() {
     assert_eq!(refused(&reply(json!({ "id": template }))), "opted_out");
     server.db.run("UPDATE contacts SET opted_out_at = NULL");
     assert!(server.whatsapp.sends().is_empty());
-    // A failed reply gives its message back, an unknown one keeps it.
+    // A failed reply gives its message back, an unknown one does not.
     let kinds = [
         WhatsappFaultKind::error(131_026, "not on WhatsApp"),
         WhatsappFaultKind::AcceptThenReset,

@@ -169,7 +169,7 @@ fn test_send_phone_is_validated_before_the_campaign() {
     for body in [
         json!({}),
         json!({ "phone": null }),
-        json!({ "phone": "nobody" }),
+        json!({ "phone": "x" }),
         json!({ "phone": 5 }),
     ] {
         assert_eq!(post(body.clone()).invalid(), ["phone"], "{body}");

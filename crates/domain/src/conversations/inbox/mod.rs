@@ -434,6 +434,6 @@ fn released(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<ContactI
 }
 
 #[cfg(test)]
-mod person_tests;
+mod identity_tests;
 #[cfg(test)]
 mod tests;

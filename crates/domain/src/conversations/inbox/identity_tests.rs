@@ -1,4 +1,4 @@
-//! Random people write to numbers of two portfolios, with and without their phone number, and their ids change.
+//! Random senders write to numbers of two portfolios, with and without their phone number, and their ids change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,38 +10,38 @@ use uuid::Uuid;
 
 use super::*;
 
-const PEOPLE: usize = 4;
+const SENDERS: usize = 4;
 const SCOPES: [&str; 2] = ["P1", "P2"];
 
-/// What a callback shows of the person who wrote.
+/// What a callback shows of its sender.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    person: usize,
+    writer: usize,
     scope: usize,
     shows_phone: bool,
     shows_id: bool,
     shows_parent: bool,
-    /// The person gets a new user id for the scope.
+    //// The sender gets a new user id for the scope.
     moves: bool,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (
-        0..PEOPLE,
+        0..SENDERS,
         0..SCOPES.len(),
         any::<[bool; 3]>(),
         prop::bool::weighted(0.15),
     );
-    let step = step.prop_map(|(person, scope, [shows_phone, shows_id, shows_parent], moves)| {
-        // One of the people always hides the number.
-        let shows_phone = shows_phone && person > 0;
+    let step = step.prop_map(|(writer, scope, [shows_phone, shows_id, shows_parent], moves)| {
+        // One of the senders always hides the number.
+        let shows_phone = shows_phone && writer > 0;
         let shows_id = shows_id || !shows_phone || moves;
         Step {
-            person,
+            writer,
             scope,
             shows_phone,
             shows_id,
-            shows_parent: shows_parent && shows_id && person % 2 == 0,
+            shows_parent: shows_parent && shows_id && writer % 2 == 0,
             moves,
         }
     });
@@ -51,24 +51,24 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Default)]
 struct World {
     contacts: BTreeMap<ContactId, ContactIdentity>,
-    /// How often the id of a person for a scope changed.
+    /// How often the id of a sender for a scope changed.
     generations: BTreeMap<(usize, usize), usize>,
     /// Who wrote the messages of each contact.
-    writers: BTreeMap<ContactId, BTreeSet<usize>>,
-    /// What the numbers saw of people, and the contacts of it.
+    messages_by: BTreeMap<ContactId, BTreeSet<usize>>,
+    /// What the numbers saw of senders, and the contacts of it.
     seen: BTreeSet<String>,
     next: u128,
 }
 
 impl World {
     fn sender(&self, step: Step) -> Sender {
-        let generation = self.generations.get(&(step.person, step.scope)).copied().unwrap_or(0);
+        let generation = self.generations.get(&(step.writer, step.scope)).copied().unwrap_or(0);
         Sender {
-            wa_id: step.shows_phone.then(|| format!("55119610000{:02}", step.person)),
+            wa_id: step.shows_phone.then(|| format!("55119610000{:02}", step.writer)),
             user_id: step
                 .shows_id
-                .then(|| format!("BR.{}x{}x{generation}", step.person, step.scope)),
-            parent_user_id: step.shows_parent.then(|| format!("BR.ENT.{}", step.person)),
+                .then(|| format!("BR.{}x{}x{generation}", step.writer, step.scope)),
+            parent_user_id: step.shows_parent.then(|| format!("BR.ENT.{}", step.writer)),
             ..Sender::default()
         }
     }
@@ -129,7 +129,7 @@ impl World {
                 shows_parent: false,
                 ..step
             });
-            *self.generations.entry((step.person, step.scope)).or_default() += 1;
+            *self.generations.entry((step.writer, step.scope)).or_default() += 1;
             let new_ids = self.sender(Step {
                 shows_phone: false,
                 shows_parent: false,
@@ -165,13 +165,13 @@ impl World {
         };
         let changes = self.apply(InboundEvent::Message(message), scope, now);
         assert_eq!(changes.new_contacts.is_empty(), is_known, "{step:?}");
-        self.writers
+        self.messages_by
             .entry(changes.messages[0].contact_id)
             .or_default()
-            .insert(step.person);
+            .insert(step.writer);
     }
 
-    /// Whether a campaign writes to another contact of the same person: `same_person_goes_first` in SQL.
+    /// Whether a campaign writes to another contact of the same sender: `same_person_goes_first` in SQL.
     fn other_goes_first(&self, contact: &ContactIdentity) -> bool {
         let named = contact.same_person_as.and_then(|id| self.contacts.get(&id));
         let further = named
@@ -192,10 +192,10 @@ fn assert_unique<T: Ord + std::fmt::Debug>(values: impl Iterator<Item = T>) {
 }
 
 proptest! {
-    /// A contact is one person, a new contact is made only for a person of whom nothing was seen, no two contacts have
-    /// one id, and a campaign writes once to a person whose contacts are linked.
+    /// A contact has one sender, a new contact is made only for a sender of whom nothing was seen, no two contacts have
+    /// one id, and a campaign writes once to a sender whose contacts are linked.
     #[test]
-    fn contacts_are_one_person_each_and_linked_persons_are_written_to_once(steps in steps()) {
+    fn contacts_have_one_sender_each_and_linked_contacts_get_one_message(steps in steps()) {
         let mut world = World::default();
         for (second, step) in (0_i64..).zip(steps) {
             world.step(step, datetime!(2026-03-01 12:00 UTC) + Duration::seconds(second));
@@ -206,13 +206,13 @@ proptest! {
             let ids = contacts().flat_map(|contact| &contact.user_ids);
             assert_unique(ids.map(|known| (&known.scope, &known.user_id)));
         }
-        for (contact, people) in &world.writers {
-            prop_assert_eq!(people.len(), 1, "{:?} is several people", contact);
+        for (contact, senders) in &world.messages_by {
+            prop_assert_eq!(senders.len(), 1, "{:?} is several senders", contact);
         }
-        for person in 0..PEOPLE {
-            let of_person = |id: &ContactId| world.writers.get(id).is_some_and(|people| people.contains(&person));
-            let contacts: Vec<_> = world.contacts.values().filter(|contact| of_person(&contact.id)).collect();
-            // Contacts that name none are not known to be the same person.
+        for writer in 0..SENDERS {
+            let of_sender = |id: &ContactId| world.messages_by.get(id).is_some_and(|senders| senders.contains(&writer));
+            let contacts: Vec<_> = world.contacts.values().filter(|contact| of_sender(&contact.id)).collect();
+            // Contacts that name none are not known to have the same sender.
             let linked: Vec<_> = contacts.iter().filter(|contact| contact.same_person_as.is_some()).collect();
             let written_to = linked.iter().filter(|contact| !world.other_goes_first(contact)).count();
             prop_assert_eq!(written_to, usize::from(!linked.is_empty()), "{:?}", contacts);
