@@ -83,8 +83,7 @@ mod tests {
         let message = approved_template("Oi", &[]).outbound(SendId(Uuid::nil()), to, &values, &HashMap::new());
         let contact = (AccountId(Uuid::nil()), ContactId(Uuid::nil()));
         send_template(&gateway, &credentials, message, &sends, contact).await;
-        let calls = calls.lock().unwrap().clone();
-        calls
+        calls.lock().unwrap().clone()
     }
 
     #[tokio::test]
@@ -94,13 +93,14 @@ mod tests {
             Addressee::Phone("+5511961234567".into()),
         );
         let known = Some("+5511961234567");
+        let user_alone = [user.clone()];
         let required = ErrorClass::PhoneRequired;
         assert_eq!(
             called(user.clone(), required, known).await,
             [user.clone(), phone.clone()]
         );
-        assert_eq!(called(user.clone(), required, None).await, [user.clone()]);
-        assert_eq!(called(user.clone(), ErrorClass::RecipientRefused, known).await, [user]);
+        assert_eq!(called(user.clone(), required, None).await, user_alone);
+        assert_eq!(called(user, ErrorClass::RecipientRefused, known).await, user_alone);
         assert_eq!(called(phone.clone(), required, known).await, [phone]);
     }
 }

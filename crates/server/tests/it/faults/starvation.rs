@@ -115,24 +115,36 @@ fn deadlock_is_retried_within_the_request() {
     let server = Server::start(without_statuses());
     let ana = server.owner();
     let id = ana.campaign(json!({ "name": "C" }));
+    // PostgreSQL looks for a deadlock once, a second after a session began to wait. So the server begins to wait last,
+    // and the other session does not look: whatever the load, PostgreSQL aborts the server's transaction.
     server.db.run(
-        "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS
-           $$ BEGIN PERFORM pg_advisory_xact_lock(40); RETURN NULL; END $$;
+        "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           PERFORM pg_advisory_xact_lock(41);
+           FOR i IN 1..6000 LOOP
+             IF pg_try_advisory_xact_lock(40) THEN RETURN NULL; END IF;
+             EXIT WHEN EXISTS (SELECT FROM pg_locks
+               WHERE locktype = 'transactionid' AND NOT granted
+                 AND transactionid = pg_current_xact_id()::xid);
+             PERFORM pg_sleep(0.005);
+           END LOOP;
+           PERFORM pg_advisory_xact_lock(40);
+           RETURN NULL;
+         END $$;
          CREATE TRIGGER hold_up AFTER UPDATE ON campaigns FOR EACH ROW EXECUTE FUNCTION hold_up()",
     );
-    server.db.run("BEGIN; SELECT pg_advisory_xact_lock(40)");
+    server
+        .db
+        .run("BEGIN; SET LOCAL deadlock_timeout = '1min'; SELECT pg_advisory_xact_lock(40)");
     let request = ana
         .request("PUT", &format!("/api/campaigns/{id}"))
         .json(&json!({ "name": "D" }));
     let change = std::thread::spawn(move || request.send());
-    // PostgreSQL looks for a deadlock once, a second after the server began to wait. The database itself watches for
-    // that begin, so that a slow test cannot come too late. It counts the locks of this database: the cluster is shared.
-    // The server has waited longer than the second transaction, so PostgreSQL aborts the server's.
+    // The lock is looked for in this database: the cluster is shared.
     server.db.run(
         "DO $$ BEGIN
            FOR i IN 1..6000 LOOP
              EXIT WHEN EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-               WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 40 AND NOT l.granted);
+               WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 41 AND l.granted);
              PERFORM pg_sleep(0.005);
            END LOOP;
            PERFORM 1 FROM campaigns FOR UPDATE;
