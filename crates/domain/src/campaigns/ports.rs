@@ -275,9 +275,6 @@ pub trait SendStore: Send + Sync {
     /// may have lost the run since: the results are valid anyway. After the end of the run, `Deferred` and `Released`
     /// change nothing, since the run sends no more: such a send stays unknown until it times out.
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError>;
-
-    /// The contact's phone number, if it has one by now.
-    async fn phone_of(&self, account: AccountId, contact: ContactId) -> Result<Option<String>, StoreError>;
 }
 
 /// Background work on runs and sends of all tenants.

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
-use crate::messaging::{AddressKind, Addressee, FileSource, OutboundTemplate, WhatsappCredentials, WhatsappGateway};
+use crate::messaging::{
+    AddressKind, Addressee, FileSource, OutboundTemplate, SendOutcome, WhatsappCredentials, WhatsappGateway,
+};
 use crate::shared::{AccountId, SendId};
 use crate::templates::{MessageValues, Template};
 use crate::whatsapp::{MessageFileError, MessageFiles};
@@ -24,6 +26,13 @@ pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recip
         placeholders: variables.render(&template.placeholders(), recipient),
         header_location: campaign.header_location.clone(),
         offer_expires_at: campaign.offer_expires_at,
+    }
+}
+
+/// Keeps only a new id: the id of most recipients is their phone number.
+pub(super) fn keep_new_wa_id(outcome: &mut SendOutcome, known: Option<&String>, recipient: &Recipient) {
+    if let SendOutcome::Accepted { wa_id, .. } = outcome {
+        wa_id.take_if(|id| known == Some(id) || recipient.phone.strip_prefix('+') == Some(id));
     }
 }
 

@@ -57,6 +57,8 @@ string_enum! {
         RecordReply = "record_reply",
         /// Note what a number did last, or ask for its check.
         NoteNumber = "note_number",
+        /// Looking up a phone number for a message that a user id did not reach. The message fails.
+        FindPhone = "find_phone",
     }
 }
 

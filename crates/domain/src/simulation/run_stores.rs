@@ -13,9 +13,7 @@ use crate::campaigns::{
     RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore,
     RunSweepStore, SendCounts, SendResult, SendStore, StartOutcome, StartedSends,
 };
-use crate::shared::{
-    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome,
-};
+use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome};
 
 #[async_trait]
 impl CampaignStore for Stores {
@@ -322,10 +320,6 @@ impl SendStore for Stores {
         let record = self.runs.record(run, self.without_dropped_result(results));
         self.write("record results", Written::Runs(run.account_id), record)
             .await
-    }
-
-    async fn phone_of(&self, _: AccountId, _: ContactId) -> Result<Option<String>, StoreError> {
-        Ok(None)
     }
 }
 

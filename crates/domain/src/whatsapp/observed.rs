@@ -1,23 +1,28 @@
-//! A gateway that notes what WhatsApp answered about a number.
+//! A gateway that acts on what WhatsApp answers about a number or a user id.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::KnownPhones;
 use super::recent::Recent;
 use super::verification::VerificationStore;
 use crate::media::MediaFile;
 use crate::messaging::{
-    ErrorCodes, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
-    UploadFile, WhatsappCredentials, WhatsappGateway,
+    Addressee, ErrorClass, ErrorCodes, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SubmittedTemplate,
+    TemplateSubmission, UploadFile, WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{Clock, ErrorReport, GatewayError, ProfileId, SideStep, StoreError};
 
 /// Passes every call on. It notes accepted messages, and asks for a check of the number after an answer with a code
 /// that pauses runs. A note that fails does not change the result of the call: the message has left.
+///
+/// If WhatsApp wants a phone number instead of a user id, the message certainly did not leave. It is tried once by a
+/// number that has become known since its address was decided.
 pub struct ObservedGateway {
     gateway: Arc<dyn WhatsappGateway>,
     verifications: Arc<dyn VerificationStore>,
+    phones: Arc<dyn KnownPhones>,
     report: Arc<dyn ErrorReport>,
     clock: Arc<dyn Clock>,
     codes: ErrorCodes,
@@ -29,6 +34,7 @@ impl ObservedGateway {
     pub fn new(
         gateway: Arc<dyn WhatsappGateway>,
         verifications: Arc<dyn VerificationStore>,
+        phones: Arc<dyn KnownPhones>,
         report: Arc<dyn ErrorReport>,
         clock: Arc<dyn Clock>,
         codes: ErrorCodes,
@@ -36,6 +42,7 @@ impl ObservedGateway {
         Self {
             gateway,
             verifications,
+            phones,
             report,
             clock,
             codes,
@@ -70,6 +77,26 @@ impl ObservedGateway {
         self.report_failure(requested.await);
     }
 
+    /// The phone number for a message that WhatsApp refused to send to a user id.
+    async fn phone_instead(
+        &self,
+        credentials: &WhatsappCredentials,
+        to: &Addressee,
+        outcome: &SendOutcome,
+    ) -> Option<Addressee> {
+        let Addressee::User(user_id) = to else { return None };
+        if outcome.class() != Some(ErrorClass::PhoneRequired) {
+            return None;
+        }
+        match self.phones.phone_of(credentials.profile, user_id).await {
+            Ok(phone) => phone.map(Addressee::Phone),
+            Err(error) => {
+                self.report.swallowed(SideStep::FindPhone, &error);
+                None
+            }
+        }
+    }
+
     fn report_failure(&self, noted: Result<(), StoreError>) {
         if let Err(error) = noted {
             self.report.swallowed(SideStep::NoteNumber, &error);
@@ -80,13 +107,21 @@ impl ObservedGateway {
 #[async_trait]
 impl WhatsappGateway for ObservedGateway {
     async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome {
-        let outcome = self.gateway.send_template(credentials, message).await;
+        let mut outcome = self.gateway.send_template(credentials, message).await;
+        if let Some(to) = self.phone_instead(credentials, &message.to, &outcome).await {
+            let by_phone = OutboundTemplate { to, ..message.clone() };
+            outcome = self.gateway.send_template(credentials, &by_phone).await;
+        }
         self.note(credentials, &outcome, 0).await;
         outcome
     }
 
     async fn send_message(&self, credentials: &WhatsappCredentials, message: &OutboundMessage) -> SendOutcome {
-        let outcome = self.gateway.send_message(credentials, message).await;
+        let mut outcome = self.gateway.send_message(credentials, message).await;
+        if let Some(to) = self.phone_instead(credentials, &message.to, &outcome).await {
+            let by_phone = OutboundMessage { to, ..message.clone() };
+            outcome = self.gateway.send_message(credentials, &by_phone).await;
+        }
         self.note(credentials, &outcome, 1).await;
         outcome
     }
@@ -128,9 +163,10 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
+    use super::super::MockKnownPhones;
     use super::super::verification::MockVerificationStore;
     use super::*;
-    use crate::messaging::{Addressee, BlockCause, ErrorClass, MockWhatsappGateway, ProfileKey};
+    use crate::messaging::{BlockCause, MockWhatsappGateway, ProfileKey};
     use crate::shared::{MockClock, MockErrorReport};
 
     fn credentials() -> WhatsappCredentials {
@@ -172,11 +208,21 @@ mod tests {
         verifications: MockVerificationStore,
         report: MockErrorReport,
     ) -> ObservedGateway {
+        with_phones(gateway, verifications, MockKnownPhones::new(), report)
+    }
+
+    fn with_phones(
+        gateway: MockWhatsappGateway,
+        verifications: MockVerificationStore,
+        phones: MockKnownPhones,
+        report: MockErrorReport,
+    ) -> ObservedGateway {
         let mut clock = MockClock::new();
         clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
         ObservedGateway::new(
             Arc::new(gateway),
             Arc::new(verifications),
+            Arc::new(phones),
             Arc::new(report),
             Arc::new(clock),
             ErrorCodes {
@@ -288,5 +334,90 @@ mod tests {
         gateway.send_template(&credentials(), &template()).await;
         let sent = gateway.send_template(&credentials(), &template()).await;
         assert!(matches!(sent, SendOutcome::Accepted { .. }), "{sent:?}");
+    }
+
+    fn phone_required() -> SendOutcome {
+        SendOutcome::Failed {
+            code: 131_062,
+            class: ErrorClass::PhoneRequired,
+            message: "no".into(),
+        }
+    }
+
+    /// The addresses of the calls for one message to `to`. WhatsApp answers `first`, then accepts.
+    async fn called(
+        to: Addressee,
+        first: SendOutcome,
+        phone: Result<Option<&'static str>, StoreError>,
+        report: MockErrorReport,
+    ) -> Vec<Addressee> {
+        let mut phones = MockKnownPhones::new();
+        phones
+            .expect_phone_of()
+            .withf(|number, id| *number == credentials().profile && id == "BR.1")
+            .returning(move |_, _| match &phone {
+                Ok(phone) => Ok(phone.map(str::to_owned)),
+                Err(error) => Err(StoreError::Unavailable(error.to_string().into())),
+            });
+        let calls = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (template_calls, message_calls) = (calls.clone(), calls.clone());
+        let mut gateway = MockWhatsappGateway::new();
+        let mut template_outcomes = vec![accepted(), first.clone()];
+        gateway.expect_send_template().returning(move |_, message| {
+            template_calls.lock().unwrap().push(message.to.clone());
+            template_outcomes.pop().unwrap()
+        });
+        let mut message_outcomes = vec![accepted(), first];
+        gateway.expect_send_message().returning(move |_, message| {
+            message_calls.lock().unwrap().push(message.to.clone());
+            message_outcomes.pop().unwrap()
+        });
+        let mut verifications = MockVerificationStore::new();
+        verifications.expect_note_accepted().returning(|_, _, _| Ok(()));
+        let gateway = with_phones(gateway, verifications, phones, report);
+        let by_template = OutboundTemplate {
+            to: to.clone(),
+            ..template()
+        };
+        gateway.send_template(&credentials(), &by_template).await;
+        let template_calls = std::mem::take(&mut *calls.lock().unwrap());
+        gateway
+            .send_message(&credentials(), &OutboundMessage { to, ..text() })
+            .await;
+        assert_eq!(*calls.lock().unwrap(), template_calls, "both kinds alike");
+        template_calls
+    }
+
+    #[tokio::test]
+    async fn refused_user_id_is_tried_once_by_a_phone_that_became_known() {
+        let user = Addressee::User("BR.1".into());
+        let phone = Addressee::Phone("+5511961234567".into());
+        let known = || Ok(Some("+5511961234567"));
+        let other = SendOutcome::Failed {
+            code: 131_026,
+            class: ErrorClass::RecipientUnreachable,
+            message: "x".into(),
+        };
+        let report = MockErrorReport::new;
+        let both = [user.clone(), phone.clone()];
+        assert_eq!(called(user.clone(), phone_required(), known(), report()).await, both);
+        let user_alone = [user.clone()];
+        assert_eq!(
+            called(user.clone(), phone_required(), Ok(None), report()).await,
+            user_alone
+        );
+        assert_eq!(called(user.clone(), other, known(), report()).await, user_alone);
+        assert_eq!(
+            called(phone.clone(), phone_required(), known(), report()).await,
+            [phone]
+        );
+        let mut reported = report();
+        reported
+            .expect_swallowed()
+            .times(2)
+            .withf(|step, _| *step == SideStep::FindPhone)
+            .returning(|_, _| ());
+        let away = Err(StoreError::Unavailable("away".into()));
+        assert_eq!(called(user, phone_required(), away, reported).await, user_alone);
     }
 }

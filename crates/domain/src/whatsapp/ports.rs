@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use time::Duration;
 
 use super::StoredProfile;
+use crate::messaging::ProfileKey;
 use crate::shared::{AccountId, CursorPage, CursorQuery, Event, ProfileId, RowOutcome, StoreError, UpdateOutcome};
 
 /// Connected numbers. Every method MUST see only the rows of the given account.
@@ -55,4 +56,12 @@ pub trait FileIdStore: Send + Sync {
         id: &str,
         ttl: Duration,
     ) -> Result<(), StoreError>;
+}
+
+/// The phone numbers of people whom a number reaches by user id.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait KnownPhones: Send + Sync {
+    /// The phone number of the contact whom the number addresses by this user id, if it is known by now.
+    async fn phone_of(&self, number: ProfileKey, user_id: &str) -> Result<Option<String>, StoreError>;
 }

@@ -15,7 +15,7 @@ use recado_domain::campaigns::{
 };
 use recado_domain::messaging::{ErrorClass, ErrorCodes};
 use recado_domain::shared::{
-    AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, WorkOutcome, WriteOutcome,
+    AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, WorkOutcome, WriteOutcome,
 };
 use time::Duration;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::record_and_start::is_plain;
 use super::sends::{SendChanges, lock_sends};
 use super::{audience, claims, contents, end, facts, record_and_start, retries, retry_batches, rows, start};
-use crate::contacts::{opt_out, phone_of, set_wa_ids};
+use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::accounts;
@@ -224,10 +224,6 @@ impl SendStore for PgRuns {
         }
         let codes = &self.codes;
         in_tenant!(self.tenants, run.account_id, |conn| record(conn, run, results, codes))
-    }
-
-    async fn phone_of(&self, account: AccountId, contact: ContactId) -> Result<Option<String>, StoreError> {
-        in_tenant!(self.tenants, account, |conn| phone_of(conn, account, contact))
     }
 }
 

@@ -18,4 +18,4 @@ pub(crate) use rows::insert as insert_contact;
 pub use search::{SearchIndexError, has_contact_search, prepare_contact_search};
 pub use store::PgContacts;
 pub use tags::PgTags;
-pub(crate) use user_ids::{IDS_BY_USER_ID, move_to_portfolio, phone_of, user_ids, write_user_ids};
+pub(crate) use user_ids::{IDS_BY_USER_ID, move_to_portfolio, user_ids, write_user_ids};

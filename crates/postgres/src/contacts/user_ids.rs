@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -12,7 +11,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::DbResult;
-use crate::sql::{Sql, TextRow, collect_column, key_rows, sql};
+use crate::sql::{Sql, collect_column, key_rows, sql};
 
 #[derive(QueryableByName)]
 pub(super) struct UserIdRow {
@@ -62,22 +61,6 @@ pub(crate) const IDS_BY_USER_ID: &str = "SELECT id FROM contacts WHERE account_i
     AND deleted_at IS NULL
   UNION SELECT contact_id FROM contact_identities WHERE account_id = $1 AND wa_user_id = $2
   UNION SELECT contact_id FROM contact_identities WHERE account_id = $1 AND parent_user_id = $2";
-
-/// The phone number of a contact that is not deleted.
-pub(crate) async fn phone_of(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    contact: ContactId,
-) -> DbResult<Option<String>> {
-    let row: Option<TextRow> = sql("SELECT phone AS text FROM contacts
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND phone IS NOT NULL")
-    .bind(account)
-    .bind(contact)
-    .get_result(conn)
-    .await
-    .optional()?;
-    Ok(row.map(|row| row.text))
-}
 
 /// Reads the user ids of contacts.
 pub(crate) async fn user_ids(

@@ -4,6 +4,7 @@
 pub(crate) const USER_ID_SCOPE: &str = "coalesce(p.number ->> 'portfolio_id', p.waba_id)";
 
 mod files;
+mod known_phones;
 mod profiles;
 mod verification;
 mod verification_columns;

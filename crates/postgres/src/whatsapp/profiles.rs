@@ -23,7 +23,7 @@ use crate::schema::{campaigns, conversations, message_templates, whatsapp_number
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
-pub struct PgProfiles(TenantPool);
+pub struct PgProfiles(pub(super) TenantPool);
 
 impl PgProfiles {
     pub fn new(pool: TenantPool) -> Self {

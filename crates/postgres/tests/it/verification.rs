@@ -6,7 +6,7 @@ use recado_domain::whatsapp::verification::{
     CanSend, Check, CheckName, CheckState, HealthReport, HeldMessage, HeldMessageStore, NumberFacts, NumberHolderStore,
     VerificationRecord, VerificationState, VerificationStore, VerificationUpdate,
 };
-use recado_domain::whatsapp::{ProfileStore, StoredProfile};
+use recado_domain::whatsapp::{KnownPhones, ProfileStore, StoredProfile};
 use recado_postgres::{PgHeldMessages, PgProfileStates, PgProfiles, PgVerifications};
 use time::Duration;
 
@@ -231,6 +231,58 @@ async fn user_ids_move_to_the_portfolio_once_it_is_known() {
     let ids = "SELECT string_agg(wa_user_id || ' ' || scope, ', ' ORDER BY wa_user_id) FROM contact_identities";
     let expected = format!("BR.1 77, BR.3 77, BR.4 {waba}");
     assert_eq!(fixture.text(ids).await, Some(expected));
+}
+
+#[tokio::test]
+async fn phone_is_found_by_the_user_id_that_the_number_may_use() {
+    let fixture = DbFixture::new().await;
+    let (profiles, _) = stores(&fixture);
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    let stored = pending("111");
+    for account in [account, other] {
+        profiles.insert(account, &stored, &[]).await.unwrap();
+    }
+    let waba = stored.profile.waba_id.as_str();
+    for (account, user_id, scope, phone, deleted_at) in [
+        (account, "BR.1", waba, "'+5511961234501'", "NULL"),
+        (account, "BR.2", "77", "'+5511961234502'", "NULL"),
+        (account, "BR.3", waba, "NULL", "NULL"),
+        (account, "BR.4", waba, "'+5511961234504'", "now()"),
+        (other, "BR.5", waba, "'+5511961234505'", "NULL"),
+    ] {
+        let contact = id();
+        fixture
+            .sql(&format!(
+                "INSERT INTO contacts (account_id, id, name, phone, wa_user_id, deleted_at)
+                   VALUES ('{account}', '{contact}', 'c', {phone}, '{user_id}', {deleted_at});
+                 INSERT INTO contact_identities
+                   VALUES ('{account}', '{scope}', '{user_id}', '{contact}', NULL, NULL, now(), now())"
+            ))
+            .await;
+    }
+    fixture
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone, wa_user_id)
+             VALUES ('{account}', '{}', 'c', '+5511961234506', 'BR.6')",
+            id()
+        ))
+        .await;
+    let number = ProfileKey {
+        account_id: account,
+        profile_id: stored.profile.id,
+    };
+    // BR.2 is the id of another portfolio. No number reported BR.6, so it fits each.
+    for (user_id, phone) in [
+        ("BR.1", Some("+5511961234501")),
+        ("BR.2", None),
+        ("BR.3", None),
+        ("BR.4", None),
+        ("BR.5", None),
+        ("BR.6", Some("+5511961234506")),
+    ] {
+        let found = profiles.phone_of(number, user_id).await.unwrap();
+        assert_eq!(found.as_deref(), phone, "{user_id}");
+    }
 }
 
 #[tokio::test]

@@ -25,11 +25,12 @@ impl Stores {
         HeldMessages::new(stores, shared.cipher.clone(), shared.ids.clone())
     }
 
-    /// The client of WhatsApp that notes what WhatsApp answers about a number.
+    /// The client of WhatsApp that acts on what WhatsApp answers about a number or a user id.
     pub fn whatsapp(&self, shared: &Shared) -> ObservedGateway {
         ObservedGateway::new(
             shared.clients.whatsapp.clone(),
             Arc::new(self.verification_store()),
+            Arc::new(PgProfiles::new(self.tenant.clone())),
             Arc::new(shared.reports.clone()),
             shared.clock.clone(),
             ERROR_CODES,

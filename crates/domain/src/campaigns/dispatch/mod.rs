@@ -7,8 +7,6 @@
 //! A worker records results only for the sends that it started. The other sends of a claim need no result: they are due
 //! for the next claim. Another worker may already hold them if this one lost its lease without noticing.
 
-mod calls;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,11 +15,10 @@ use futures_util::future::select;
 use time::Duration;
 use uuid::Uuid;
 
-use self::calls::{keep_new_wa_id, send_template};
 use super::concurrent_commands::START_ATTEMPTS;
 use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::run::abort_notification;
-use super::run_context::{RunContext, file_sources};
+use super::run_context::{RunContext, file_sources, keep_new_wa_id};
 use super::service::RUN_LEASE;
 use super::{
     Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue, RunReport,
@@ -432,10 +429,8 @@ impl Dispatcher {
             }
             Some(credentials) => {
                 let message = context.message(send.id, to, &values);
-                let contact = (context.inputs.campaign.account_id, send.contact_id);
-                let (gateway, sends) = (self.gateway.as_ref(), self.sends.as_ref());
-                let mut outcome = send_template(gateway, credentials, message, sends, contact).await;
-                keep_new_wa_id(&mut outcome, &send, recipient);
+                let mut outcome = self.gateway.send_template(credentials, &message).await;
+                keep_new_wa_id(&mut outcome, send.wa_id.as_ref(), recipient);
                 let error = outcome.class();
                 let (send, result, block) = to_result(send.id, send.attempts, outcome);
                 CompletedCall {

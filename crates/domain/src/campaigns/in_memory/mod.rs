@@ -21,7 +21,7 @@ use super::{
 };
 use crate::billing::PlanEntitlement;
 use crate::shared::{
-    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome, WriteOutcome,
+    AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome, WriteOutcome,
 };
 
 pub use tables::*;
@@ -286,10 +286,6 @@ impl SendStore for InMemoryRuns {
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
         self.tables().record(run.campaign_id, results);
         Ok(())
-    }
-
-    async fn phone_of(&self, _: AccountId, _: ContactId) -> Result<Option<String>, StoreError> {
-        Ok(None)
     }
 }
 

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use recado_domain::campaigns::{
     ClaimOutcome, ClaimPosition, PAIR_INTERVAL, QueuedRun, SendResult, SendStore, StartedSends,
 };
-use recado_domain::shared::{AccountId, ContactId, SendId, StoreError};
+use recado_domain::shared::{SendId, StoreError};
 use recado_postgres::PgRuns;
 use time::Duration;
 use tokio_postgres::SimpleQueryMessage;
@@ -77,10 +77,6 @@ impl SendStore for ModelSends<'_> {
 
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
         self.runs.record(run, results).await
-    }
-
-    async fn phone_of(&self, _: AccountId, _: ContactId) -> Result<Option<String>, StoreError> {
-        Ok(None)
     }
 }
 

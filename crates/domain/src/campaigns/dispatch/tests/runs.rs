@@ -320,8 +320,4 @@ impl SendStore for FaultyRuns {
         };
         self.injector.store_step(record).await
     }
-
-    async fn phone_of(&self, _: AccountId, _: ContactId) -> Result<Option<String>, StoreError> {
-        Ok(None)
-    }
 }
