@@ -10,7 +10,7 @@ use crate::harness::runs::{calls, final_status, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text, until};
 
-const RECIPIENTS: usize = 200;
+const RECIPIENTS: usize = 1_000;
 
 /// The positions of the contacts whose first message WhatsApp refuses.
 const REFUSED: [usize; 3] = [0, 1, RECIPIENTS - 1];
@@ -43,11 +43,12 @@ fn update_template(ana: &User<'_>, template: &str, change: &str) {
 
 /// A server that sends so slowly that a run can be paused halfway.
 fn slow_server() -> Server {
-    Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "30"))
+    Server::start(without_statuses().with("CAMPAIGN_MESSAGE_DELAY_MS", "6"))
 }
 
 /// A campaign with a mapping. WhatsApp refuses the first message of the contacts in `REFUSED`.
 fn campaign_with_refusals(ana: &User<'_>, template: &str) -> String {
+    ana.server.db.run("UPDATE accounts SET plan = 'growth'");
     ana.profile();
     ana.contacts(RECIPIENTS);
     let refusals = REFUSED.map(|at| {
@@ -202,19 +203,20 @@ fn resume_refuses_what_execute_refuses() {
     ));
     refused("no_active_plan");
     db.run(&format!(
-        "DELETE FROM subscriptions; UPDATE accounts SET plan = 'free' WHERE id = '{account}'"
+        "DELETE FROM subscriptions; UPDATE accounts SET plan = 'growth' WHERE id = '{account}'"
     ));
 
-    // The month already counts the run's own messages. With 60 more, the plan's 250 are exceeded.
-    let use_quota = |messages: i64| {
+    // The month already counts the run's own messages. With 60 more, the plan's 30,000 are exceeded.
+    let use_quota = |messages: usize| {
         db.run(&format!(
             "UPDATE message_usage_slots SET test_sends = {messages} WHERE slot = 0"
         ));
     };
-    use_quota(60);
+    let room_for_the_run = 30_000 - RECIPIENTS;
+    use_quota(room_for_the_run + 60);
     let error = refused("quota_exceeded");
-    assert!(text(&error["message"]).contains("250"), "{error}");
-    use_quota(0);
+    assert!(text(&error["message"]).contains("30000"), "{error}");
+    use_quota(room_for_the_run);
 
     let set_profile = |profile: &str| {
         db.run(&format!(

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use recado_simulators::whatsapp::Inbound;
+use recado_simulators::whatsapp::{Inbound, WhatsappFault, WhatsappFaultKind};
 use serde_json::{Value, json};
 
 use crate::conversations::wait_for_callbacks;
-use crate::harness::runs::without_statuses;
+use crate::harness::runs::{final_status, without_statuses};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, text};
 
@@ -289,4 +289,46 @@ fn test_send_takes_exactly_one_valid_recipient() {
         ["contact_id"]
     );
     assert!(server.whatsapp.sends().is_empty());
+}
+
+/// The reach decides whether a failed send to a person without a number can be retried. 131062 is retried once the
+/// person has a phone.
+#[test]
+fn retry_reaches_people_by_user_id_or_by_a_phone_that_became_known() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(FIRST);
+    receive(&server, &[hidden(FIRST, "BR.1"), hidden(FIRST, "BR.2")]);
+    let template = ana.approved("Oi", &[]);
+    let id = ana.campaign(json!({ "name": "Oferta", "template_id": template, "reach": "any" }));
+    server.whatsapp.script(vec![
+        WhatsappFault::send_to("BR.1", WhatsappFaultKind::error(131_051, "")),
+        WhatsappFault::send_to("BR.2", WhatsappFaultKind::error(131_062, "")),
+    ]);
+    assert_eq!(ana.execute(&id).ok()["failed"], 2);
+    let retry = |reach: &str| {
+        server
+            .db
+            .run(&format!("UPDATE campaigns SET reach = '{reach}' WHERE id = '{id}'"));
+        ana.post(&format!("/api/campaigns/{id}/preview"), json!({})).ok()["retry"].clone()
+    };
+    let group = |reason: &str, code: u32| json!({ "reason": reason, "code": code, "count": 1, "earliest": null });
+    assert_eq!(
+        retry("phone"),
+        json!({ "tried": 0, "left_out": [group("never", 131_062), group("unreachable", 131_051)] })
+    );
+    assert_eq!(
+        retry("any"),
+        json!({ "tried": 1, "left_out": [group("never", 131_062)] })
+    );
+    let person = text(&named(&ana, "BR.2")["id"]);
+    ana.put(&format!("/api/contacts/{person}"), json!({ "phone": phone(2) }))
+        .ok();
+    assert_eq!(retry("any")["tried"], 2);
+    let before = server.whatsapp.sends().len();
+    ana.post(&format!("/api/campaigns/{id}/retry-failed"), json!({})).ok();
+    assert_eq!(final_status(&ana, &id), "completed");
+    assert_eq!((before, server.whatsapp.sends().len()), (2, 4));
+    let to: BTreeSet<String> = addresses(&server).into_iter().map(|(_, to)| to).collect();
+    assert_eq!(to, ["BR.1".to_owned(), "BR.2".to_owned(), phone(2)].into());
 }
