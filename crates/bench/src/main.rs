@@ -27,6 +27,7 @@ mod keys;
 mod limit;
 mod load;
 mod load_clients;
+mod messages;
 mod million;
 mod noise;
 mod overload;
@@ -119,6 +120,7 @@ const BENCHES: &[(&str, Run)] = &[
     ("cancel", cancel::run),
     ("rollups", rollups::run),
     ("send-rate", send_rate::run),
+    ("messages", messages::run),
     ("statuses", statuses::run),
     ("webhooks", webhooks::run),
     ("import", import::run),

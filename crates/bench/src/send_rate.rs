@@ -41,7 +41,7 @@ pub(super) fn run(fixture: &Fixture, _: Options) -> Result<Vec<BenchResult>> {
             let senders = senders.get(..servers).unwrap_or_default();
             simulator.reset()?;
             run_campaigns(senders)?;
-            let mut times = simulator.send_times()?;
+            let mut times: Vec<u64> = simulator.sends()?.into_iter().map(|(_, time)| time).collect();
             times.sort_unstable();
             let (busiest, mean) = (busiest_second(&times), mean_rate(&times));
             let name = |metric: &str| format!("send-rate: {metric} / limit at {rate}/s with {servers} server(s)");

@@ -64,15 +64,19 @@ impl WhatsappSimulator {
         }
     }
 
-    /// Time of each message in the ledger, in milliseconds since 1970.
-    pub(super) fn send_times(&self) -> Result<Vec<u64>> {
+    /// The recipient of each message in the ledger, and its time in milliseconds since 1970.
+    pub(super) fn sends(&self) -> Result<Vec<(String, u64)>> {
         let ledger = self.client.get("/_sim/ledger")?.body;
         let entries = ledger.as_array().cloned().unwrap_or_default();
         let sends = entries.iter().filter(|entry| {
             let path = entry.get("path").and_then(Value::as_str);
             path.is_some_and(|path| path.ends_with("/messages"))
         });
-        Ok(sends.filter_map(|entry| entry.get("at_ms")?.as_u64()).collect())
+        let recipient_and_time = |entry: &Value| {
+            let to = entry.pointer("/body/to").and_then(Value::as_str);
+            Some((to?.to_owned(), entry.get("at_ms")?.as_u64()?))
+        };
+        Ok(sends.filter_map(recipient_and_time).collect())
     }
 
     pub(super) fn reset(&self) -> Result<()> {
