@@ -301,6 +301,8 @@ impl DirectMessage {
             wa_message_id: None,
             error_code: None,
             error_message: None,
+            failure_class: None,
+            retry_after: None,
             pricing: None,
             address: None,
             conversation_id: None,

@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 
 use super::status::Progress;
 use super::{DirectStatus, HoldReason, Phase};
+use crate::campaigns::FailureClass;
 use crate::messaging::{AddressKind, Category, Pricing};
 use crate::shared::{
     AccountId, ApiKeyId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TemplateId, TimeCursor, UserId,
@@ -59,6 +60,10 @@ pub struct DirectMessage {
     pub wa_message_id: Option<String>,
     pub error_code: Option<i64>,
     pub error_message: Option<String>,
+    /// Whether another message could reach the contact. None: it did not fail.
+    pub failure_class: Option<FailureClass>,
+    /// When another message could reach the contact, for [`FailureClass::Later`].
+    pub retry_after: Option<OffsetDateTime>,
     pub pricing: Option<Pricing>,
     /// The kind of address that the message left to. None: it has not left.
     pub address: Option<AddressKind>,

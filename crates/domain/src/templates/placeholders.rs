@@ -88,6 +88,17 @@ pub fn placeholders(text: &str) -> BTreeSet<usize> {
     scan(text, number).into_iter().collect()
 }
 
+/// Whether a number appears first after a larger one.
+pub(super) fn has_unordered_placeholders(text: &str) -> bool {
+    let mut seen = Vec::new();
+    for number in scan(text, number) {
+        if !seen.contains(&number) {
+            seen.push(number);
+        }
+    }
+    !seen.is_sorted()
+}
+
 /// The names of the placeholders in a text, with repetitions.
 pub(super) fn names(text: &str) -> Vec<&str> {
     scan(text, |inside| is_placeholder_name(inside).then_some(inside))

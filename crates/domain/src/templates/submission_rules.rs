@@ -2,7 +2,9 @@
 
 use super::components::has_card_examples;
 use super::findings::{FindingCode, Findings};
-use super::placeholders::{has_adjacent_placeholders, in_braces, invalid_name, invalid_placeholder};
+use super::placeholders::{
+    has_adjacent_placeholders, has_unordered_placeholders, in_braces, invalid_name, invalid_placeholder,
+};
 use super::sendable::CARD_HEADERS;
 use super::{Template, TemplateType, placeholders, validate};
 use crate::messaging::{
@@ -99,6 +101,10 @@ fn check_texts(template: &Template, errors: &mut Findings) {
         let message = "must have a word between two placeholders";
         errors.add("body_text", FindingCode::Placeholder, message);
     }
+    if has_unordered_placeholders(body) {
+        let message = "must have its placeholders in ascending order";
+        errors.add("body_text", FindingCode::Placeholder, message);
+    }
     let header = template.header_placeholder_text().unwrap_or_default();
     for (field, text) in [("header_text", header), ("body_text", body)] {
         // The names of a named template are checked with its fields.
@@ -175,7 +181,11 @@ fn check_button(at: &str, button: &Button, errors: &mut Findings) {
                 );
             }
         }
-        ButtonType::QuickReply | ButtonType::VoiceCall | ButtonType::Otp | ButtonType::Other(_) => {}
+        ButtonType::Other(_) => {
+            let message = "must be QUICK_REPLY, URL, PHONE_NUMBER, COPY_CODE, VOICE_CALL or OTP";
+            errors.add(format!("{at}.type"), FindingCode::NotAllowed, message);
+        }
+        ButtonType::QuickReply | ButtonType::VoiceCall | ButtonType::Otp => {}
     }
 }
 

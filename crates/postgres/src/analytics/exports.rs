@@ -48,6 +48,8 @@ struct Row {
     third: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     fourth: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    fifth: Option<String>,
 }
 
 impl Row {
@@ -65,6 +67,7 @@ impl Row {
                 kind: self.second.unwrap_or_default(),
                 status: self.third.unwrap_or_default(),
                 text: self.fourth,
+                address: self.fifth,
             },
             ExportKind::Contacts => ExportRecord::Contact {
                 name: first,
@@ -91,12 +94,12 @@ const MESSAGES: &str = include_str!("export_messages.sql");
 /// Sorted by id, which is the order of creation.
 const CONTACTS: &str = "
     SELECT c.created_at AS at, c.id, c.id AS part, NULL::timestamptz AS other_at, c.name AS first, c.phone AS second,
-      c.email AS third, c.wa_user_id AS fourth
+      c.email AS third, c.wa_user_id AS fourth, NULL AS fifth
     FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $3 ORDER BY c.id DESC LIMIT $5";
 
 const CAMPAIGNS: &str = "
     SELECT c.created_at AS at, c.id, c.id AS part, c.scheduled_at AS other_at, c.name AS first, c.status AS second,
-      NULL AS third, NULL AS fourth
+      NULL AS third, NULL AS fourth, NULL AS fifth
     FROM campaigns c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND (c.created_at, c.id) < ($2, $3)
     ORDER BY c.created_at DESC, c.id DESC LIMIT $5";
 

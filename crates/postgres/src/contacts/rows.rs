@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::consent::{ConsentColumns, decide_consent};
 use super::events;
+use super::user_ids::check_free;
 use crate::analytics::count_contacts;
 use crate::errors::{DbResult, corrupt};
 use crate::schema::contacts;
@@ -175,6 +176,7 @@ pub(crate) async fn insert(
         opted_out_at,
         consent_at,
     } = decide_consent("NULL::timestamptz", "NULL::timestamptz", "$8");
+    check_free(conn, account, draft.wa_user_id.as_deref(), id).await?;
     let kind = WebhookKind::ContactCreated;
     let statement = format!(
         "INSERT INTO contacts

@@ -99,6 +99,8 @@ async fn update(
         opted_out_at,
         consent_at,
     } = decide_consent("opted_out_at", "consent_at", "$12");
+    let user_id = change.wa_user_id.as_ref().and_then(Option::as_deref);
+    user_ids::check_free(conn, account, user_id, id).await?;
     // Writes only the fields of the change, so that it never writes back a stored value.
     let kind = WebhookKind::ContactUpdated;
     let statement = format!(
@@ -121,7 +123,7 @@ async fn update(
         .bind(change.email.is_some())
         .bind(change.email.as_ref().and_then(Option::as_deref))
         .bind(change.wa_user_id.is_some())
-        .bind(change.wa_user_id.as_ref().and_then(Option::as_deref))
+        .bind(user_id)
         .bind(change.attributes.clone().map(Value::Object))
         .bind(change.opted_out)
         .bind(now)

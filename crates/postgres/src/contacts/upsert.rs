@@ -20,10 +20,17 @@ use super::events::{self, ChangedContact};
 use super::import::{lock_imports, match_contacts};
 use super::limits::merge_fits;
 use super::rows::{bind_draft, insert};
+use super::user_ids::IDS_BY_USER_ID;
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
 use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
 use crate::sql::{IdRow, collect_column, key_rows, sql, uuids};
+
+/// Whether a row of `upsert.sql` changes its contact. A file that is imported again changes nothing.
+const CHANGES: &str = "(contacts.name, contacts.phone, contacts.email, contacts.wa_user_id, contacts.attributes,
+    contacts.opted_out_at IS NULL AND excluded.opted_out_at IS NOT NULL)
+  IS DISTINCT FROM (excluded.name, coalesce(contacts.phone, excluded.phone), coalesce(excluded.email, contacts.email),
+    coalesce(contacts.wa_user_id, excluded.wa_user_id), contacts.attributes || excluded.attributes, false)";
 
 /// Another import of the same contacts may hold their locks while its batch runs.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
@@ -91,8 +98,8 @@ pub(super) async fn upsert(
                 .map(BatchOutcome::Refused);
         }
     }
-    assign_tags(conn, account, rows, &written).await?;
-    append_events(conn, account, &written).await?;
+    let tagged = assign_tags(conn, account, rows, &written).await?;
+    append_events(conn, account, &written, &tagged).await?;
     let imported = written.iter().filter(|(_, contact)| contact.inserted).count();
     let imported = u64::try_from(imported).unwrap_or(u64::MAX);
     count_contacts(conn, account, Some(now), i64::try_from(imported).unwrap_or(i64::MAX)).await?;
@@ -182,6 +189,8 @@ struct Written {
     phone: Option<String>,
     #[diesel(sql_type = Bool)]
     inserted: bool,
+    #[diesel(sql_type = Bool)]
+    is_changed: bool,
     /// Whether an endpoint subscribes to the event of this contact.
     #[diesel(sql_type = Bool)]
     is_subscribed: bool,
@@ -263,6 +272,7 @@ async fn write_contacts(
         },
         opted_out_at = opted_out_at,
         consent_at = consent_at,
+        changes = CHANGES,
         fits = merge_fits("contacts.attributes", "excluded.attributes"),
     ))
     .bind(account)
@@ -286,29 +296,36 @@ async fn write_contacts(
 }
 
 /// A contact that two rows wrote has one event.
-async fn append_events(conn: &mut AsyncPgConnection, account: AccountId, written: &[(usize, Written)]) -> DbResult<()> {
+async fn append_events(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    written: &[(usize, Written)],
+    tagged: &HashSet<Uuid>,
+) -> DbResult<()> {
     for (inserted, kind) in [
         (true, WebhookKind::ContactCreated),
         (false, WebhookKind::ContactUpdated),
     ] {
         let mut seen = HashSet::new();
-        let contacts = written
-            .iter()
-            .map(|(_, contact)| contact)
-            .filter(|contact| contact.is_subscribed && contact.inserted == inserted && seen.insert(contact.id));
+        let contacts = written.iter().map(|(_, contact)| contact).filter(|contact| {
+            contact.is_subscribed
+                && contact.inserted == inserted
+                && (inserted || contact.is_changed || tagged.contains(&contact.id))
+                && seen.insert(contact.id)
+        });
         events::append(conn, account, kind, contacts.map(|contact| contact.id).collect()).await?;
     }
     Ok(())
 }
 
 /// Assigns the tags, by the contact ids just written: looking the contacts up again could scan the table while its
-/// statistics are older than the import.
+/// statistics are older than the import. Returns the contacts that got a tag.
 async fn assign_tags(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     rows: &[ImportRow],
     written: &[(usize, Written)],
-) -> DbResult<()> {
+) -> DbResult<HashSet<Uuid>> {
     let (mut contacts, mut names) = (Vec::new(), Vec::new());
     for (position, contact) in written {
         for name in rows.get(*position).map_or(&[][..], |row| &row.tags) {
@@ -317,20 +334,20 @@ async fn assign_tags(
         }
     }
     if contacts.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
-    sql("INSERT INTO contact_tags (account_id, contact_id, tag_id)
+    let tagged: Vec<IdRow> = sql("INSERT INTO contact_tags (account_id, contact_id, tag_id)
          SELECT $1, l.contact_id, t.id
          FROM unnest($2, $3) AS l (contact_id, name)
          JOIN tags t ON t.account_id = $1 AND lower(t.name) = lower(l.name)
          ORDER BY l.contact_id, t.id
-         ON CONFLICT DO NOTHING")
+         ON CONFLICT DO NOTHING RETURNING contact_id AS id")
     .bind(account)
     .bind(contacts)
     .bind(names)
-    .execute(conn)
+    .load(conn)
     .await?;
-    Ok(())
+    Ok(tagged.into_iter().map(|row| row.id).collect())
 }
 
 /// Upserts one contact, which is locked before it is changed.
@@ -369,12 +386,14 @@ pub(super) async fn upsert_one(
 
 /// Finds and locks the contact of a draft.
 async fn lock(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactDraft) -> DbResult<Option<ContactId>> {
-    let found: Option<IdRow> = sql("SELECT id FROM contacts
-         WHERE account_id = $1 AND deleted_at IS NULL AND (phone = $2 OR wa_user_id = $3)
-         ORDER BY phone = $2 DESC NULLS LAST LIMIT 1 FOR NO KEY UPDATE")
+    let found: Option<IdRow> = sql(format!(
+        "SELECT id FROM contacts WHERE account_id = $1 AND deleted_at IS NULL
+           AND id IN (SELECT id FROM contacts WHERE account_id = $1 AND phone = $3 UNION {IDS_BY_USER_ID})
+         ORDER BY phone = $3 DESC NULLS LAST, id LIMIT 1 FOR NO KEY UPDATE"
+    ))
     .bind(account)
-    .bind(draft.phone.as_ref().map(Phone::as_str))
     .bind(draft.wa_user_id.as_deref())
+    .bind(draft.phone.as_ref().map(Phone::as_str))
     .get_result(conn)
     .await
     .optional()?;

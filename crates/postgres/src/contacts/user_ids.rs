@@ -6,12 +6,12 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::ScopedUserId;
-use recado_domain::shared::{AccountId, ContactId};
+use recado_domain::shared::{AccountId, ContactId, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::DbResult;
-use crate::sql::{Sql, collect_column, key_rows, sql};
+use crate::sql::{IdRow, Sql, collect_column, key_rows, sql};
 
 #[derive(QueryableByName)]
 pub(super) struct UserIdRow {
@@ -61,6 +61,26 @@ pub(crate) const IDS_BY_USER_ID: &str = "SELECT id FROM contacts WHERE account_i
     AND deleted_at IS NULL
   UNION SELECT contact_id FROM contact_identities WHERE account_id = $1 AND wa_user_id = $2
   UNION SELECT contact_id FROM contact_identities WHERE account_id = $1 AND parent_user_id = $2";
+
+/// Refuses a user id that another contact has, for whatever portfolio.
+pub(super) async fn check_free(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    user_id: Option<&str>,
+    own: ContactId,
+) -> DbResult<()> {
+    let Some(user_id) = user_id else { return Ok(()) };
+    let others: Vec<IdRow> = sql(format!("SELECT id FROM ({IDS_BY_USER_ID}) ids WHERE id <> $3 LIMIT 1"))
+        .bind(account)
+        .bind(user_id)
+        .bind(own)
+        .load(conn)
+        .await?;
+    match others.is_empty() {
+        true => Ok(()),
+        false => Err(StoreError::Duplicate { field: "wa_user_id" }.into()),
+    }
+}
 
 /// Reads the user ids of contacts.
 pub(crate) async fn user_ids(

@@ -10,6 +10,7 @@ use recado_domain::direct_messages::{
     ContactFacts, CreationFacts, DirectMessage, MessageRequest, NumberChoice, Requested, RequestedContent,
     RequestedTemplate,
 };
+use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, StoreError};
 use recado_domain::templates::Template;
 use serde_json::Value;
@@ -219,6 +220,7 @@ async fn references(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     requests: &[MessageRequest],
+    codes: ErrorCodes,
 ) -> DbResult<HashMap<String, (DirectMessage, Value)>> {
     let references: Vec<String> = requests
         .iter()
@@ -238,7 +240,7 @@ async fn references(
     .await?;
     let mut found = HashMap::new();
     for row in rows {
-        let message = DirectMessage::try_from(row.message)?;
+        let message = row.message.into_message(codes)?;
         if let Some(reference) = message.client_reference.clone() {
             found.insert(reference, (message, row.request));
         }
@@ -251,6 +253,7 @@ pub(super) async fn creation(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     requests: &[MessageRequest],
+    codes: ErrorCodes,
 ) -> DbResult<CreationFacts> {
     let (billing, now) = billing::entitlement(conn, account).await?;
     let numbers: Vec<NumberRow> = sql(
@@ -270,6 +273,6 @@ pub(super) async fn creation(
         numbers: numbers.collect(),
         contacts: requested_contacts(conn, account, requests).await?,
         templates: requested_templates(conn, account, requests.iter().map(|request| &request.content)).await?,
-        references: references(conn, account, requests).await?,
+        references: references(conn, account, requests, codes).await?,
     })
 }

@@ -2,8 +2,9 @@
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use recado_domain::direct_messages::{DirectMessage, HoldReason, MessageTemplate};
-use recado_domain::messaging::AddressKind;
+use recado_domain::campaigns::{Failure, FailureClass};
+use recado_domain::direct_messages::{DirectMessage, DirectStatus, HoldReason, MessageTemplate};
+use recado_domain::messaging::{AddressKind, ErrorCodes};
 use recado_domain::shared::{StoreError, UserId};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -18,7 +19,8 @@ pub(super) const COLUMNS: &str = "m.id, m.contact_id, c.phone, c.wa_user_id, m.p
     t.name AS template_name, t.language AS template_language, t.category AS template_category, m.status, m.started_at,
     m.unknown_at IS NOT NULL AS is_unknown, coalesce(m.hold_reason, q.hold_reason) AS hold_reason,
     CASE WHEN m.hold_reason IS NULL THEN q.due_at ELSE m.due_at END AS retry_at, m.send_at, m.expires_at, m.sent_at,
-    m.client_reference, m.wa_message_id, m.error_code, m.error_message, m.pricing, m.by_user_id, m.conversation_id, m.created_by,
+    m.client_reference, m.wa_message_id, m.error_code, m.error_message,
+    (c.opted_out_at IS NULL AND c.consent_at >= m.updated_at) IS TRUE AS opted_in_since, m.pricing, m.by_user_id, m.conversation_id, m.created_by,
     m.api_key_id, m.created_at, m.updated_at, now() AS now";
 
 /// Messages with what the API shows of their contacts, templates and queues, each looked up by its key.
@@ -73,6 +75,8 @@ pub(super) struct MessageRow {
     error_code: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
     error_message: Option<String>,
+    #[diesel(sql_type = Bool)]
+    opted_in_since: bool,
     #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
     #[diesel(sql_type = Bool)]
@@ -110,11 +114,29 @@ impl MessageRow {
     }
 }
 
-impl TryFrom<MessageRow> for DirectMessage {
-    type Error = StoreError;
+impl MessageRow {
+    /// The class of a failed message, and the earliest time of a further attempt. Nothing changes a failed message, so
+    /// it failed at its last change.
+    fn failure(&self, status: DirectStatus, codes: ErrorCodes) -> (Option<FailureClass>, Option<OffsetDateTime>) {
+        if status != DirectStatus::Failed {
+            return (None, None);
+        }
+        let failure = Failure {
+            error: self.error_code.map(|code| codes.class(code)),
+            times: 1,
+            failed_at: self.updated_at,
+            opted_in_since: self.opted_in_since,
+            has_phone: self.phone.is_some(),
+        };
+        let (class, retry_after) = failure.class();
+        (Some(class), retry_after)
+    }
 
-    fn try_from(row: MessageRow) -> Result<Self, StoreError> {
-        Ok(Self {
+    pub(super) fn into_message(self, codes: ErrorCodes) -> Result<DirectMessage, StoreError> {
+        let row = self;
+        let status = parse_enum(&row.status)?;
+        let (failure_class, retry_after) = row.failure(status, codes);
+        Ok(DirectMessage {
             template: row.template()?,
             id: row.id.into(),
             contact_id: row.contact_id.into(),
@@ -122,7 +144,7 @@ impl TryFrom<MessageRow> for DirectMessage {
             wa_user_id: row.wa_user_id,
             profile_id: read_profile(row.profile_id),
             kind: parse_enum(&row.kind)?,
-            status: parse_enum(&row.status)?,
+            status,
             started_at: row.started_at,
             is_unknown: row.is_unknown,
             hold_reason: row.hold_reason.as_deref().map(parse_enum::<HoldReason>).transpose()?,
@@ -134,6 +156,8 @@ impl TryFrom<MessageRow> for DirectMessage {
             wa_message_id: row.wa_message_id,
             error_code: row.error_code,
             error_message: row.error_message,
+            failure_class,
+            retry_after,
             pricing: published(row.pricing.as_ref())?,
             address: row.started_at.map(|_| AddressKind::of(row.by_user_id)),
             conversation_id: row.conversation_id.map(Into::into),

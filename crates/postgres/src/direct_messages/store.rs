@@ -1,12 +1,12 @@
 //! The store of direct messages: make, read, list, cancel.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::direct_messages::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore,
     DirectStatus, MessageRequest, Phase, cancelled_event,
 };
+use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, CursorPage, MessageId, StoreError, TimeCursor};
 
 use super::rows::{COLUMNS, FROM, MessageRow};
@@ -18,11 +18,11 @@ use crate::sql::{Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
-pub struct PgDirectMessages(TenantPool);
+pub struct PgDirectMessages(TenantPool, ErrorCodes);
 
 impl PgDirectMessages {
-    pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+    pub fn new(pool: TenantPool, codes: ErrorCodes) -> Self {
+        Self(pool, codes)
     }
 }
 
@@ -34,12 +34,12 @@ fn by_id<'a>(account: AccountId, id: MessageId) -> Sql<'a> {
     .bind(id)
 }
 
-async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: MessageId) -> DbResult<Option<DirectMessage>> {
-    let row: Option<MessageRow> = by_id(account, id).get_result(conn).await.optional()?;
-    Ok(row.map(DirectMessage::try_from).transpose()?)
-}
-
-async fn cancel(conn: &mut AsyncPgConnection, account: AccountId, id: MessageId) -> DbResult<CancelOutcome> {
+async fn cancel(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: MessageId,
+    codes: ErrorCodes,
+) -> DbResult<CancelOutcome> {
     let mut locked = changes::lock(conn, account, vec![id.0], vec![]).await?;
     let Some(message) = locked.first_mut() else {
         return Ok(CancelOutcome::Missing);
@@ -49,9 +49,8 @@ async fn cancel(conn: &mut AsyncPgConnection, account: AccountId, id: MessageId)
         return Ok(CancelOutcome::AlreadyLeft);
     }
     changes::write(conn, account, &mut locked).await?;
-    let Some(cancelled) = find(conn, account, id).await? else {
-        return Ok(CancelOutcome::Missing);
-    };
+    let row: MessageRow = by_id(account, id).get_result(&mut *conn).await?;
+    let cancelled = row.into_message(codes)?;
     if was_pending {
         outbox::append(conn, account, &[cancelled_event(&cancelled)]).await?;
     }
@@ -126,7 +125,8 @@ fn page_query(account: AccountId, query: &DirectMessageQuery) -> Sql<'static> {
 #[async_trait]
 impl DirectMessageStore for PgDirectMessages {
     async fn facts(&self, account: AccountId, requests: &[MessageRequest]) -> Result<CreationFacts, StoreError> {
-        in_tenant!(self.0, account, |conn| facts::creation(conn, account, requests))
+        let codes = self.1;
+        in_tenant!(self.0, account, |conn| facts::creation(conn, account, requests, codes))
     }
 
     async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<CreationOutcome, StoreError> {
@@ -141,7 +141,7 @@ impl DirectMessageStore for PgDirectMessages {
 
     async fn find(&self, account: AccountId, id: MessageId) -> Result<Option<DirectMessage>, StoreError> {
         let rows = self.0.read_rows::<MessageRow, _>(account, by_id(account, id)).await?;
-        rows.into_iter().next().map(DirectMessage::try_from).transpose()
+        rows.into_iter().next().map(|row| row.into_message(self.1)).transpose()
     }
 
     async fn list(
@@ -151,7 +151,7 @@ impl DirectMessageStore for PgDirectMessages {
     ) -> Result<CursorPage<DirectMessage>, StoreError> {
         let statement = page_query(account, query);
         let rows: Vec<MessageRow> = self.0.in_index_order().read_rows(account, statement).await?;
-        let rows = rows.into_iter().map(DirectMessage::try_from);
+        let rows = rows.into_iter().map(|row| row.into_message(self.1));
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
         Ok(CursorPage::cut(rows, query.page.limit, |message| TimeCursor {
             at: message.created_at,
@@ -160,6 +160,7 @@ impl DirectMessageStore for PgDirectMessages {
     }
 
     async fn cancel(&self, account: AccountId, id: MessageId) -> Result<CancelOutcome, StoreError> {
-        in_tenant!(self.0, account, |conn| cancel(conn, account, id))
+        let codes = self.1;
+        in_tenant!(self.0, account, |conn| cancel(conn, account, id, codes))
     }
 }

@@ -285,7 +285,7 @@ impl Stores {
     }
 
     pub fn direct_message_store(&self) -> PgDirectMessages {
-        PgDirectMessages::new(self.tenant.clone())
+        PgDirectMessages::new(self.tenant.clone(), ERROR_CODES)
     }
 
     pub fn direct_message_queues(&self) -> PgDirectMessageQueues {

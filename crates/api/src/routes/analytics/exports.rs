@@ -58,7 +58,7 @@ pub(crate) const EXPORT: Endpoint = endpoint!(export, {
     let description = "Streams a table as CSV: UTF-8 with a byte order mark, comma-separated, with a header line. \
                 Contains at most the 10,000 newest records. A cell that a spreadsheet would read as a formula is \
                 prefixed with an apostrophe. `period` and `tz` apply to messages only.";
-    let content = "Data,Direção,Tipo,Status,Conteúdo\r\n2026-02-01T09:30:00.000Z,outbound,template,read,\"Oi Ana\"\r\n";
+    let content = "Data,Direção,Tipo,Status,Conteúdo,address\r\n2026-02-01T09:30:00.000Z,outbound,template,read,\"Oi Ana\",phone\r\n";
     Operation::new("Export a table as CSV", description)
         .takes(Parameter::from(&KIND).required())
         .takes_all(period_parameters(Period::Month))

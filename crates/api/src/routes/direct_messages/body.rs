@@ -1,7 +1,7 @@
 //! The bodies of requests and responses.
 
 use garde::Validate;
-use recado_domain::campaigns::Variables;
+use recado_domain::campaigns::{FailureClass, Variables};
 use recado_domain::direct_messages::{
     Batch, ContentKind, Created, DirectMessage, DirectMessageError, DirectStatus, HoldReason, MessageHeaderInput,
     MessageInput, MessageTemplate, MessageTemplateInput, Outcome, Phase, RecipientInput,
@@ -273,6 +273,13 @@ response_type! {
         /// Why the message failed; null if it did not.
         #[schemars(example = &"Message undeliverable")]
         error_message: Option<String>,
+        /// Whether another message could reach the contact: `again` at any time, `later` from `retry_after` on, `never`
+        /// not at all. Null for a message that did not fail.
+        failure_class: Option<FailureClass>,
+        /// When another message could reach the contact, for the class `later`; null for every other message.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        retry_after: Option<OffsetDateTime>,
         /// The price that WhatsApp reports; null until a status update contains one.
         pricing: Option<Pricing>,
         /// The kind of address that the message left to: `phone` or `user_id`; null before it left.

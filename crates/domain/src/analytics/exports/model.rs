@@ -21,7 +21,7 @@ impl ExportKind {
     /// The cells of the header line.
     pub(super) fn columns(self) -> &'static [&'static str] {
         match self {
-            Self::Messages => &["Data", "Direção", "Tipo", "Status", "Conteúdo"],
+            Self::Messages => &["Data", "Direção", "Tipo", "Status", "Conteúdo", "address"],
             Self::Contacts => &["Nome", "Telefone", "Email", "Criado em", "wa_user_id"],
             Self::Campaigns => &["Nome", "Status", "Criado em", "Agendado para"],
         }
@@ -39,6 +39,8 @@ pub enum ExportRecord {
         status: String,
         /// The text of the message; for a campaign's message, the body of its template.
         text: Option<String>,
+        /// The kind of address that the message left to.
+        address: Option<String>,
     },
     Contact {
         name: String,
@@ -73,12 +75,14 @@ impl ExportRecord {
                 kind,
                 status,
                 text,
+                address,
             } => vec![
                 timestamp::format(created_at),
                 direction,
                 kind,
                 status,
                 text.unwrap_or_default(),
+                address.unwrap_or_default(),
             ],
             Self::Contact {
                 name,

@@ -234,6 +234,11 @@ fn sent(wa_message_id: Option<String>) -> TestSendReport {
 /// Decides whether a test send is allowed, whatever the campaign's status and audience.
 fn prepare(facts: TestSendFacts, to: TestRecipient) -> Result<TestSend, TestSendError> {
     let run = facts.run;
+    // An unknown contact is an error of the body, which comes before the refusals.
+    let (recipient, opted_out) = match facts.contact {
+        Some(contact) => (contact.recipient, contact.opted_out),
+        None => (unknown_recipient(to)?, false),
+    };
     let template = approved_template(&run)?.clone();
     if let Some(refusal) = missing_values(&run).into_iter().next() {
         return Err(refusal.into());
@@ -243,11 +248,9 @@ fn prepare(facts: TestSendFacts, to: TestRecipient) -> Result<TestSend, TestSend
         .billing
         .messages_per_month(run.now)
         .ok_or(CampaignRefusal::NoActivePlan)?;
-    let recipient = match facts.contact {
-        Some(contact) if contact.opted_out => return Err(CampaignRefusal::OptedOut.into()),
-        Some(contact) => contact.recipient,
-        None => unknown_recipient(to)?,
-    };
+    if opted_out {
+        return Err(CampaignRefusal::OptedOut.into());
+    }
     let address = recipient.address().map(|to| to.kind());
     if address.is_none_or(|kind| kind == AddressKind::UserId && template.category.needs_phone()) {
         return Err(CampaignRefusal::NoAddress.into());

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::sendable::CARD_HEADERS;
 use super::{Finding, Template, TemplateType};
 use crate::messaging::{Category, ComponentType, HeaderSubmission, HeaderType, TemplateSubmission};
+use crate::shared::text::is_blank;
 
 /// A header file in a submission.
 pub(super) struct FileField<'a> {
@@ -64,7 +65,7 @@ impl TemplateSubmission {
             header: text.or(file).or(location),
             limited_time_offer: template.limited_time_offer.clone(),
             body: (!preset).then(|| (body.to_owned(), template.examples_of(body))),
-            footer: template.footer_text.clone(),
+            footer: template.footer_text.clone().filter(|text| !is_blank(text)),
             buttons: template.buttons.clone(),
             cards: if carousel {
                 template.carousel_cards.clone()

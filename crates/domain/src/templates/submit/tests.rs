@@ -101,6 +101,8 @@ fn submission_rules_for_texts() {
         ("body_text", body("Oi {{ 1 }}!")),
         ("body_text", body("Oi {{1}} {{2}}!")),
         ("body_text", body("Oi {{2}}!")),
+        ("", body("Oi {{1}} e {{2}}, {{1}}!")),
+        ("body_text", body("Oi {{2}} e {{1}}!")),
         ("body_text", body(&"x".repeat(1025))),
         ("", header("Oi")),
         ("header_text", header("Oi {{ 1 }}")),
@@ -135,6 +137,7 @@ fn submission_rules_for_places_offers_and_delivery_times() {
         ("", offer_template(false)),
         ("category", offer(|t| t.category = Category::Utility)),
         ("footer_text", offer(|t| t.footer_text = Some("Loja".into()))),
+        ("", offer(|t| t.footer_text = Some(String::new()))),
         (
             "body_text",
             offer(|t| t.body_text = Some(format!("Oi {{{{1}}}}{}", "x".repeat(593)))),
@@ -192,6 +195,10 @@ fn submission_rules_for_buttons() {
         (
             "buttons[1].text",
             with_buttons(json!([quick, { "type": "QUICK_REPLY", "text": "x".repeat(26) }])),
+        ),
+        (
+            "buttons[0].type",
+            with_buttons(json!([{ "type": "BOGUS", "text": "x" }])),
         ),
         ("buttons[0].text", changed_button(json!({ "text": " " }), &url)),
         ("", changed_button(json!({ "text": "é".repeat(25) }), &quick)),

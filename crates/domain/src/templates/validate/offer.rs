@@ -69,7 +69,7 @@ fn check_offer(template: &Template, offer: &LimitedTimeOffer, checked: &Checked,
     if is_checked("category") && template.category != Category::Marketing {
         add("category", "must be MARKETING for a limited-time offer");
     }
-    if is_checked("footer_text") && template.footer_text.is_some() {
+    if is_checked("footer_text") && template.footer_text.as_deref().is_some_and(|text| !is_blank(text)) {
         add("footer_text", "must be absent with a limited-time offer");
     }
     let body = template.body_text.as_deref().unwrap_or_default();

@@ -6,10 +6,12 @@ use recado_domain::direct_messages::{
     MessageRequest, NumberQueue, Phase, RecipientInput,
 };
 use recado_domain::messaging::{ContentInput, SendStatus};
+
 use recado_postgres::{PgConversations, PgDirectMessageQueues, PgDirectMessages};
 
 use super::fixture::{PART, newest};
 use super::{StatusUpdateStore as _, phone};
+use crate::error_codes::ERROR_CODES;
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
 
@@ -70,7 +72,7 @@ pub(super) async fn direct_messages_use_index_lookups(mut fixture: DbFixture) {
         ),
     ] {
         fixture.count_reads().await;
-        let store = PgDirectMessages::new(fixture.tenants.clone());
+        let store = PgDirectMessages::new(fixture.tenants.clone(), ERROR_CODES);
         assert_eq!(store.list(fixture.account, &query).await.unwrap().data.len(), PART);
         drop(store);
         fixture.assert_looked_up(name).await;
@@ -82,7 +84,7 @@ pub(super) async fn direct_messages_use_index_lookups(mut fixture: DbFixture) {
 async fn read_facts(fixture: &mut DbFixture) {
     fixture.count_reads().await;
     let requests: Vec<_> = (1..=PART).map(request).collect();
-    let store = PgDirectMessages::new(fixture.tenants.clone());
+    let store = PgDirectMessages::new(fixture.tenants.clone(), ERROR_CODES);
     let facts = store.facts(fixture.account, &requests).await.unwrap();
     assert_eq!((facts.contacts.len(), facts.references.len()), (PART, PART));
 }
@@ -109,7 +111,10 @@ async fn work_on_queue(fixture: &mut DbFixture) {
 }
 
 async fn find_and_cancel(fixture: &DbFixture) {
-    let (account, store) = (fixture.account, PgDirectMessages::new(fixture.tenants.clone()));
+    let (account, store) = (
+        fixture.account,
+        PgDirectMessages::new(fixture.tenants.clone(), ERROR_CODES),
+    );
     let last = fixture.key(3 * PART).await;
     assert!(store.find(account, last.into()).await.unwrap().is_some());
     let cancelled = store.cancel(account, last.into()).await.unwrap();
