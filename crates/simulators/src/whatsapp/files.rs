@@ -23,6 +23,8 @@ pub struct FileSettings {
     pub missing: u32,
     /// So many responses name a wrong hash.
     pub wrong_hashes: u32,
+    /// So many responses with the file have another first byte.
+    pub wrong_bytes: u32,
     /// So many responses with the file end after half of its bytes.
     pub cut_off: u32,
     /// The file is sent byte by byte, with this pause before each, in milliseconds.
@@ -92,7 +94,12 @@ impl Files {
         let Some(file) = self.0.get_mut(id) else {
             return Response::raw(404, "");
         };
-        let (status, body) = (200, file.content.clone());
+        let (status, mut body) = (200, file.content.clone());
+        if file.wrong_bytes > 0 {
+            file.wrong_bytes = file.wrong_bytes.saturating_sub(1);
+            // Text stays text.
+            body.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+        }
         let response = match (file.zeros, file.drip_ms) {
             (Some(bytes), _) => Response::now(Reply::Flood { status, bytes }),
             (None, Some(pause)) => Response::now(Reply::Drip {

@@ -10,6 +10,8 @@ mod connections;
 mod disks;
 mod fuzz;
 mod kills;
+mod media_kills;
+mod message_kills;
 mod months;
 mod outages;
 mod races;

@@ -2,6 +2,7 @@
 //! that call it.
 
 pub mod admin;
+pub mod bucket;
 pub mod client;
 pub mod cluster;
 pub mod database;

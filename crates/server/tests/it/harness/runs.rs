@@ -43,11 +43,13 @@ pub fn calls(server: &Server) -> std::collections::BTreeMap<String, usize> {
     calls
 }
 
-/// Expires the leases of all claimed runs.
+/// Expires the leases of all claimed runs and of the claimed queues of direct messages.
 pub fn expire_leases(server: &Server) {
-    server
-        .db
-        .run("UPDATE campaign_queue SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL");
+    for table in ["campaign_queue", "direct_message_queues"] {
+        server.db.run(&format!(
+            "UPDATE {table} SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL"
+        ));
+    }
 }
 
 /// Makes all sends due that wait for a retry.
