@@ -137,6 +137,18 @@ pub(super) const SUITES: &[StressSuite] = &[
         &[server_tests(&["faults::kills::"])],
     ),
     suite(
+        "messages",
+        "servers killed under campaigns and direct messages: nothing is called twice, nothing accepted is lost",
+        &iterations("rounds of 4 kills", 20, 125),
+        &[server_tests(&["faults::message_kills::"])],
+    ),
+    suite(
+        "media",
+        "server, file store and WhatsApp fail while files arrive: each is ready once, with the right bytes",
+        &iterations("rounds of 4 kills", 20, 400),
+        &[server_tests(&["faults::media_kills::"])],
+    ),
+    suite(
         "acknowledged",
         "acknowledged changes survive the death of server and database",
         &iterations("deaths", 20, 200),
