@@ -522,6 +522,7 @@ diesel::table! {
         text -> Nullable<Text>,
         media_id -> Nullable<Uuid>,
         by_user_id -> Bool,
+        failed_at -> Nullable<Timestamptz>,
     }
 }
 

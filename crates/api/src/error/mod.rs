@@ -309,6 +309,12 @@ impl From<ConversationError> for ApiError {
             ConversationError::Refused(refusal @ ReplyRefusal::NumberUnverified) => {
                 Self::state_refused(refusal.to_string(), "number_unverified")
             }
+            ConversationError::Refused(refusal @ ReplyRefusal::NoNumber) => {
+                Self::state_refused(refusal.to_string(), "number_unverified")
+            }
+            ConversationError::Refused(refusal @ ReplyRefusal::NoAddress) => {
+                Self::state_refused(refusal.to_string(), "no_address")
+            }
             ConversationError::Refused(refusal @ ReplyRefusal::WindowClosed) => {
                 Self::state_refused(refusal.to_string(), "outside_window")
             }
@@ -318,7 +324,6 @@ impl From<ConversationError> for ApiError {
             ConversationError::Refused(refusal @ ReplyRefusal::AskedAlready) => {
                 Self::state_refused(refusal.to_string(), "asked_already")
             }
-            ConversationError::Refused(refusal) => Self::new(ErrorCode::Precondition, refusal.to_string()),
             ConversationError::NotAllowed(refusal) => DirectMessageError::from(refusal).into(),
             ConversationError::Gateway(error) => error.into(),
             ConversationError::Media(error) => error.into(),

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
-use crate::messaging::{Addressee, SendOutcome, WINDOW, WhatsappCredentials};
+use crate::messaging::{Addressee, ErrorClass, SendOutcome, WINDOW, WhatsappCredentials};
 use crate::shared::{AccountId, Cipher, GatewayError, MessageId, redacted_debug};
 use crate::whatsapp::StoredProfile;
 
@@ -116,7 +116,11 @@ pub enum ReplyResult {
         wa_id: Option<String>,
     },
     /// The reply was not sent, or WhatsApp rejected it. It is never sent again.
-    Failed { message: String },
+    Failed {
+        message: String,
+        /// WhatsApp says that the contact has opted out.
+        opted_out: bool,
+    },
     /// The reply may have reached WhatsApp. It stays pending until a status update or a time limit resolves it.
     Unknown,
 }
@@ -134,9 +138,14 @@ pub fn to_result(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
     let refusal = outcome.refusal();
     let result = match outcome {
         SendOutcome::Accepted { message_id, wa_id } => ReplyResult::Sent { message_id, wa_id },
-        SendOutcome::Failed { message, .. }
-        | SendOutcome::RunBlocked { message, .. }
-        | SendOutcome::Throttled { message, .. } => ReplyResult::Failed { message },
+        SendOutcome::Failed { message, class, .. } => ReplyResult::Failed {
+            message,
+            opted_out: class == ErrorClass::OptedOut,
+        },
+        SendOutcome::RunBlocked { message, .. } | SendOutcome::Throttled { message, .. } => ReplyResult::Failed {
+            message,
+            opted_out: false,
+        },
         SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => ReplyResult::Unknown,
     };
     (result, refusal)
@@ -150,7 +159,7 @@ pub(super) mod tests {
 
     use super::super::ConversationStatus;
     use super::*;
-    use crate::messaging::{BlockCause, ErrorClass};
+    use crate::messaging::BlockCause;
     use crate::shared::{MockCipher, Sealed};
     use crate::whatsapp::Profile;
     use crate::whatsapp::verification::{NumberFacts, VerificationRecord};
@@ -281,7 +290,13 @@ pub(super) mod tests {
         ];
         for outcome in refused {
             let (result, error) = to_result(outcome);
-            assert_eq!(result, ReplyResult::Failed { message: text() });
+            assert_eq!(
+                result,
+                ReplyResult::Failed {
+                    message: text(),
+                    opted_out: false
+                }
+            );
             assert!(matches!(error, Some(GatewayError::Refused { code: 131_047, .. })));
         }
         let (result, error) = to_result(SendOutcome::Throttled {
@@ -290,7 +305,13 @@ pub(super) mod tests {
             message: text(),
             retry_after: None,
         });
-        assert_eq!(result, ReplyResult::Failed { message: text() });
+        assert_eq!(
+            result,
+            ReplyResult::Failed {
+                message: text(),
+                opted_out: false
+            }
+        );
         assert!(matches!(error, Some(GatewayError::Unavailable(_))));
         let (result, error) = to_result(SendOutcome::Unknown { detail: text() });
         assert!(result == ReplyResult::Unknown && error.is_none());

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::departure::{LeavingContent, check_content};
 use super::request::RequestedTemplate;
 use super::{
-    ContactFacts, ContentKind, DirectMessage, DirectStatus, MessageRequest, MessageTemplate, NewContact, NumberChoice,
-    Refusal, Requested, RequestedContent,
+    ContactFacts, ContentKind, DirectMessage, DirectStatus, MessageInput, MessageRequest, MessageTemplate, NewContact,
+    NumberChoice, Refusal, Requested, RequestedContent,
 };
 use crate::billing::PlanEntitlement;
 use crate::contacts::ContactDraft;
@@ -99,18 +99,27 @@ pub enum Decision {
 const MESSAGES_WRITE: Option<RouteScope> = RouteScope::new(ScopeArea::Messages, ScopeVerb::Write);
 
 /// An API key that only triggers templates may send those, named by their id.
+fn may_send(tenant: &Tenant, template: Option<TemplateId>) -> bool {
+    let Some(key) = &tenant.api_key else { return true };
+    MESSAGES_WRITE.is_some_and(|scope| key.scopes.allow(scope))
+        || template.is_some_and(|id| key.scopes.has(KeyScope::Trigger(id)))
+}
+
+/// Whether the API key may send this, valid or not.
+pub(super) fn is_within_key(tenant: &Tenant, input: &MessageInput) -> bool {
+    let template = input.template.as_ref().and_then(|template| template.id);
+    may_send(tenant, template.filter(|_| input.content.given().is_empty()))
+}
+
 fn check_scope(tenant: &Tenant, content: &RequestedContent) -> Result<(), ItemError> {
-    let Some(key) = &tenant.api_key else { return Ok(()) };
-    if MESSAGES_WRITE.is_some_and(|scope| key.scopes.allow(scope)) {
-        return Ok(());
-    }
-    match content {
+    let template = match content {
         RequestedContent::Template {
             key: RequestedTemplate::Id(id),
             ..
-        } if key.scopes.has(KeyScope::Trigger(*id)) => Ok(()),
-        RequestedContent::Template { .. } | RequestedContent::FreeForm(_) => Err(ItemError::Forbidden),
-    }
+        } => Some(*id),
+        RequestedContent::Template { .. } | RequestedContent::FreeForm(_) => None,
+    };
+    may_send(tenant, template).then_some(()).ok_or(ItemError::Forbidden)
 }
 
 /// Decides on a request. `new_id` makes the ids of the message and of its contact.

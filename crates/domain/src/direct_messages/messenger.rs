@@ -14,8 +14,8 @@ use crate::campaigns::{
     Burst, CompletedCall, InFlightSends, SendRate, SendRateLimiter, SendResult, SlotTime, Worker, to_result,
 };
 use crate::messaging::{
-    Addressee, BlockCause, ErrorClass, MessageContent, OutboundMessage, SendOutcome, WhatsappCredentials,
-    WhatsappGateway,
+    Addressee, BlockCause, ErrorClass, MessageContent, OutboundMessage, SendOutcome, ThrottleScope,
+    WhatsappCredentials, WhatsappGateway,
 };
 use crate::shared::{Cipher, MessageId, SendId, Shutdown, StoreError, Timer};
 use crate::whatsapp::{ContentFileError, ContentFiles, MessageFileError, MessageFiles, StoredProfile};
@@ -26,7 +26,7 @@ const LEASE: Duration = Duration::seconds(30);
 /// How soon a queue is looked at again while its number is not verified, WhatsApp refuses it, or its account is
 /// suspended.
 const UNVERIFIED_DELAY: Duration = Duration::seconds(5);
-const REFUSED_DELAY: Duration = Duration::seconds(60);
+const REFUSED_DELAY: Duration = Duration::seconds(15);
 const SUSPENDED_DELAY: Duration = Duration::seconds(10);
 
 /// The most messages in flight of one queue.
@@ -292,7 +292,18 @@ impl Messenger {
             wa_id.take_if(|id| known.as_ref() == Some(id));
         }
         let error = outcome.class();
+        let slows_down = matches!(
+            outcome,
+            SendOutcome::Throttled {
+                scope: Some(ThrottleScope::PhoneNumber),
+                ..
+            }
+        );
         let (send, result, block) = to_result(send, attempts, one_message(outcome));
+        let result = match result {
+            SendResult::Deferred { delay } if slows_down => SendResult::Throttled { delay },
+            result => result,
+        };
         CompletedCall {
             send,
             result,
@@ -385,7 +396,8 @@ fn bursts_after(waited: Duration, burst: Burst) -> u32 {
     u32::try_from(others.max(0)).unwrap_or(MAX_BURSTS).clamp(1, MAX_BURSTS)
 }
 
-/// A rejection of the template concerns this message only: other messages of the number have other templates.
+/// A rejection of the template concerns this message only: other messages of the number have other templates. And
+/// unlike a send of a run, a message has no more attempts if WhatsApp throttles its number than if it throttles others.
 fn one_message(outcome: SendOutcome) -> SendOutcome {
     match outcome {
         SendOutcome::RunBlocked {
@@ -396,6 +408,17 @@ fn one_message(outcome: SendOutcome) -> SendOutcome {
             code,
             class: ErrorClass::Other,
             message,
+        },
+        SendOutcome::Throttled {
+            code,
+            scope: Some(ThrottleScope::PhoneNumber),
+            message,
+            retry_after,
+        } => SendOutcome::Throttled {
+            code,
+            scope: None,
+            message,
+            retry_after,
         },
         outcome => outcome,
     }

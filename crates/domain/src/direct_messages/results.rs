@@ -42,7 +42,7 @@ impl MessageState {
             SendResult::Unknown => Advance::Unknown,
             SendResult::Deferred { delay } | SendResult::Throttled { delay } => Advance::Again {
                 delay: *delay,
-                counts: matches!(result, SendResult::Deferred { .. }),
+                counts: true,
                 is_throttled: true,
             },
             SendResult::Released => Advance::Again {

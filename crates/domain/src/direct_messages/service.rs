@@ -7,6 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 use time::Date;
 
+use super::creation::is_within_key;
 use super::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, Decision, DirectMessage, DirectMessageQuery,
     DirectMessageStore, ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal,
@@ -105,6 +106,10 @@ impl DirectMessages {
 
     /// Makes one message, or finds that of an equal earlier request with its reference.
     pub async fn create(&self, tenant: &Tenant, input: MessageInput) -> Result<Created, DirectMessageError> {
+        // The key is checked before the fields, as the role is.
+        if !is_within_key(tenant, &input) {
+            return Err(ItemError::Forbidden.into());
+        }
         let request = MessageRequest::parse(input)?;
         let outcomes = self.create_all(tenant, &[Ok(request)]).await?;
         match outcomes.into_iter().next() {
@@ -298,6 +303,9 @@ impl Draft {
         }
         match decide(tenant, request, &self.facts, &|| ids.next()) {
             Decision::Bad(error) => Outcome::Refused(error),
+            Decision::Repeated(message) if !may_read(tenant, &message) => {
+                Outcome::Refused(ItemError::ReferenceTaken(message.id))
+            }
             Decision::Repeated(message) => Outcome::Done(Box::new(Created::Repeated(*message))),
             Decision::New(..) if unready.is_some() => Outcome::Refused(unready.cloned().unwrap_or_default().into()),
             Decision::New(new, contact) => match self.reserve(new.quota_month) {

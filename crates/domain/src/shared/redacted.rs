@@ -151,7 +151,10 @@ mod tests {
             message_id: words(),
             wa_id: Some(phone()),
         });
-        assert_hidden(&ReplyResult::Failed { message: words() });
+        assert_hidden(&ReplyResult::Failed {
+            message: words(),
+            opted_out: false,
+        });
         assert_hidden(&MessageStatusEvent {
             id: Uuid::nil(),
             campaign_id: None,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::upload_locks::UploadLocks;
 use super::{FileIdStore, MEDIA_ID_TTL, MessageFileError};
 use crate::media::{
     FileKind, FoundFile, MediaStoreError, MediaStream, MessageFileStorage, MessageFileStore, StoredFile,
@@ -49,6 +50,7 @@ pub struct ContentFiles {
     files: Arc<dyn MessageFileStore>,
     storage: Arc<dyn MessageFileStorage>,
     ids: Arc<dyn FileIdStore>,
+    uploads: UploadLocks,
 }
 
 impl ContentFiles {
@@ -57,7 +59,12 @@ impl ContentFiles {
         storage: Arc<dyn MessageFileStorage>,
         ids: Arc<dyn FileIdStore>,
     ) -> Self {
-        Self { files, storage, ids }
+        Self {
+            files,
+            storage,
+            ids,
+            uploads: UploadLocks::default(),
+        }
     }
 
     /// The file of a message. It must be ready, and of the type that the message names.
@@ -136,6 +143,10 @@ impl ContentFiles {
         if let Some(id) = self.ids.find(account, number, &path).await? {
             return Ok(Some(FileSource::Id(id)));
         }
+        let _upload = self.uploads.lock(format!("{number} {path}")).await;
+        if let Some(id) = self.ids.find(account, number, &path).await? {
+            return Ok(Some(FileSource::Id(id)));
+        }
         let id = gateway
             .upload_file(credentials, &self.upload(file))
             .await
@@ -173,5 +184,65 @@ impl UploadContent for StoredContentOf {
         let missing = || MediaStoreError::Failed(format!("{} no longer exists", self.file.path).into());
         let content = self.storage.read_file(&self.file.path, from..self.file.size).await?;
         content.ok_or_else(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::future::join_all;
+    use uuid::Uuid;
+
+    use super::super::MockFileIdStore;
+    use super::*;
+    use crate::media::{MessageFilePath, MockMessageFileStorage, MockMessageFileStore};
+    use crate::messaging::{MockWhatsappGateway, ProfileKey};
+
+    #[tokio::test]
+    async fn messages_that_leave_together_upload_their_file_once() {
+        let account = AccountId(Uuid::from_u128(1));
+        let stored = Arc::new(Mutex::new(None::<String>));
+        let (found, written) = (stored.clone(), stored);
+        let mut ids = MockFileIdStore::new();
+        ids.expect_find()
+            .returning(move |_, _, _| Ok(found.lock().unwrap().clone()));
+        ids.expect_store().times(1).returning(move |_, _, _, id, _| {
+            *written.lock().unwrap() = Some(id.to_owned());
+            Ok(())
+        });
+        let mut gateway = MockWhatsappGateway::new();
+        gateway.expect_upload_file().times(1).returning(|_, _| Ok("55".into()));
+        let files = ContentFiles::new(
+            Arc::new(MockMessageFileStore::new()),
+            Arc::new(MockMessageFileStorage::new()),
+            Arc::new(ids),
+        );
+        let credentials = WhatsappCredentials {
+            profile: ProfileKey {
+                account_id: account,
+                profile_id: Uuid::from_u128(2).into(),
+            },
+            phone_number_id: "1065".into(),
+            waba_id: "1022".into(),
+            token: "token".into(),
+        };
+        let file = ContentFile::Stored(StoredFile {
+            id: Uuid::from_u128(3).into(),
+            path: MessageFilePath {
+                account_id: account,
+                key: Uuid::from_u128(4),
+            },
+            kind: FileKind::Image,
+            mime_type: None,
+            content_type: None,
+            size: 3,
+            sha256: String::new(),
+            file_name: None,
+        });
+        let sources = (0..5).map(|_| files.source(&gateway, account, &credentials, &file));
+        for source in join_all(sources).await {
+            assert_eq!(source.unwrap(), Some(FileSource::Id("55".into())));
+        }
     }
 }

@@ -11,6 +11,7 @@ mod observed;
 mod ports;
 mod recent;
 mod service;
+mod upload_locks;
 pub mod verification;
 
 pub use content_files::{ContentFile, ContentFileError, ContentFiles};

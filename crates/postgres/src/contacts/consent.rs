@@ -87,6 +87,22 @@ struct ConsentRow {
     consent_at: Option<OffsetDateTime>,
 }
 
+#[derive(QueryableByName)]
+struct NowRow {
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+/// Opts contacts out now, because WhatsApp refused a message to them for that reason.
+pub(crate) async fn opt_out_now(conn: &mut AsyncPgConnection, account: AccountId, contacts: &[Uuid]) -> DbResult<()> {
+    if contacts.is_empty() {
+        return Ok(());
+    }
+    let NowRow { now } = sql("SELECT now() AS now").get_result(&mut *conn).await?;
+    let opt_outs: Vec<_> = contacts.iter().map(|contact| (*contact, now)).collect();
+    opt_out(conn, account, &opt_outs).await
+}
+
 /// Opts contacts out, each with the time of its refusal.
 pub(crate) async fn opt_out(
     conn: &mut AsyncPgConnection,

@@ -196,6 +196,10 @@ impl LockedMessage {
         self.message.status == MessageStatus::Pending
     }
 
+    pub(super) fn contact(&self) -> Uuid {
+        self.contact_id.0
+    }
+
     fn status_event(&self) -> Option<MessageStatusEvent> {
         Some(MessageStatusEvent {
             id: self.message.id.0,

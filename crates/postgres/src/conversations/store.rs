@@ -28,7 +28,7 @@ use super::messages::{
 };
 use crate::analytics::{count_conversations_of, count_messages};
 use crate::campaigns::usage;
-use crate::contacts::set_wa_ids;
+use crate::contacts::{opt_out_now, set_wa_ids};
 use crate::errors::{DbResult, parse_enum};
 use crate::media::keep_uploads;
 use crate::pool::{OwnerPool, TenantPool};
@@ -355,17 +355,22 @@ async fn record_reply(
             message.set_message_id(message_id);
             message.advance(SendStatus::Sent, None);
         }
-        ReplyResult::Failed { message: reason } => message.advance(SendStatus::Failed, Some(reason)),
+        ReplyResult::Failed { message: reason, .. } => message.advance(SendStatus::Failed, Some(reason)),
         ReplyResult::Unknown => {}
     }
     write_messages(conn, account, &locked).await?;
-    let message = locked.pop().map(super::messages::LockedMessage::into_message);
-    if let (ReplyResult::Sent { wa_id: Some(wa_id), .. }, Some(message)) = (result, &message)
-        && let Some(conversation) = find_conversation(conn, account, message.conversation_id, "").await?
-    {
-        set_wa_ids(conn, account, vec![conversation.contact_id.0], vec![wa_id.clone()]).await?;
+    let Some(message) = locked.pop() else {
+        return Ok(None);
+    };
+    let contact = message.contact();
+    match result {
+        ReplyResult::Sent { wa_id: Some(wa_id), .. } => {
+            set_wa_ids(conn, account, vec![contact], vec![wa_id.clone()]).await?;
+        }
+        ReplyResult::Failed { opted_out: true, .. } => opt_out_now(conn, account, &[contact]).await?,
+        ReplyResult::Sent { .. } | ReplyResult::Failed { .. } | ReplyResult::Unknown => {}
     }
-    Ok(message)
+    Ok(Some(message.into_message()))
 }
 
 #[derive(QueryableByName)]

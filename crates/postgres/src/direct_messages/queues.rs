@@ -12,7 +12,7 @@ use recado_domain::direct_messages::{
     Departure, DepartureFacts, DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, MessageResult, NumberQueue,
     QueueInputs, RequestedContent, RequestedTemplate, departure,
 };
-use recado_domain::messaging::{AddressKind, SendStatus};
+use recado_domain::messaging::{AddressKind, ErrorClass, ErrorCodes, SendStatus};
 use recado_domain::shared::{AccountId, MessageId, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
@@ -23,7 +23,7 @@ use super::creation::make_due;
 use super::facts::{ContactKey, contacts, requested_templates};
 use super::{read_profile, stored_profile};
 use crate::billing;
-use crate::contacts::set_wa_ids;
+use crate::contacts::{opt_out_now, set_wa_ids};
 use crate::errors::{DbResult, corrupt};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{FlagRow, IdRow, NumberRow, PlannedEachTime, collect_column, key_rows, sql};
@@ -37,12 +37,13 @@ const EXPIRED_BATCH: i64 = 100;
 pub struct PgDirectMessageQueues {
     tenants: TenantPool,
     owner: OwnerPool,
+    codes: ErrorCodes,
 }
 
 impl PgDirectMessageQueues {
     /// `owner` claims queues and finds unknown outcomes, across all accounts.
-    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
-        Self { tenants, owner }
+    pub fn new(tenants: TenantPool, owner: OwnerPool, codes: ErrorCodes) -> Self {
+        Self { tenants, owner, codes }
     }
 }
 
@@ -231,6 +232,7 @@ async fn record(
     conn: &mut AsyncPgConnection,
     queue: NumberQueue,
     results: &[(MessageId, MessageResult)],
+    codes: ErrorCodes,
 ) -> DbResult<()> {
     let account = queue.account_id;
     if results.iter().any(|(_, result)| may_be_due_again(result)) {
@@ -240,7 +242,7 @@ async fn record(
         make_due(conn, account, profiles, times).await?;
     }
     let mut locked = lock(conn, account, results.iter().map(|(id, _)| id.0).collect(), vec![]).await?;
-    let (mut contacts, mut wa_ids) = (Vec::new(), Vec::new());
+    let (mut contacts, mut wa_ids, mut opt_outs) = (Vec::new(), Vec::new(), Vec::new());
     for (id, result) in results {
         let Some(message) = find(&mut locked, Some(id.0), "") else {
             continue;
@@ -250,10 +252,13 @@ async fn record(
             contacts.push(message.contact());
             wa_ids.push(wa_id.clone());
         }
+        let opted_out = |code: i64| codes.class(code) == ErrorClass::OptedOut;
+        if matches!(result, MessageResult::Failed { code: Some(code), .. } if opted_out(*code)) {
+            opt_outs.push(message.contact());
+        }
     }
-    if !contacts.is_empty() {
-        set_wa_ids(conn, account, contacts, wa_ids).await?;
-    }
+    set_wa_ids(conn, account, contacts, wa_ids).await?;
+    opt_out_now(conn, account, &opt_outs).await?;
     write(conn, account, &mut locked).await
 }
 
@@ -399,8 +404,8 @@ impl DirectMessageQueue for PgDirectMessageQueues {
     }
 
     async fn record(&self, queue: NumberQueue, results: &[(MessageId, MessageResult)]) -> Result<(), StoreError> {
-        let account = queue.account_id;
-        in_tenant!(self.tenants, account, |conn| record(conn, queue, results))
+        let (account, codes) = (queue.account_id, self.codes);
+        in_tenant!(self.tenants, account, |conn| record(conn, queue, results, codes))
     }
 
     async fn release(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError> {

@@ -20,7 +20,8 @@ pub(super) const COLUMNS: &str = "m.id, m.contact_id, c.phone, c.wa_user_id, m.p
     m.unknown_at IS NOT NULL AS is_unknown, coalesce(m.hold_reason, q.hold_reason) AS hold_reason,
     CASE WHEN m.hold_reason IS NULL THEN q.due_at ELSE m.due_at END AS retry_at, m.send_at, m.expires_at, m.sent_at,
     m.client_reference, m.wa_message_id, m.error_code, m.error_message,
-    (c.opted_out_at IS NULL AND c.consent_at >= m.updated_at) IS TRUE AS opted_in_since, m.pricing, m.by_user_id, m.conversation_id, m.created_by,
+    coalesce(m.failed_at, m.updated_at) AS failed_at,
+    (c.opted_out_at IS NULL AND c.consent_at >= coalesce(m.failed_at, m.updated_at)) IS TRUE AS opted_in_since, m.pricing, m.by_user_id, m.conversation_id, m.created_by,
     m.api_key_id, m.created_at, m.updated_at, now() AS now";
 
 /// Messages with what the API shows of their contacts, templates and queues, each looked up by its key.
@@ -77,6 +78,9 @@ pub(super) struct MessageRow {
     error_message: Option<String>,
     #[diesel(sql_type = Bool)]
     opted_in_since: bool,
+    /// Its last change, unless it failed.
+    #[diesel(sql_type = Timestamptz)]
+    failed_at: OffsetDateTime,
     #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
     #[diesel(sql_type = Bool)]
@@ -115,8 +119,7 @@ impl MessageRow {
 }
 
 impl MessageRow {
-    /// The class of a failed message, and the earliest time of a further attempt. Nothing changes a failed message, so
-    /// it failed at its last change.
+    /// The class of a failed message, and the earliest time of a further attempt.
     fn failure(&self, status: DirectStatus, codes: ErrorCodes) -> (Option<FailureClass>, Option<OffsetDateTime>) {
         if status != DirectStatus::Failed {
             return (None, None);
@@ -124,7 +127,7 @@ impl MessageRow {
         let failure = Failure {
             error: self.error_code.map(|code| codes.class(code)),
             times: 1,
-            failed_at: self.updated_at,
+            failed_at: self.failed_at,
             opted_in_since: self.opted_in_since,
             has_phone: self.phone.is_some(),
         };

@@ -9,5 +9,6 @@ UPDATE direct_messages m SET status = w.status, wa_message_id = w.wa_message_id,
   attempts = m.attempts + w.attempt,
   hold_reason = CASE WHEN w.again_in IS NOT NULL THEN w.hold_reason WHEN w.is_pending THEN m.hold_reason END,
   sent_at = CASE WHEN w.becomes_sent THEN coalesce(m.sent_at, now()) ELSE m.sent_at END,
+  failed_at = CASE WHEN w.status = 'failed' THEN coalesce(m.failed_at, now()) END,
   quota_month = CASE WHEN w.is_pending THEN m.quota_month END, updated_at = now()
 FROM {keys} w WHERE m.account_id = $1 AND m.id = w.id

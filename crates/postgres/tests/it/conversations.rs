@@ -541,7 +541,10 @@ async fn template_reply_reserves_a_message_and_releases_it() {
             .await,
         0
     );
-    let failed = ReplyResult::Failed { message: "no".into() };
+    let failed = ReplyResult::Failed {
+        message: "no".into(),
+        opted_out: false,
+    };
     // Both an accepted and a failed reply give the reservation back; an accepted one counts as a reply.
     for (result, limit) in [(failed, 1), (sent("w"), 1)] {
         let draft = draft(limit);
@@ -717,7 +720,10 @@ async fn reply_status_only_advances_in_any_order() {
         (MessageStatus::Read, Some("w"))
     );
     assert_eq!(contact_column(&fixture, "wa_id").await.unwrap(), "551196");
-    let late = ReplyResult::Failed { message: "no".into() };
+    let late = ReplyResult::Failed {
+        message: "no".into(),
+        opted_out: false,
+    };
     assert_eq!(
         store
             .record_reply(account, reply.id, &late)
@@ -797,9 +803,12 @@ async fn reply_rejected_or_unresolved_ends_as_failed() {
     assert!(stored(begun).is_some());
     let refused = ReplyResult::Failed {
         message: "closed".into(),
+        opted_out: true,
     };
     let failed = store.record_reply(account, second.id, &refused).await.unwrap().unwrap();
     assert_eq!(failed.status, MessageStatus::Failed);
+    let opted_out = "SELECT count(*)::text FROM contacts WHERE opted_out_at = consent_at AND opted_out_at <= now()";
+    assert_eq!(fixture.text(opted_out).await.as_deref(), Some("1"), "as WhatsApp said");
     let unknown = store
         .record_reply(account, reply.id, &ReplyResult::Unknown)
         .await

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::support::{DbFixture, LEASE, id};
 
 fn queues(fixture: &DbFixture) -> PgDirectMessageQueues {
-    PgDirectMessageQueues::new(fixture.tenants.clone(), fixture.owner.clone())
+    PgDirectMessageQueues::new(fixture.tenants.clone(), fixture.owner.clone(), ERROR_CODES)
 }
 
 /// A message in the queue of a number, to a contact who has just written. It is due after this time.

@@ -164,7 +164,10 @@ impl History<'_> {
                         message_id: id().to_string(),
                         wa_id: None,
                     },
-                    1 => ReplyResult::Failed { message: "no".into() },
+                    1 => ReplyResult::Failed {
+                        message: "no".into(),
+                        opted_out: false,
+                    },
                     _ => ReplyResult::Unknown,
                 };
                 self.conversations()

@@ -289,7 +289,7 @@ impl Stores {
     }
 
     pub fn direct_message_queues(&self) -> PgDirectMessageQueues {
-        PgDirectMessageQueues::new(self.tenant.clone(), self.owner.clone())
+        PgDirectMessageQueues::new(self.tenant.clone(), self.owner.clone(), ERROR_CODES)
     }
 
     pub fn templates(&self) -> PgTemplates {

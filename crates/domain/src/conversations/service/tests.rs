@@ -154,6 +154,7 @@ async fn refused_reply_returns_whatsapps_error_code() {
             *result
                 == ReplyResult::Failed {
                     message: "closed".into(),
+                    opted_out: false,
                 }
         })
         .returning(|_, _, _| Ok(None));

@@ -94,7 +94,7 @@ async fn work_on_queue(fixture: &mut DbFixture) {
         account_id: fixture.account,
         profile_id: Some(fixture.key(0).await.into()),
     };
-    let queues = PgDirectMessageQueues::new(fixture.tenants.clone(), fixture.owner.clone());
+    let queues = PgDirectMessageQueues::new(fixture.tenants.clone(), fixture.owner.clone(), ERROR_CODES);
     let worker = id();
     // The queues of the other accounts have waited as long.
     let own = format!("account_id = '{}'", fixture.account);

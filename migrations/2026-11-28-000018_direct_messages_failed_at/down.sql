@@ -1,0 +1,1 @@
+ALTER TABLE direct_messages DROP COLUMN failed_at;
