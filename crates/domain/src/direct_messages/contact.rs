@@ -52,7 +52,7 @@ impl ContactFacts {
     }
 
     /// A contact that has to be made. Its user id fits every number, because none reported it.
-    pub(super) fn of(new: &NewContact, numbers: &[NumberChoice]) -> Self {
+    pub(crate) fn of(new: &NewContact, numbers: &[NumberChoice]) -> Self {
         let user_ids = numbers
             .iter()
             .filter_map(|number| Some((number.id, new.draft.wa_user_id.clone()?)));

@@ -16,6 +16,8 @@ mod creation;
 mod departure;
 mod events;
 mod files;
+#[cfg(any(test, feature = "mocks"))]
+pub mod in_memory;
 mod messenger;
 mod model;
 mod ports;

@@ -125,7 +125,7 @@ pub struct DirectMessageQuery {
 }
 
 /// The queue of a number's direct messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NumberQueue {
     pub account_id: AccountId,
     /// None: the simulated messages of an account without numbers.

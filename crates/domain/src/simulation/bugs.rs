@@ -1,12 +1,19 @@
 //! Bugs that a simulation plants, to show that its checks find them.
 
 use crate::campaigns::in_memory::PlantedBug;
+use crate::direct_messages::in_memory::PlantedMessageBug;
 
 /// A bug that a port has during a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SimulationBug {
     /// Of the in-memory store of runs.
     Runs(PlantedBug),
+    /// Of the in-memory store of direct messages.
+    Messages(PlantedMessageBug),
+    /// A contact that opts out after a direct message was made gets it.
+    MessageOptOutIgnored,
+    /// Two direct messages to a new phone make two contacts.
+    ContactNotUnique,
     /// A start does not check that the campaign is not sending already.
     StartIgnoresStatus,
     /// A paused run can start sends.
@@ -62,7 +69,7 @@ pub(super) enum SimulationBug {
 }
 
 impl SimulationBug {
-    pub(super) const ALL: [Self; 29] = [
+    pub(super) const ALL: [Self; 46] = [
         Self::Runs(PlantedBug::ResendsUnknown),
         Self::Runs(PlantedBug::IgnoresHolder),
         Self::Runs(PlantedBug::ReleasesTwice),
@@ -92,5 +99,29 @@ impl SimulationBug {
         Self::PaymentNotStored,
         Self::GatewayEventNotDeduplicated,
         Self::AccountPlanNotWritten,
+        Self::Messages(PlantedMessageBug::StartIgnoresHolder),
+        Self::Messages(PlantedMessageBug::StartedStaysDue),
+        Self::Messages(PlantedMessageBug::ResendsUnknown),
+        Self::Messages(PlantedMessageBug::TakeIgnoresLease),
+        Self::Messages(PlantedMessageBug::CancelIgnoresStart),
+        Self::Messages(PlantedMessageBug::ReferenceNotUnique),
+        Self::Messages(PlantedMessageBug::QuotaKept),
+        Self::Messages(PlantedMessageBug::QuotaNotChecked),
+        Self::Messages(PlantedMessageBug::ResultReplacesStatus),
+        Self::Messages(PlantedMessageBug::SendAtIgnored),
+        Self::Messages(PlantedMessageBug::ExpiryIgnored),
+        Self::Messages(PlantedMessageBug::QueueNotDue),
+        Self::Messages(PlantedMessageBug::QueueDeleted),
+        Self::Messages(PlantedMessageBug::UnknownNeverFails),
+        Self::Messages(PlantedMessageBug::CancelEventLost),
+        Self::MessageOptOutIgnored,
+        Self::ContactNotUnique,
     ];
+    /// Whether the bug needs direct messages to be found.
+    pub(super) fn is_of_messages(self) -> bool {
+        matches!(
+            self,
+            Self::Messages(_) | Self::MessageOptOutIgnored | Self::ContactNotUnique
+        )
+    }
 }

@@ -357,6 +357,7 @@ impl Executor {
     pub(super) fn resume_one(&mut self) -> bool {
         let mut schedule = self.scheduler.lock();
         let due = schedule.suspensions.iter();
+        let due = due.filter(|(_, suspension)| suspension.due <= schedule.now);
         let due = due.filter(|(_, suspension)| schedule.resumes_at(suspension) <= schedule.now);
         let due: Vec<u64> = due.map(|(id, _)| *id).collect();
         let Some(id) = schedule.rng.pick(&due) else {

@@ -6,6 +6,8 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::executor::TaskId;
+use super::message_ledger::MessageHistory;
+use super::whatsapp::RATE;
 use crate::billing::PublishedSubscription;
 use crate::billing::in_memory::BillingTables;
 use crate::campaigns::in_memory::{RunTables, SendKey};
@@ -25,8 +27,6 @@ pub(super) struct SendRequest<'a> {
     pub(super) send: SendId,
     pub(super) to: &'a str,
     pub(super) number: &'a str,
-    /// The most messages of the number in a second.
-    pub(super) rate: usize,
     pub(super) at: OffsetDateTime,
     /// Whether a stall of the task made it late.
     pub(super) is_late: bool,
@@ -59,6 +59,7 @@ pub(super) struct Ledger {
     pub(super) expected_events: Vec<String>,
     /// The notifications about each payment, by title.
     pub(super) notifications: BTreeMap<String, usize>,
+    pub(super) messages: MessageHistory,
 }
 
 /// The state before sends are started.
@@ -104,7 +105,7 @@ impl Ledger {
     }
 
     /// Expects a webhook event, if an endpoint subscribes to it.
-    fn expect_event(
+    pub(super) fn expect_event(
         &mut self,
         webhooks: &WebhookTables,
         account: AccountId,
@@ -146,10 +147,13 @@ impl Ledger {
             }
         }
         for (key, send) in &runs.sends {
+            if self.sends.get(key) == Some(&send.status) {
+                continue;
+            }
             let Some(before) = self.sends.insert(*key, send.status) else {
                 continue;
             };
-            if before == send.status || before.advance(send.status).is_some() {
+            if before.advance(send.status).is_some() {
                 continue;
             }
             if (before, send.status) == (SendStatus::Failed, SendStatus::Pending) && started.contains(&key.0) {
@@ -163,7 +167,7 @@ impl Ledger {
     /// `limit`: the month's messages of the account's plan.
     pub(super) fn run_started(&mut self, runs: &RunTables, id: CampaignId, limit: i64) {
         let account = &runs.accounts[&runs.campaigns[&id].campaign.account_id];
-        let used = account.sent + account.reserved + account.test_sends;
+        let used = account.used();
         if used > limit {
             self.violation(format!("{used} messages are used and reserved of {limit}"));
         }
@@ -213,19 +217,7 @@ impl Ledger {
             self.pairs.remove(&pair);
             return;
         }
-        let times = self.request_times.entry(request.number.to_owned()).or_default();
-        times.push(at);
-        let within_second = times
-            .iter()
-            .rev()
-            .take_while(|time| **time + Duration::SECOND > at)
-            .count();
-        if within_second > request.rate {
-            self.violation(format!(
-                "number {} sends {within_second} messages in a second, at most {} are allowed",
-                request.number, request.rate
-            ));
-        }
+        self.check_rate(request.number, at);
         let is_in_queue = self
             .campaigns
             .get(&run.campaign_id)
@@ -239,6 +231,19 @@ impl Ledger {
             && at - before + MAX_START_DELAY < PAIR_INTERVAL
         {
             self.violation(format!("two campaigns send to {} within {}", request.to, at - before));
+        }
+    }
+
+    /// Checks the rate of a number that sends a message, unless a stall made the message late.
+    pub(super) fn check_rate(&mut self, number: &str, at: OffsetDateTime) {
+        let times = self.request_times.entry(number.to_owned()).or_default();
+        times.push(at);
+        let last_second = times.iter().rev().take_while(|time| **time + Duration::SECOND > at);
+        let within_second = last_second.count();
+        if within_second > usize::from(RATE) {
+            self.violation(format!(
+                "number {number} sends {within_second} messages in a second, at most {RATE} are allowed"
+            ));
         }
     }
 

@@ -10,6 +10,7 @@ use super::stores::{FailureRates, entitlement_of};
 use super::workers::UNKNOWN_TTL;
 use crate::billing::{FREE_PLAN, PaymentStatus, Subscription, SubscriptionStatus, remaining_plan};
 use crate::campaigns::CampaignStatus;
+use crate::direct_messages::DirectStatus;
 use crate::shared::{AccountId, CampaignId, Clock};
 use crate::webhooks::in_memory::InMemoryDeliveryState;
 
@@ -81,6 +82,14 @@ impl Simulation {
             ]
         });
         let now = self.scheduler.now();
+        let messages = self.stores.messages();
+        let queues = messages.queues.values().filter_map(|queue| match queue.worker {
+            Some(_) => Some(queue.leased_until + Duration::SECOND),
+            None => queue.due_at,
+        });
+        let open = messages.messages.values().filter(|row| row.is_open());
+        let open = open.filter_map(|row| Some(row.message.started_at? + UNKNOWN_TTL));
+        let unknown = unknown.chain(queues).chain(open);
         let times = leases.chain(unknown).chain(deliveries).chain(events);
         times.chain(subscriptions.flatten()).filter(|at| *at > now).min()
     }
@@ -114,11 +123,20 @@ impl Simulation {
         let event = billing.waiting_events().next().map(|event| format!("{event:?}"));
         let intent = billing.subscriptions().find(|row| row.pending.is_some());
         let intent = intent.map(|row| format!("{row:?}"));
+        let messages = self.stores.messages();
+        let message = messages
+            .messages
+            .values()
+            .find(|row| row.message.status == DirectStatus::Pending);
+        let message = message.map(|row| format!("{row:?}"));
+        let queue = messages.queues.iter().next().map(|queue| format!("{queue:?}"));
+        let unknown = unknown.or(message).or(queue);
         run.or(unknown).or(outbox).or(delivery).or(event).or(intent)
     }
 
     fn check_result(&self) -> Result<(), String> {
         self.check_campaigns()?;
+        self.stores.ledger().check_ends()?;
         self.check_events()?;
         self.check_subscriptions()?;
         self.check_payments()

@@ -107,8 +107,7 @@ impl RunStartStore for Stores {
             let run = self.run_facts(account, id).await?;
             let pending = self.unsent(id);
             let tables = self.runs.tables();
-            let usage = &tables.accounts[&account];
-            let used = usage.sent + usage.reserved + usage.test_sends;
+            let used = tables.accounts[&account].used();
             Ok(run.map(|run| ResumeFacts {
                 quota: run.content_frozen.then_some(RunQuota { used, pending }),
                 run,
@@ -355,7 +354,7 @@ impl Stores {
     }
 
     /// Fails the sends whose outcome has been unknown for `ttl`.
-    pub(super) async fn fail_unknown(&self, ttl: Duration) -> Result<u64, StoreError> {
+    pub(super) async fn fail_unknown_sends(&self, ttl: Duration) -> Result<u64, StoreError> {
         self.call("fail unknown sends", async {
             let failed = self.runs.fail_unknown(ttl, 100).await?;
             if failed > 0 {

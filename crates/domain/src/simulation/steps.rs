@@ -13,7 +13,7 @@ use super::executor::{Executor, START, Scheduler, Wait};
 use super::payments::SimulatedPayments;
 use super::stores::Stores;
 use super::whatsapp::RATE;
-use super::workers::{UseCases, WORKERS, dispatch};
+use super::workers::{MESSENGERS, UseCases, WORKERS, dispatch};
 use crate::billing::in_memory::{FakePaymentGateway, InMemoryBillingAccount};
 use crate::billing::{
     FREE_PLAN, GatewayEvent, GatewayEventData, GatewayEventKind, GatewayPayment, PaymentSnapshot, PaymentStatus,
@@ -21,13 +21,20 @@ use crate::billing::{
 };
 use crate::campaigns::in_memory::{InMemoryAccount, InMemoryContact};
 use crate::campaigns::{Campaign, CampaignStatus, Reach, Recipient, RetryRequest};
-use crate::shared::{AccountId, CampaignId, Clock, ContactId, ProfileId, Role, Tenant, UserId, WebhookId};
+use crate::direct_messages::MessageInput;
+use crate::shared::{AccountId, CampaignId, Clock, ContactId, ProfileId, Role, Tenant, UserId};
 use crate::templates::tests::approved_template;
-use crate::webhooks::WebhookInput;
 use crate::whatsapp::StoredProfile;
 
 /// The most resumptions of a simulation.
 const MAX_RESUMPTIONS: usize = 100_000;
+
+/// How many steps are about direct messages, in percent.
+const MESSAGE_STEPS: usize = 35;
+
+/// The remainder of the seeds, by three, whose simulation has no direct messages. Seeds that failed before there were
+/// any keep their histories.
+const CAMPAIGNS_ALONE: u64 = 2;
 
 pub(super) struct Simulation {
     pub(super) executor: Executor,
@@ -41,14 +48,23 @@ pub(super) struct Simulation {
     unacknowledged: Arc<Mutex<BTreeMap<String, GatewayEvent>>>,
     /// The keys of all events of the payment gateway.
     posted: BTreeSet<String>,
+    /// Whether clients make direct messages.
+    pub(super) has_messages: bool,
+    /// The requests for direct messages.
+    pub(super) requests: Vec<(AccountId, MessageInput)>,
     steps: Vec<String>,
+}
+
+/// Whether the simulation of a seed has direct messages.
+pub(super) fn has_messages(seed: u64) -> bool {
+    seed % 3 != CAMPAIGNS_ALONE
 }
 
 fn uuid(number: usize) -> Uuid {
     Uuid::from_u128(u128::try_from(number).unwrap())
 }
 
-fn tenant(account: AccountId) -> Tenant {
+pub(super) fn tenant(account: AccountId) -> Tenant {
     Tenant::for_tests(account, UserId(uuid(8)), Role::Owner)
 }
 
@@ -102,6 +118,8 @@ impl Simulation {
             campaigns: vec![],
             unacknowledged: Arc::default(),
             posted: BTreeSet::new(),
+            has_messages: has_messages(seed),
+            requests: vec![],
             steps: vec![],
         };
         (0..2 + simulation.scheduler.below(2)).for_each(|number| simulation.add_account(number));
@@ -192,7 +210,8 @@ impl Simulation {
     pub(super) fn start_workers(&mut self) {
         let running = self.executor.tasks();
         for server in 1..=2 {
-            for name in WORKERS {
+            let messengers = MESSENGERS.iter().filter(|_| self.has_messages);
+            for name in WORKERS.iter().chain(messengers).copied() {
                 if !running.iter().any(|task| (task.name, task.server) == (name, server)) {
                     self.use_cases.spawn_worker(name, server);
                 }
@@ -225,6 +244,9 @@ impl Simulation {
 
     /// Does one random step, and describes it.
     fn step(&mut self) -> Result<String, String> {
+        if self.has_messages && self.scheduler.percent(MESSAGE_STEPS) {
+            return Ok(self.message_step());
+        }
         Ok(match self.scheduler.below(100) {
             0..35 => {
                 let (account, id) = self.scheduler.pick(&self.campaigns).unwrap();
@@ -253,7 +275,7 @@ impl Simulation {
     }
 
     /// Spawns the request of a client.
-    fn command(&mut self, future: impl Future<Output = ()> + 'static) {
+    pub(super) fn command(&mut self, future: impl Future<Output = ()> + 'static) {
         let server = 1 + self.scheduler.below(2);
         self.executor.spawn("command", server, future.boxed_local());
     }
@@ -449,46 +471,5 @@ impl Simulation {
         payments.iter().for_each(|payment| self.post_payment(payment));
         let events: Vec<GatewayEvent> = self.unacknowledged.lock().unwrap().values().cloned().collect();
         events.into_iter().for_each(|event| self.deliver(event));
-    }
-
-    fn create_endpoint(&mut self, account: AccountId) {
-        let kinds = ["*", "campaign.started", "campaign.finished", "subscription.changed"];
-        let kind = self.scheduler.pick(&kinds).unwrap();
-        let input = WebhookInput {
-            name: Some("CI".into()),
-            url: Some(Some("https://e.example/".into())),
-            events: Some(vec![kind.to_owned()]),
-            ..WebhookInput::default()
-        };
-        let (webhooks, tenant) = (self.use_cases.webhooks.clone(), tenant(account));
-        self.command(async move { drop(webhooks.create(&tenant, input).await) });
-    }
-
-    fn endpoint_command(&mut self) -> String {
-        let account = self.scheduler.pick(&self.accounts).unwrap();
-        let tables = self.stores.webhooks.tables();
-        let endpoints = tables.endpoints.iter().filter(|(_, row)| row.account_id == account);
-        let endpoints: Vec<(WebhookId, bool)> =
-            endpoints.map(|(id, row)| (*id, row.stored.webhook.is_active)).collect();
-        drop(tables);
-        let (webhooks, tenant) = (self.use_cases.webhooks.clone(), tenant(account));
-        match (self.scheduler.below(8), self.scheduler.pick(&endpoints)) {
-            (0..2, Some((id, _))) => {
-                self.command(async move { drop(webhooks.delete(&tenant, id).await) });
-                format!("delete endpoint {id}")
-            }
-            (2..6, Some((id, is_active))) => {
-                let input = WebhookInput {
-                    is_active: Some(!is_active),
-                    ..WebhookInput::default()
-                };
-                self.command(async move { drop(webhooks.update(&tenant, id, input).await) });
-                format!("set endpoint {id} active: {}", !is_active)
-            }
-            _ => {
-                self.create_endpoint(account);
-                format!("create an endpoint of account {account}")
-            }
-        }
     }
 }

@@ -2,9 +2,11 @@
 //! acts at once; then it moves the events that it appended to the outbox, and suspends the task again. The other modules
 //! implement the ports for [`Stores`], with the planted bugs.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::Value;
+use time::OffsetDateTime;
 
 use super::bugs::SimulationBug;
 use super::executor::Scheduler;
@@ -12,8 +14,10 @@ use super::ledger::Ledger;
 use crate::billing::in_memory::{BillingTables, InMemoryBilling, InMemoryBillingAccount};
 use crate::billing::{PlanEntitlement, Subscription, SubscriptionState};
 use crate::campaigns::in_memory::{InMemoryRuns, RunTables};
+use crate::direct_messages::in_memory::MessageTables;
+use crate::direct_messages::month_of;
 use crate::messaging::{ErrorClass, ErrorCodes};
-use crate::shared::{AccountId, Clock, Event, StoreError, WebhookKind};
+use crate::shared::{AccountId, Clock, ContactId, Event, StoreError, WebhookKind};
 use crate::webhooks::in_memory::{InMemoryOutboxEvent, InMemoryWebhooks, WebhookTables};
 
 /// The longest suspension before a call acts, and after it, in milliseconds.
@@ -45,6 +49,8 @@ pub(super) enum Written {
     Billing,
     /// Endpoints, deliveries and the outbox.
     Webhooks,
+    /// Direct messages and their queues.
+    Messages,
 }
 
 pub(super) struct Stores {
@@ -52,6 +58,9 @@ pub(super) struct Stores {
     pub(super) runs: InMemoryRuns,
     pub(super) billing: InMemoryBilling,
     pub(super) webhooks: Arc<InMemoryWebhooks>,
+    messages: Mutex<MessageTables>,
+    /// When each contact has last written.
+    pub(super) inbound: Mutex<BTreeMap<(AccountId, ContactId), OffsetDateTime>>,
     pub(super) bug: Option<SimulationBug>,
     pub(super) failure_rates: Mutex<FailureRates>,
     pub(super) ledger: Mutex<Ledger>,
@@ -64,11 +73,17 @@ impl Stores {
         if let Some(SimulationBug::Runs(bug)) = bug {
             runs.bug = Some(bug);
         }
+        let mut messages = MessageTables::new(now);
+        if let Some(SimulationBug::Messages(bug)) = bug {
+            messages.bug = Some(bug);
+        }
         Self {
             scheduler,
             runs: InMemoryRuns::new(runs),
             billing: InMemoryBilling::new(BillingTables::new(now)),
             webhooks: Arc::new(InMemoryWebhooks::new(WebhookTables::new(now))),
+            messages: Mutex::new(messages),
+            inbound: Mutex::default(),
             bug,
             failure_rates: Mutex::default(),
             ledger: Mutex::default(),
@@ -83,6 +98,11 @@ impl Stores {
         *self.failure_rates.lock().unwrap()
     }
 
+    /// Lock it before the tables of runs.
+    pub(super) fn messages(&self) -> MutexGuard<'_, MessageTables> {
+        self.messages.lock().unwrap()
+    }
+
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap()
     }
@@ -90,7 +110,13 @@ impl Stores {
     /// Sets the clock of every store.
     pub(super) fn set_clocks(&self) {
         let now = self.scheduler.now();
-        self.runs.tables().now = now;
+        let mut messages = self.messages();
+        let mut runs = self.runs.tables();
+        (messages.now, runs.now) = (now, now);
+        let month = month_of(now);
+        for (account, row) in &mut runs.accounts {
+            row.direct_messages = messages.used(*account, month);
+        }
         self.billing.tables().now = now;
         self.webhooks.tables().now = now;
     }
@@ -146,6 +172,13 @@ impl Stores {
                 }
                 self.ledger()
                     .check_billing(&self.billing.tables(), &self.webhooks.tables());
+            }
+            Written::Messages => {
+                let events = std::mem::take(&mut self.messages().events);
+                for (account, event) in events {
+                    self.append(account, &[event]);
+                }
+                self.ledger().check_messages(&self.messages(), &self.webhooks.tables());
             }
             Written::Webhooks => self.ledger().check_deliveries(&self.webhooks.tables()),
         }

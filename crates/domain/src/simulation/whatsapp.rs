@@ -17,7 +17,7 @@ use crate::messaging::{
     BlockCause, ErrorClass, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SendStatus, SubmittedTemplate,
     TemplateSubmission, ThrottleScope, UploadFile, WhatsappCredentials, WhatsappGateway,
 };
-use crate::shared::{AccountId, Clock, GatewayError, Ids, SendId, StoreError};
+use crate::shared::{AccountId, Clock, GatewayError, Ids, MessageId, SendId, StoreError};
 
 /// The longest time of a call, before and after WhatsApp acts, in milliseconds.
 const LATENCY: usize = 400;
@@ -32,11 +32,11 @@ const LATE_AFTER_STALL: Duration = Duration::seconds(2);
 pub(super) struct SimulatedWhatsapp(pub(super) Arc<Stores>);
 
 impl SimulatedWhatsapp {
-    fn outcome(&self, account: AccountId, message: &OutboundTemplate) -> SendOutcome {
+    fn outcome(&self, account: AccountId, send: SendId) -> SendOutcome {
         let scheduler = &self.0.scheduler;
         let accepted = || {
             let message_id = format!("wamid.{}", scheduler.next());
-            self.post_status_updates(account, message.send_id, &message_id);
+            self.post_status_updates(account, send, &message_id);
             SendOutcome::Accepted {
                 message_id,
                 wa_id: None,
@@ -77,6 +77,31 @@ impl SimulatedWhatsapp {
         }
     }
 
+    async fn send_direct(&self, credentials: &WhatsappCredentials, id: MessageId) -> SendOutcome {
+        let (stores, scheduler) = (&self.0, &self.0.scheduler);
+        let account = stores.messages().messages.get(&id).map(|row| row.account_id);
+        let (task, is_late) = (scheduler.running(), scheduler.is_late(LATE_AFTER_STALL));
+        {
+            let mut ledger = stores.ledger();
+            ledger.message_called(id, task);
+            if !is_late {
+                ledger.check_rate(&credentials.phone_number_id, scheduler.now());
+            }
+        }
+        scheduler.latency("WhatsApp gets the direct message", LATENCY).await;
+        let outcome = match account {
+            Some(account) => self.outcome(account, SendId(id.0)),
+            None => SendOutcome::Unknown {
+                detail: "no row".to_owned(),
+            },
+        };
+        if !may_have_arrived(&outcome) {
+            stores.ledger().message_rejected(id);
+        }
+        scheduler.latency("WhatsApp responds", LATENCY).await;
+        outcome
+    }
+
     /// Posts status updates in any order, some of them twice, some of them without Recado's id of the send.
     fn post_status_updates(&self, account: AccountId, send: SendId, message_id: &str) {
         let scheduler = &self.0.scheduler;
@@ -106,16 +131,24 @@ impl SimulatedWhatsapp {
     }
 }
 
+fn may_have_arrived(outcome: &SendOutcome) -> bool {
+    match outcome {
+        SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => true,
+        SendOutcome::Failed { .. } | SendOutcome::Throttled { .. } | SendOutcome::RunBlocked { .. } => false,
+    }
+}
+
 /// Applies a status update, also if the store fails now and then. An update that matches no message is tried again, as
 /// WhatsApp's callbacks are.
 async fn apply_status_update(stores: &Stores, account: AccountId, mut update: StatusUpdate, send: SendId) {
     loop {
         let apply = async {
             let updates = [update.clone()];
-            stores.runs.apply(account, &updates).await
+            let unmatched = stores.runs.apply(account, &updates).await?;
+            Ok(unmatched.is_empty() || stores.apply_to_message(account, &update))
         };
         match stores.write("apply status update", Written::Runs(account), apply).await {
-            Ok(unmatched) if unmatched.is_empty() || update.send_id.is_some() => return,
+            Ok(is_matched) if is_matched || update.send_id.is_some() => return,
             Ok(_) => update.send_id = Some(send),
             Err(_) => {}
         }
@@ -128,9 +161,12 @@ impl WhatsappGateway for SimulatedWhatsapp {
     async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome {
         let stores = &self.0;
         let (task, account): (TaskId, AccountId);
+        let key = stores.runs.tables().key_of(message.send_id);
+        let Some((campaign_id, _)) = key else {
+            return self.send_direct(credentials, MessageId(message.send_id.0)).await;
+        };
         let request = {
             let tables = stores.runs.tables();
-            let (campaign_id, _) = tables.key_of(message.send_id).unwrap();
             account = tables.campaigns[&campaign_id].campaign.account_id;
             task = stores.scheduler.running();
             let request = SendRequest {
@@ -141,7 +177,6 @@ impl WhatsappGateway for SimulatedWhatsapp {
                 send: message.send_id,
                 to: message.to.value(),
                 number: &credentials.phone_number_id,
-                rate: usize::from(RATE),
                 at: stores.scheduler.now(),
                 is_late: stores.scheduler.is_late(LATE_AFTER_STALL),
                 task,
@@ -150,12 +185,8 @@ impl WhatsappGateway for SimulatedWhatsapp {
             request
         };
         stores.scheduler.latency("WhatsApp gets the message", LATENCY).await;
-        let outcome = self.outcome(account, message);
-        let has_arrived = match &outcome {
-            SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => true,
-            SendOutcome::Failed { .. } | SendOutcome::Throttled { .. } | SendOutcome::RunBlocked { .. } => false,
-        };
-        if !has_arrived {
+        let outcome = self.outcome(account, message.send_id);
+        if !may_have_arrived(&outcome) {
             stores.ledger().send_rejected(&request);
         }
         stores.scheduler.latency("WhatsApp responds", LATENCY).await;
@@ -169,8 +200,8 @@ impl WhatsappGateway for SimulatedWhatsapp {
         outcome
     }
 
-    async fn send_message(&self, _: &WhatsappCredentials, _: &OutboundMessage) -> SendOutcome {
-        unreachable!("runs send templates")
+    async fn send_message(&self, credentials: &WhatsappCredentials, message: &OutboundMessage) -> SendOutcome {
+        self.send_direct(credentials, message.message_id).await
     }
 
     async fn submit_template<'a>(

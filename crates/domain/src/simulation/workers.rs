@@ -14,12 +14,14 @@ use super::webhook_stores::{DelivererTime, Receivers};
 use super::whatsapp::{SimulatedLimiter, SimulatedWhatsapp};
 use crate::billing::{Billing, GatewayEvents, SubscriptionReconciler};
 use crate::campaigns::{Campaigns, Dispatcher, QueuedRun, Worker};
+use crate::direct_messages::{DirectMessageQueue, DirectMessages, Messenger};
 use crate::egress::AllowList;
 use crate::media::tests::media;
+use crate::media::{MockMessageFileStorage, MockMessageFileStore};
 use crate::shared::{Cipher, Ids, SealContext, Sealed, Secrets, Shutdown, StoreError};
 use crate::templates::MockTemplateStore;
 use crate::webhooks::{Deliverer, Schedule, Webhooks};
-use crate::whatsapp::{MessageFiles, MockFileIdStore};
+use crate::whatsapp::{ContentFiles, MessageFiles, MockFileIdStore};
 
 /// The workers of each server.
 pub(super) const WORKERS: [&str; 9] = [
@@ -33,6 +35,9 @@ pub(super) const WORKERS: [&str; 9] = [
     "lapses",
     "unknown sends",
 ];
+
+/// The workers of each server that send direct messages.
+pub(super) const MESSENGERS: [&str; 2] = ["messenger", "unknown messages"];
 
 /// How long the outcome of a send may be unknown.
 pub(super) const UNKNOWN_TTL: Duration = Duration::hours(1);
@@ -66,8 +71,10 @@ pub(super) struct UseCases {
     pub(super) billing: Arc<Billing>,
     pub(super) webhooks: Arc<Webhooks>,
     pub(super) gateway_events: Arc<GatewayEvents>,
+    pub(super) messages: Arc<DirectMessages>,
     reconciler: Arc<SubscriptionReconciler>,
     dispatcher: Dispatcher,
+    messenger: Messenger,
 }
 
 impl UseCases {
@@ -104,6 +111,7 @@ impl UseCases {
                 delay: Duration::milliseconds(200),
             },
         };
+        let messenger = messenger(stores, &dispatcher);
         let (store, ids) = (stores.clone(), clock.clone());
         Self {
             stores: stores.clone(),
@@ -122,6 +130,7 @@ impl UseCases {
                 clock.clone(),
             )),
             webhooks: Arc::new(webhooks),
+            messages: Arc::new(DirectMessages::new(store.clone(), content_files(), clock.clone())),
             gateway_events: Arc::new(GatewayEvents::new(
                 store.clone(),
                 store.clone(),
@@ -136,7 +145,15 @@ impl UseCases {
                 clock,
             )),
             dispatcher,
+            messenger,
         }
+    }
+
+    /// A messenger with a new fencing token.
+    fn messenger(&self) -> Messenger {
+        let mut messenger = self.messenger.clone();
+        messenger.worker.id = self.stores.scheduler.next();
+        messenger
     }
 
     /// A dispatcher with a new fencing token. Some share one, which the status of each send has to make harmless.
@@ -154,6 +171,14 @@ impl UseCases {
         let (events, reconciler) = (self.gateway_events.clone(), self.reconciler.clone());
         match name {
             "dispatcher 1" | "dispatcher 2" => self.repeat(name, server, move || dispatch_next(use_cases.dispatcher())),
+            "messenger" => self.repeat(name, server, move || send_next(use_cases.messenger())),
+            "unknown messages" => self.repeat(name, server, move || {
+                let stores = stores.clone();
+                async move {
+                    let failed = DirectMessageQueue::fail_unknown(stores.as_ref(), UNKNOWN_TTL, 100).await?;
+                    Ok::<_, StoreError>(failed > 0)
+                }
+            }),
             "relay" => self.repeat(name, server, move || {
                 let stores = stores.clone();
                 async move {
@@ -184,7 +209,7 @@ impl UseCases {
             }),
             _ => self.repeat(name, server, move || {
                 let stores = stores.clone();
-                async move { stores.fail_unknown(UNKNOWN_TTL).await.map(|failed| failed > 0) }
+                async move { stores.fail_unknown_sends(UNKNOWN_TTL).await.map(|failed| failed > 0) }
             }),
         }
     }
@@ -232,6 +257,44 @@ async fn dispatch_next(dispatcher: Dispatcher) -> Result<bool, StoreError> {
     };
     dispatch(&dispatcher, run).await;
     Ok(true)
+}
+
+/// Sends the messages of the queue that has waited longest, and releases it after an error.
+async fn send_next(messenger: Messenger) -> Result<bool, StoreError> {
+    let Some(queue) = messenger.take().await? else {
+        return Ok(false);
+    };
+    if messenger.run(queue).await.is_err() {
+        while messenger.abandon(queue).await.is_err() {
+            messenger.timer.sleep(Duration::SECOND).await;
+        }
+    }
+    Ok(true)
+}
+
+/// A messenger that calls WhatsApp as the dispatcher does.
+fn messenger(stores: &Arc<Stores>, dispatcher: &Dispatcher) -> Messenger {
+    Messenger {
+        queue: stores.clone(),
+        gateway: dispatcher.gateway.clone(),
+        files: dispatcher.files.clone(),
+        content_files: content_files(),
+        cipher: dispatcher.cipher.clone(),
+        limiter: dispatcher.limiter.clone(),
+        timer: dispatcher.timer.clone(),
+        shutdown: dispatcher.shutdown.clone(),
+        worker: dispatcher.worker,
+    }
+}
+
+/// No message has a file.
+fn content_files() -> ContentFiles {
+    let storage = Arc::new(MockMessageFileStorage::new());
+    ContentFiles::new(
+        Arc::new(MockMessageFileStore::new()),
+        storage,
+        Arc::new(MockFileIdStore::new()),
+    )
 }
 
 /// Executes a run, and releases it after an error.

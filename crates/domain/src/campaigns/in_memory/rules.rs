@@ -9,7 +9,7 @@ use super::super::{
     QueuedStart, RetryOutcome, RetryReport, RunReport, RunRetry, RunStart, SendCounts, StartOutcome, Trigger, finish,
     transition,
 };
-use super::tables::{InMemoryQueueEntry, InMemorySend, PlantedBug, RunTables, SendKey};
+use super::tables::{InMemoryAccount, InMemoryQueueEntry, InMemorySend, PlantedBug, RunTables, SendKey};
 use crate::messaging::SendStatus;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, WriteOutcome};
 
@@ -17,7 +17,7 @@ impl RunTables {
     /// The refusal if `wanted` more messages exceed the quota.
     fn check_quota(&self, account: AccountId, limit: i64, wanted: i64) -> Result<(), CampaignRefusal> {
         let account = self.accounts.get(&account);
-        let used = account.map_or(0, |account| account.sent + account.reserved + account.test_sends);
+        let used = account.map_or(0, InMemoryAccount::used);
         let left = (limit - used).max(0);
         match used + wanted > limit {
             true => Err(CampaignRefusal::QuotaExceeded { limit, left, wanted }),
