@@ -99,25 +99,41 @@ BEGIN
 END
 $$;
 
--- Whether another contact of the same person opted out: `other` or the contact that it names. An opt-out of one counts
--- for all.
+-- The contacts of a person: `contact` and all that lead to it or from it by what they name. A contact names one other
+-- only, so a person with three contacts is a chain or a star.
+CREATE OR REPLACE FUNCTION same_person_contacts(account uuid, contact uuid) RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY WITH RECURSIVE person (id) AS (
+    SELECT contact
+    UNION
+    SELECT n.id FROM person p CROSS JOIN LATERAL (
+      SELECT c.same_person_as AS id FROM contacts c
+        WHERE c.account_id = account AND c.id = p.id AND c.same_person_as IS NOT NULL
+      UNION ALL
+      SELECT c.id FROM contacts c WHERE c.account_id = account AND c.same_person_as = p.id) n)
+    SELECT p.id FROM person p;
+END
+$$;
+
+-- Whether another contact of the same person opted out: an opt-out of one counts for all. `other` is one of them.
 CREATE OR REPLACE FUNCTION same_person_opted_out(account uuid, other uuid) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  RETURN EXISTS (SELECT 1 FROM contacts o
-    WHERE o.account_id = account AND o.deleted_at IS NULL AND o.opted_out_at IS NOT NULL
-      AND o.id IN (other, (SELECT n.same_person_as FROM contacts n WHERE n.account_id = account AND n.id = other)));
+  RETURN EXISTS (SELECT 1 FROM same_person_contacts(account, other) p (id)
+    JOIN contacts o ON o.account_id = account AND o.id = p.id
+    WHERE o.deleted_at IS NULL AND o.opted_out_at IS NOT NULL);
 END
 $$;
 
 -- Whether a campaign writes to another contact of the same person instead: to one with a phone before one without, then
--- to the one with the smaller id.
+-- to the one with the smaller id. `other` is one of them.
 CREATE OR REPLACE FUNCTION same_person_goes_first(account uuid, contact uuid, phone text, other uuid) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  RETURN EXISTS (SELECT 1 FROM contacts o
-    WHERE o.account_id = account AND o.deleted_at IS NULL AND o.id <> contact
-      AND o.id IN (other, (SELECT n.same_person_as FROM contacts n WHERE n.account_id = account AND n.id = other))
+  RETURN EXISTS (SELECT 1 FROM same_person_contacts(account, other) p (id)
+    JOIN contacts o ON o.account_id = account AND o.id = p.id
+    WHERE o.deleted_at IS NULL AND o.id <> contact
       AND (o.phone IS NULL, o.id) < (same_person_goes_first.phone IS NULL, contact));
 END
 $$;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::Consent;
+use super::same_person::{LinkedContact, star};
 use crate::contacts::{Phone, ScopedUserId};
 use crate::shared::{ContactId, redacted_debug, text};
 
@@ -228,29 +229,22 @@ fn set_latest_user_id(contacts: &mut [ContactIdentity], at: usize, sender: &Send
     }
 }
 
-/// Lets the contact and the others name each other, unless they name one already. Of several others the contact names
-/// the one that a campaign writes to: one with a phone before one without, then the one with the smaller id. A contact
-/// with a phone is named instead of an earlier one, so that from each contact of a person two steps lead to it. Returns
-/// how many of the others named none before.
+/// Links the contact and the others as one person. Returns how many of the others named none before.
 fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize]) -> usize {
-    let first = others.iter().filter_map(|position| contacts.get(*position));
-    let first = first.map(|other| (other.phone.is_none(), other.id)).min();
-    let (Some(contact), Some((first_has_no_phone, first))) = (contacts.get_mut(at), first) else {
-        return 0;
-    };
-    if contact.same_person_as.is_none() || (contact.phone.is_none() && !first_has_no_phone) {
-        contact.same_person_as = Some(first);
-    }
-    let (id, has_phone) = (contact.id, contact.phone.is_some());
-    let mut found = 0;
-    for position in others {
-        let Some(other) = contacts.get_mut(*position) else {
-            continue;
-        };
-        found += usize::from(other.same_person_as.is_none());
-        if other.same_person_as.is_none() || (other.phone.is_none() && has_phone) {
-            other.same_person_as = Some(id);
-        }
+    let found = others.iter().filter_map(|position| contacts.get(*position));
+    let found = found.filter(|other| other.same_person_as.is_none()).count();
+    let positions = others.iter().chain([&at]).filter(|_| !others.is_empty());
+    let person = positions
+        .filter_map(|position| contacts.get(*position))
+        .map(|contact| contact.id);
+    let links = contacts.iter().map(|contact| LinkedContact {
+        id: contact.id,
+        has_phone: contact.phone.is_some(),
+        named: contact.same_person_as,
+    });
+    let names = star(&links.collect::<Vec<_>>(), person.collect());
+    for contact in contacts {
+        contact.same_person_as = names.get(&contact.id).copied().or(contact.same_person_as);
     }
     found
 }

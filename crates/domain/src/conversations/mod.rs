@@ -13,6 +13,7 @@ mod model;
 mod outgoing;
 mod ports;
 mod reply;
+mod same_person;
 mod service;
 mod status;
 

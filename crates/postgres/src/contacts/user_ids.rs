@@ -131,18 +131,24 @@ pub(crate) async fn write_user_ids(
     Ok(())
 }
 
-/// Removes what identifies a deleted contact: its ids, and that another contact is the same person.
+/// Removes what identifies a deleted contact: its ids, and that other contacts are the same person. Those stay linked to
+/// each other.
 pub(super) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<()> {
     sql("DELETE FROM contact_identities WHERE account_id = $1 AND contact_id = $2")
         .bind(account)
         .bind(id)
         .execute(&mut *conn)
         .await?;
-    sql("UPDATE contacts SET same_person_as = NULL WHERE account_id = $1 AND same_person_as = $2")
-        .bind(account)
-        .bind(id)
-        .execute(conn)
-        .await?;
+    sql(
+        "UPDATE contacts c SET same_person_as = CASE WHEN c.id <> d.same_person_as THEN d.same_person_as
+           ELSE (SELECT o.id FROM contacts o WHERE o.account_id = $1 AND o.same_person_as = $2 AND o.id <> c.id
+             ORDER BY o.id LIMIT 1) END
+         FROM contacts d WHERE d.account_id = $1 AND d.id = $2 AND c.account_id = $1 AND c.same_person_as = $2",
+    )
+    .bind(account)
+    .bind(id)
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

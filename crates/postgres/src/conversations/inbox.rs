@@ -292,7 +292,7 @@ async fn lock_inbox(
     }))
 }
 
-/// Locks contacts by phone number, `wa_id` or user id. The outer condition checks the keys of the contacts again, because
+/// Locks contacts by phone number, `wa_id` or user id, with those of the same persons. The outer condition checks the keys of the contacts again, because
 /// another transaction may change them before the rows are locked. The user ids that numbers reported change only under the
 /// lock of the inbox.
 fn contacts_by_keys() -> String {
@@ -310,9 +310,14 @@ fn contacts_by_keys() -> String {
         )
     };
     format!(
-        "SELECT c.id, c.name, c.phone, c.wa_id, c.wa_user_id, c.same_person_as, c.opted_out_at, c.consent_at
-         FROM (SELECT i.id, bool_or(i.is_reported) AS is_reported
-           FROM ({phones} UNION {wa_ids} UNION {user_ids} UNION {reported} UNION {parents}) i GROUP BY i.id {limit}) k
+        "WITH found AS (SELECT i.id, bool_or(i.is_reported) AS is_reported
+           FROM ({phones} UNION {wa_ids} UNION {user_ids} UNION {reported} UNION {parents}) i GROUP BY i.id {limit})
+         SELECT c.id, c.name, c.phone, c.wa_id, c.wa_user_id, c.same_person_as, c.opted_out_at, c.consent_at
+         FROM (SELECT f.id, bool_or(f.is_reported) AS is_reported FROM (
+             SELECT f.id, f.is_reported FROM found f
+             UNION ALL SELECT p.id, true FROM found f
+             JOIN contacts o ON o.account_id = $1 AND o.id = f.id AND o.same_person_as IS NOT NULL
+             CROSS JOIN LATERAL same_person_contacts($1, o.id) p (id) WHERE p.id <> f.id) f GROUP BY f.id) k
          JOIN contacts c ON c.account_id = $1 AND c.id = k.id
          WHERE c.deleted_at IS NULL
            AND (k.is_reported OR c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))

@@ -54,6 +54,7 @@ mod notifications;
 mod old_snapshots;
 mod outbox;
 mod partitions;
+mod person_worlds;
 mod plan_stability;
 mod platform_audit;
 mod pool;

@@ -79,7 +79,7 @@ impl World {
         evidence.into_iter().flatten().collect()
     }
 
-    /// The contacts that the store loads for these keys.
+    /// The contacts that the store loads for these keys, with those of the same persons.
     fn loaded(&self, keys: &InboxKeys, scope: &str) -> Vec<ContactIdentity> {
         let has = |keys: &[String], value: &Option<String>| value.as_ref().is_some_and(|value| keys.contains(value));
         let is_loaded = |contact: &&ContactIdentity| {
@@ -91,7 +91,20 @@ impl World {
                         || has(&keys.user_ids, &known.parent_user_id)
                 })
         };
-        self.contacts.values().filter(is_loaded).cloned().collect()
+        let mut loaded: BTreeSet<ContactId> = self.contacts.values().filter(is_loaded).map(|row| row.id).collect();
+        loop {
+            let links = self
+                .contacts
+                .values()
+                .filter_map(|row| Some([row.id, row.same_person_as?]));
+            let links = links.filter(|link| link.iter().any(|id| loaded.contains(id)));
+            let linked: Vec<ContactId> = links.flatten().collect();
+            let size = loaded.len();
+            loaded.extend(linked);
+            if loaded.len() == size {
+                return loaded.iter().map(|id| self.contacts[id].clone()).collect();
+            }
+        }
     }
 
     fn apply(&mut self, event: InboundEvent, scope: &str, now: OffsetDateTime) -> InboxChanges {
@@ -171,7 +184,8 @@ impl World {
             .insert(step.writer);
     }
 
-    /// Whether a campaign writes to another contact of the same sender: `same_person_goes_first` in SQL.
+    /// Whether a campaign writes to another contact of the same sender. In SQL, `same_person_goes_first` follows links of any
+    /// length; here two steps must do, because the contacts of a person are a star.
     fn other_goes_first(&self, contact: &ContactIdentity) -> bool {
         let named = contact.same_person_as.and_then(|id| self.contacts.get(&id));
         let further = named
