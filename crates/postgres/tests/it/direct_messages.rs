@@ -6,6 +6,7 @@ use recado_postgres::{PgDirectMessageQueues, PgWaitingMessages, WaitingMessages}
 use time::Duration;
 use uuid::Uuid;
 
+use crate::error_codes::ERROR_CODES;
 use crate::support::{DbFixture, LEASE, id};
 
 fn queues(fixture: &DbFixture) -> PgDirectMessageQueues {
