@@ -83,7 +83,7 @@ mod tests {
             (failed, Advance::To(DirectStatus::Failed)),
             (SendResult::Unknown, Advance::Unknown),
             (SendResult::Deferred { delay }, again(true, true, delay)),
-            (SendResult::Throttled { delay }, again(false, true, delay)),
+            (SendResult::Throttled { delay }, again(true, true, delay)),
             (SendResult::Released, again(false, false, Duration::ZERO)),
         ];
         for (result, expected) in results {

@@ -181,11 +181,7 @@ fn check_button(at: &str, button: &Button, errors: &mut Findings) {
                 );
             }
         }
-        ButtonType::Other(_) => {
-            let message = "must be QUICK_REPLY, URL, PHONE_NUMBER, COPY_CODE, VOICE_CALL or OTP";
-            errors.add(format!("{at}.type"), FindingCode::NotAllowed, message);
-        }
-        ButtonType::QuickReply | ButtonType::VoiceCall | ButtonType::Otp => {}
+        ButtonType::QuickReply | ButtonType::VoiceCall | ButtonType::Otp | ButtonType::Other(_) => {}
     }
 }
 

@@ -76,6 +76,36 @@ fn read_status_after_failed_changes_nothing() {
     assert_eq!((&totals["failed"], &totals["read"]), (&json!(1), &json!(0)));
 }
 
+#[test]
+fn failed_message_says_whether_another_one_could_reach_the_contact() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let template = ana.approved("Oi", &[]);
+    let send = |code: Option<u32>| {
+        let faults = code.map(|code| WhatsappFault::send(WhatsappFaultKind::error(code, "no")));
+        server.whatsapp.script(faults.into_iter().collect());
+        let body = json!({ "to": { "phone": ANA }, "template": { "id": template } });
+        let id = text(&ana.post("/api/messages", body).created()["id"]);
+        let message = eventually("the message ends", || {
+            Some(get(&ana, &id)).filter(|message| message["status"] != "pending")
+        });
+        (
+            message["status"].clone(),
+            message["failure_class"].clone(),
+            message["retry_after"].is_string(),
+        )
+    };
+    assert_eq!(send(None), (json!("sent"), json!(null), false));
+    assert_eq!(send(Some(131_051)), (json!("failed"), json!("again"), false));
+    assert_eq!(send(Some(131_049)), (json!("failed"), json!("later"), true));
+    assert_eq!(send(Some(131_050)), (json!("failed"), json!("never"), false));
+    // WhatsApp said that the person opted out.
+    let again = json!({ "to": { "phone": ANA }, "template": { "id": template } });
+    let refused = ana.post("/api/messages", again).refused(400, "VALIDATION_ERROR");
+    assert_eq!(refused["details"]["reason"], "opted_out");
+}
+
 /// The statement, and the commit, wait long enough for a test to end their connection.
 const SLOW_INSERT: &str = "
     CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS

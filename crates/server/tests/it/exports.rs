@@ -160,10 +160,10 @@ fn message_export_follows_period_campaign_export_has_all() {
         ("&period=90d&tz=Asia/Kathmandu", 8),
     ] {
         let found = records(&get_export(&ana, &format!("type=messages{query}")));
-        assert_eq!(found[0], ["Data", "Direção", "Tipo", "Status", "Conteúdo"]);
+        assert_eq!(found[0], ["Data", "Direção", "Tipo", "Status", "Conteúdo", "address"]);
         assert_eq!(found.len(), 1 + count, "{query}");
-        assert_eq!(found[1][1..], ["outbound", "template", "sent", "Oi {{1}}"]);
-        assert_eq!(found[3][1..], ["inbound", "text", "received", "'-oi"]);
+        assert_eq!(found[1][1..], ["outbound", "template", "sent", "Oi {{1}}", "phone"]);
+        assert_eq!(found[3][1..], ["inbound", "text", "received", "'-oi", ""]);
     }
     let reply = get_export(&ana, "type=campaigns&period=7d");
     assert_eq!(

@@ -1,14 +1,12 @@
 //! What is accepted, refused and repeated, and what leaves.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use time::Duration;
 
 use super::*;
 use crate::campaigns::Variables;
 use crate::messaging::{Addressee, Category, ContentInput, HeaderType, MetaStatus};
-use crate::shared::{CallingKey, KeyScopes, MediaId};
+use crate::shared::MediaId;
 
 fn decided(input: MessageInput, facts: &CreationFacts) -> Decision {
     decide(&tenant(), &request(input), facts, &Uuid::now_v7)
@@ -226,13 +224,6 @@ fn same_reference_repeats_an_equal_request_and_refuses_another_one() {
 
 #[test]
 fn key_that_triggers_a_template_sends_nothing_else() {
-    let with_scopes = |scopes: &[String]| Tenant {
-        api_key: Some(CallingKey {
-            id: Uuid::from_u128(1).into(),
-            scopes: Arc::new(KeyScopes::from_stored(scopes)),
-        }),
-        ..tenant()
-    };
     let (own, other) = (Uuid::from_u128(3), Uuid::from_u128(5));
     for (scope, input, allowed) in [
         (format!("trigger:{own}"), template_input(), true),
@@ -240,12 +231,7 @@ fn key_that_triggers_a_template_sends_nothing_else() {
         (format!("trigger:{own}"), text_input(), false),
         ("messages:write".to_owned(), text_input(), true),
     ] {
-        let decision = decide(
-            &with_scopes(std::slice::from_ref(&scope)),
-            &request(input),
-            &facts(),
-            &Uuid::now_v7,
-        );
+        let decision = decide(&with_scope(&scope), &request(input), &facts(), &Uuid::now_v7);
         assert_eq!(decision != Decision::Bad(ItemError::Forbidden), allowed, "{scope}");
     }
 }

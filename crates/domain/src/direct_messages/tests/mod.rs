@@ -18,7 +18,7 @@ use crate::billing::PlanEntitlement;
 use crate::campaigns::Recipient;
 use crate::media::{FileState, FoundFile, MockMessageFileStorage, MockMessageFileStore};
 use crate::messaging::ContentInput;
-use crate::shared::{AccountId, Role, Tenant, UserId};
+use crate::shared::{AccountId, CallingKey, KeyScopes, Role, Tenant, UserId};
 use crate::templates::Template;
 use crate::templates::tests::approved_template;
 use crate::whatsapp::{ContentFiles, MockFileIdStore};
@@ -49,6 +49,17 @@ fn template_input() -> MessageInput {
 
 fn tenant() -> Tenant {
     Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)
+}
+
+/// A caller with an API key of this scope.
+fn with_scope(scope: &str) -> Tenant {
+    Tenant {
+        api_key: Some(CallingKey {
+            id: Uuid::from_u128(1).into(),
+            scopes: Arc::new(KeyScopes::from_stored(&[scope.to_owned()])),
+        }),
+        ..tenant()
+    }
 }
 
 fn request(input: MessageInput) -> MessageRequest {

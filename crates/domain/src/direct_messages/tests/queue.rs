@@ -8,7 +8,9 @@ use time::Duration;
 use super::*;
 use crate::campaigns::{Burst, MockSendRateLimiter, SendResult, SlotTime, Worker};
 use crate::media::tests::{FakeMediaStore, media};
-use crate::messaging::{Addressee, BlockCause, ErrorClass, MessageContent, MockWhatsappGateway, SendOutcome};
+use crate::messaging::{
+    Addressee, BlockCause, ErrorClass, MessageContent, MockWhatsappGateway, SendOutcome, ThrottleScope,
+};
 use crate::shared::{MockCipher, MockShutdown, MockTimer, ProfileId};
 use crate::whatsapp::{MessageFiles, MockFileIdStore, StoredProfile};
 
@@ -58,7 +60,8 @@ fn queue(inputs: QueueInputs, due: Vec<LeavingMessage>, steps: &Steps) -> MockDi
             SendResult::Failed { .. } => "failed",
             SendResult::Released => "released",
             SendResult::Unknown => "unknown",
-            SendResult::Deferred { .. } | SendResult::Throttled { .. } => "again",
+            SendResult::Deferred { .. } => "again",
+            SendResult::Throttled { .. } => "again throttled",
         });
         log.lock().unwrap().extend(kinds.map(str::to_owned));
         Ok(())
@@ -88,6 +91,7 @@ fn messenger(queue: MockDirectMessageQueue, outcome: SendOutcome) -> Messenger {
         .returning(|_, burst: Burst| Ok(SlotTime(burst.time)));
     limiter.expect_since().return_const(Duration::ZERO);
     limiter.expect_until().returning(|_, _| ());
+    limiter.expect_slow_down().returning(|_, _| Ok(()));
     let mut timer = MockTimer::new();
     timer.expect_sleep().returning(|_| ());
     let mut shutdown = MockShutdown::new();
@@ -198,6 +202,25 @@ fn doubtful_call_is_unknown_and_a_rejection_fails() {
         message: "no".into(),
     };
     let (_, steps) = run(verified(), vec![text_message(1)], rejected);
+    assert_eq!(steps, ["start 1", "failed", "release"]);
+}
+
+/// It slows the number down, and is tried five times in all.
+#[test]
+fn message_of_a_throttled_number_is_tried_again_a_few_times() {
+    let throttled = SendOutcome::Throttled {
+        code: Some(130_429),
+        scope: Some(ThrottleScope::PhoneNumber),
+        message: "too many".into(),
+        retry_after: None,
+    };
+    let message = |attempts| LeavingMessage {
+        attempts,
+        ..text_message(1)
+    };
+    let (_, steps) = run(verified(), vec![message(4)], throttled.clone());
+    assert_eq!(steps, ["start 1", "again throttled", "release"]);
+    let (_, steps) = run(verified(), vec![message(5)], throttled);
     assert_eq!(steps, ["start 1", "failed", "release"]);
 }
 

@@ -165,3 +165,34 @@ async fn header_file_must_be_ready_and_of_the_headers_type() {
     assert_eq!(refused(HeaderType::Image).await, "is pending, not ready");
     assert!(refused(HeaderType::Text).await.contains("is no file"));
 }
+
+#[tokio::test]
+async fn key_that_triggers_a_template_learns_nothing_about_other_messages() {
+    let own = format!("trigger:{}", Uuid::from_u128(3));
+    let mut invalid = template_input();
+    invalid.content.text = Some("Oi".into());
+    invalid.to = None;
+    let (store, _) = store([]);
+    let refused = messages(store).create(&with_scope(&own), invalid).await.unwrap_err();
+    assert!(
+        matches!(&refused, DirectMessageError::Forbidden),
+        "before the fields: {refused:?}"
+    );
+    let input = MessageInput {
+        client_reference: Some("r1".into()),
+        ..template_input()
+    };
+    let earlier = DirectMessage {
+        id: Uuid::from_u128(77).into(),
+        ..DirectMessage::pending(NOW, NOW, NOW)
+    };
+    let stored = (earlier, request(input.clone()).canonical());
+    let mut store = MockDirectMessageStore::new();
+    store.expect_facts().returning(move |_, _| {
+        let mut facts = facts();
+        facts.references.insert("r1".into(), stored.clone());
+        Ok(facts)
+    });
+    let taken = messages(store).create(&with_scope(&own), input).await.unwrap_err();
+    assert!(matches!(taken, DirectMessageError::ReferenceTaken(id) if id.0 == Uuid::from_u128(77)));
+}

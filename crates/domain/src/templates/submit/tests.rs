@@ -196,10 +196,6 @@ fn submission_rules_for_buttons() {
             "buttons[1].text",
             with_buttons(json!([quick, { "type": "QUICK_REPLY", "text": "x".repeat(26) }])),
         ),
-        (
-            "buttons[0].type",
-            with_buttons(json!([{ "type": "BOGUS", "text": "x" }])),
-        ),
         ("buttons[0].text", changed_button(json!({ "text": " " }), &url)),
         ("", changed_button(json!({ "text": "é".repeat(25) }), &quick)),
         (
