@@ -55,11 +55,11 @@ pub struct ContactIdentity {
     pub name: String,
     /// E.164.
     pub phone: Option<String>,
-    /// The number as WhatsApp writes it.
+    /// The phone number as WhatsApp writes it, digits only.
     pub wa_id: Option<String>,
     /// WhatsApp's user id that was seen last, or that the account set.
     pub wa_user_id: Option<String>,
-    /// The ids that numbers reported. At most one for each portfolio.
+    /// The ids that numbers reported. At most one for each scope.
     pub user_ids: Vec<ScopedUserId>,
     /// Another contact that is the same person.
     pub same_person_as: Option<ContactId>,

@@ -80,13 +80,7 @@ pub fn prepare(
         return Err(ReplyRefusal::WindowClosed);
     }
     let credentials = sender(account, facts, cipher)?;
-    let number = facts
-        .phone
-        .clone()
-        .or_else(|| facts.wa_id.as_ref().map(|id| format!("+{id}")));
-    let to = number
-        .map(Addressee::Phone)
-        .or_else(|| facts.wa_user_id.clone().map(Addressee::User));
+    let to = Addressee::first_of(facts.phone.clone(), facts.wa_id.as_deref(), facts.wa_user_id.clone());
     Ok((credentials, to.ok_or(ReplyRefusal::NoAddress)?))
 }
 

@@ -23,7 +23,7 @@ pub struct ContactFacts {
     pub id: ContactId,
     /// The phone is empty if the contact has none.
     pub recipient: Recipient,
-    /// The contact's number as WhatsApp writes it.
+    /// The phone number as WhatsApp writes it, digits only.
     pub wa_id: Option<String>,
     /// WhatsApp's user id that was seen last.
     pub wa_user_id: Option<String>,
@@ -41,14 +41,12 @@ impl ContactFacts {
     /// The contact's phone number, else the user id that the number may use unless the message needs a phone number.
     pub(super) fn address(&self, number: Option<ProfileId>, needs_phone: bool) -> Option<Addressee> {
         let phone = Some(&self.recipient.phone).filter(|phone| !phone.is_empty()).cloned();
-        let phone = phone.or_else(|| self.wa_id.as_ref().map(|id| format!("+{id}")));
         let user = match number {
             Some(number) => self.user_ids.get(&number).cloned(),
             // Without a number the message is simulated.
             None => self.wa_user_id.clone(),
         };
-        let user = user.filter(|_| !needs_phone);
-        phone.map(Addressee::Phone).or_else(|| user.map(Addressee::User))
+        Addressee::first_of(phone, self.wa_id.as_deref(), user.filter(|_| !needs_phone))
     }
 
     /// A contact that has to be made. Its user id fits every number, because none reported it.

@@ -143,6 +143,7 @@ fn try_decide(
         .as_ref()
         .and_then(|reference| facts.references.get(reference));
     if let Some((message, earlier)) = earlier {
+        // The request of an erased message is gone, so any request with its reference is a repetition.
         return match *earlier == canonical || earlier.is_null() {
             true => Ok(Decision::Repeated(Box::new(message.clone()))),
             false => Err(ItemError::ReferenceTaken(message.id)),

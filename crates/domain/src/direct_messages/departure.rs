@@ -1,4 +1,4 @@
-//! Decides whether a message may leave. The same rules hold when it is made.
+//! Decides whether a due message may leave. `check_content` also decides when the message is made.
 
 use time::OffsetDateTime;
 
@@ -24,7 +24,7 @@ pub struct DepartureFacts {
     /// Whether the number of the queue was removed.
     pub is_number_removed: bool,
     pub expires_at: OffsetDateTime,
-    /// The number of earlier attempts.
+    /// How many attempts were made before.
     pub attempts: u32,
     pub now: OffsetDateTime,
 }

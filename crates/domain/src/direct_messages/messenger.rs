@@ -1,4 +1,4 @@
-//! Sends the direct messages of a number's queue: starts, calls and records them, at the pace of the number.
+//! Sends the direct messages of a number's queue: starts, calls and records them, at the send rate of the number.
 
 use std::sync::Arc;
 
@@ -38,11 +38,11 @@ const SIMULATED_BATCH: u32 = 100;
 /// How soon new messages are looked for while calls are running.
 const POLL_INTERVAL: Duration = Duration::milliseconds(50);
 
-/// After this many bursts the worker gives the queue back, so that other queues get a turn.
-const BURSTS_OF_A_TURN: u32 = 100;
+/// A worker releases the queue after so many batches, so that other queues get a time slice.
+const MAX_BATCHES_PER_SLICE: u32 = 100;
 
-/// The most bursts that one reservation makes up for.
-const MAX_BURSTS: u32 = 10;
+/// The most bursts that one reservation takes.
+const MAX_BURSTS_PER_RESERVATION: u32 = 10;
 
 /// How the work on a queue ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum QueueEnd {
     Held(HoldReason),
     /// The server stops, or the queue gives way to others.
     HandedOver,
-    /// Another worker holds the queue.
+    /// Another worker has leased the queue.
     Lost,
     /// The account does not exist any more.
     Gone,
@@ -73,8 +73,8 @@ pub struct Messenger {
     pub worker: Worker,
 }
 
-/// How the messages of a queue leave.
-struct Sender {
+/// The number that sends the messages of a queue, and at which rate.
+struct QueueSender {
     credentials: Option<WhatsappCredentials>,
     send_rate: SendRate,
     is_number_removed: bool,
@@ -86,7 +86,7 @@ impl Messenger {
         self.queue.take(self.worker.id, LEASE).await
     }
 
-    /// Sends the due messages of a queue that this worker holds.
+    /// Sends the due messages of a queue that this worker has leased.
     pub async fn run(&self, queue: NumberQueue) -> Result<QueueEnd, StoreError> {
         let Some(inputs) = self.queue.inputs(queue).await? else {
             return Ok(QueueEnd::Gone);
@@ -99,7 +99,8 @@ impl Messenger {
         let sent = self.send_due(queue, &sender, &mut in_flight).await;
         // Messages that left are recorded also after an error.
         let results = in_flight.drain().await;
-        // Not the circuit breaker of a run: here a rejected message says nothing about the next one.
+        // Only a rejection that applies to every message of the number holds the queue. The circuit breaker of runs is
+        // not used: messages of a queue are independent of each other.
         let is_refused = in_flight.refused_call().is_some();
         self.record(queue, results).await?;
         match sent? {
@@ -122,12 +123,12 @@ impl Messenger {
     }
 
     /// The sender of a queue, or why and how long it is held.
-    fn sender(&self, queue: NumberQueue, inputs: &QueueInputs) -> Result<Sender, (HoldReason, Duration)> {
+    fn sender(&self, queue: NumberQueue, inputs: &QueueInputs) -> Result<QueueSender, (HoldReason, Duration)> {
         if !inputs.is_active {
             return Err((HoldReason::Suspended, SUSPENDED_DELAY));
         }
         let Some(profile) = &inputs.profile else {
-            return Ok(Sender {
+            return Ok(QueueSender {
                 credentials: None,
                 send_rate: SendRate::Delay(Duration::ZERO),
                 is_number_removed: queue.profile_id.is_some(),
@@ -136,7 +137,7 @@ impl Messenger {
         let credentials = profile.credentials(queue.account_id, self.cipher.as_ref());
         match credentials.filter(|_| profile.is_verified()) {
             None => Err((HoldReason::Number, UNVERIFIED_DELAY)),
-            credentials => Ok(Sender {
+            credentials => Ok(QueueSender {
                 credentials,
                 send_rate: self.send_rate(profile),
                 is_number_removed: false,
@@ -156,14 +157,15 @@ impl Messenger {
     async fn send_due<'a>(
         &'a self,
         queue: NumberQueue,
-        sender: &'a Sender,
+        sender: &'a QueueSender,
         in_flight: &mut InFlightSends<'a>,
     ) -> Result<QueueEnd, StoreError> {
         let burst = sender.send_rate.burst();
-        let mut bursts_left = BURSTS_OF_A_TURN;
-        // Half of the number's send slots are for direct messages: as many as others had while this queue waited.
+        let mut batches_left = MAX_BATCHES_PER_SLICE;
+        // Fair share: a reservation takes as many bursts as other senders took while this queue waited for its slot. So
+        // direct messages get half of a busy number.
         let mut bursts = 1;
-        while bursts_left > 0 && !self.shutdown.is_stopping() && in_flight.refused_call().is_none() {
+        while batches_left > 0 && !self.shutdown.is_stopping() && in_flight.refused_call().is_none() {
             self.record_completed(queue, in_flight).await?;
             self.slow_down(sender, in_flight).await?;
             let limit = sender.batch_size(burst, bursts);
@@ -179,7 +181,7 @@ impl Messenger {
                 in_flight.wait_for_one_call().await;
                 continue;
             }
-            bursts_left -= 1;
+            batches_left -= 1;
             let slot = self.reserve(sender, burst, due, in_flight).await?;
             bursts = bursts_after(slot.map_or(Duration::ZERO, |slot| -self.limiter.since(slot)), burst);
             if !self.start(queue, sender, burst, due, slot, in_flight).await? {
@@ -192,7 +194,7 @@ impl Messenger {
     /// Reserves the send slots of `due` messages. None: they may leave at once.
     async fn reserve(
         &self,
-        sender: &Sender,
+        sender: &QueueSender,
         burst: Burst,
         due: u32,
         in_flight: &mut InFlightSends<'_>,
@@ -208,20 +210,20 @@ impl Messenger {
         in_flight.drive_during(reserving).await.map(Some)
     }
 
-    /// Starts and calls `due` messages, burst by burst from the slot on. False: another worker holds the queue.
+    /// Starts and calls `due` messages, burst by burst from the slot on. False: another worker has leased the queue.
     async fn start<'a>(
         &'a self,
         queue: NumberQueue,
-        sender: &'a Sender,
+        sender: &'a QueueSender,
         burst: Burst,
         due: u32,
         slot: Option<SlotTime>,
         in_flight: &mut InFlightSends<'a>,
     ) -> Result<bool, StoreError> {
         let size = if slot.is_some() { burst.messages } else { due };
-        for number in 0..due.div_ceil(size) {
+        for index in 0..due.div_ceil(size) {
             if let Some(SlotTime(first)) = slot {
-                let slot_time = SlotTime(first + burst.time * number);
+                let slot_time = SlotTime(first + burst.time * index);
                 if !in_flight.drive_during(self.wait_until(slot_time)).await {
                     return Ok(true);
                 }
@@ -248,7 +250,7 @@ impl Messenger {
         !self.shutdown.is_stopping()
     }
 
-    async fn slow_down(&self, sender: &Sender, in_flight: &mut InFlightSends<'_>) -> Result<(), StoreError> {
+    async fn slow_down(&self, sender: &QueueSender, in_flight: &mut InFlightSends<'_>) -> Result<(), StoreError> {
         match &sender.credentials {
             Some(credentials) if in_flight.take_throttled() => {
                 let slowing = self
@@ -276,7 +278,7 @@ impl Messenger {
         self.queue.record(queue, &results).await
     }
 
-    async fn call(&self, queue: NumberQueue, sender: &Sender, message: LeavingMessage) -> CompletedCall {
+    async fn call(&self, queue: NumberQueue, sender: &QueueSender, message: LeavingMessage) -> CompletedCall {
         let send = SendId(message.id.0);
         let Some(credentials) = &sender.credentials else {
             let (message_id, wa_id) = (None, None);
@@ -379,7 +381,7 @@ impl Messenger {
     }
 }
 
-impl Sender {
+impl QueueSender {
     /// How many messages to start together.
     fn batch_size(&self, burst: Burst, bursts: u32) -> u32 {
         match self.credentials {
@@ -389,11 +391,13 @@ impl Sender {
     }
 }
 
-/// The bursts that make up for the send slots that others had during a wait.
+/// The bursts of a reservation after a wait: as many as others took during the wait, at least one.
 fn bursts_after(waited: Duration, burst: Burst) -> u32 {
     let burst_time = burst.time.whole_microseconds().max(1);
     let others = waited.whole_microseconds() / burst_time;
-    u32::try_from(others.max(0)).unwrap_or(MAX_BURSTS).clamp(1, MAX_BURSTS)
+    u32::try_from(others.max(0))
+        .unwrap_or(MAX_BURSTS_PER_RESERVATION)
+        .clamp(1, MAX_BURSTS_PER_RESERVATION)
 }
 
 /// A rejection of the template concerns this message only: other messages of the number have other templates. And
@@ -460,7 +464,7 @@ mod tests {
         let after = |bursts: f64| bursts_after(burst.time * bursts, burst);
         assert_eq!(
             [after(0.0), after(1.0), after(3.9), after(500.0)],
-            [1, 1, 3, MAX_BURSTS]
+            [1, 1, 3, MAX_BURSTS_PER_RESERVATION]
         );
         assert_eq!(bursts_after(Duration::seconds(-3), burst), 1);
     }

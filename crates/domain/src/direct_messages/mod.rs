@@ -1,10 +1,10 @@
 //! Direct messages: one message to one person by one call, sent at most once.
 //!
-//! A message is stored before WhatsApp is called, and waits in the queue of its number. One worker at a time holds a
-//! queue by a lease ([`Messenger`]). It starts the due messages (committed), calls WhatsApp and records the results. A
-//! message whose outcome is in doubt is never sent again: a status update or a time limit resolves it. The rules of
-//! campaigns hold: [`to_result`](crate::campaigns::to_result) for outcomes,
-//! [`SendRateLimiter`](crate::campaigns::SendRateLimiter) for the pace of a number.
+//! A message is stored before WhatsApp is called, and waits in the queue of its number. One worker at a time has leased
+//! a queue ([`Messenger`]). It starts the due messages (committed), calls WhatsApp and records the results. A message
+//! whose outcome is unknown is never sent again: a status update or a time limit resolves it. The rules of campaigns
+//! apply: [`to_result`](crate::campaigns::to_result) for outcomes,
+//! [`SendRateLimiter`](crate::campaigns::SendRateLimiter) for the send rate of a number.
 //!
 //! `client_reference` makes a message unique in its account: the same request again returns the first message.
 //!
@@ -41,7 +41,7 @@ pub use request::{
     MessageHeaderInput, MessageInput, MessageRequest, MessageTemplateInput, RecipientInput, Requested,
     RequestedContent, RequestedTemplate, RequestedValues,
 };
-pub use results::{Advance, MessageResult, MessageState};
+pub use results::{Advance, MessageState};
 pub use service::{Batch, BatchItem, Created, DirectMessageError, DirectMessages, Outcome};
 pub use status::{DirectStatus, HoldReason, Phase};
 

@@ -44,7 +44,8 @@ pub struct DirectMessage {
     pub kind: ContentKind,
     pub template: Option<MessageTemplate>,
     pub status: DirectStatus,
-    /// When WhatsApp was called, unless the message certainly did not leave.
+    /// When the start committed, just before WhatsApp was called. None: not started, or the message certainly did not
+    /// leave.
     pub started_at: Option<OffsetDateTime>,
     /// Whether the outcome of the call is unknown.
     pub is_unknown: bool,

@@ -59,7 +59,7 @@ pub trait DirectMessageStore: Send + Sync {
     async fn cancel(&self, account: AccountId, id: MessageId) -> Result<CancelOutcome, StoreError>;
 }
 
-/// The inputs of a worker that holds a queue.
+/// What a worker reads of a queue that it has leased.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueInputs {
     /// The number of the queue. None: the queue has none, or its number was removed.
@@ -68,8 +68,8 @@ pub struct QueueInputs {
     pub is_active: bool,
 }
 
-/// The queues of direct messages, across accounts. One worker at a time holds a queue by a lease, which every method
-/// with a worker renews or requires; the database's clock decides when it expires.
+/// The queues of direct messages, across accounts. One worker at a time has leased a queue. Every method with a worker
+/// renews or requires its lease; the database's clock decides when it expires.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait DirectMessageQueue: Send + Sync {
@@ -84,7 +84,7 @@ pub trait DirectMessageQueue: Send + Sync {
     async fn due(&self, queue: NumberQueue, limit: u32) -> Result<u32, StoreError>;
 
     /// Decides on up to `limit` due messages by [`departure`](super::departure): starts those that leave, and fails the
-    /// others. Returns the started ones. None: another worker holds the queue.
+    /// others. Returns the started ones. None: another worker has leased the queue.
     ///
     /// The caller MUST call WhatsApp for a message only after this has returned it, and once.
     async fn start(
@@ -104,7 +104,8 @@ pub trait DirectMessageQueue: Send + Sync {
     /// it started.
     async fn release(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;
 
-    /// Releases the queue, keeps all its messages back for `delay`, and fails those that have expired.
+    /// Releases the queue and fails a batch of due messages that have expired. If a message is due within `delay`, all
+    /// messages of the queue wait until `delay` is over.
     async fn hold(
         &self,
         queue: NumberQueue,
@@ -116,6 +117,7 @@ pub trait DirectMessageQueue: Send + Sync {
     /// Releases the queue after an error. Messages that were started and not recorded become unknown.
     async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;
 
-    /// Fails at most `limit` messages whose outcome has been unknown for longer than `ttl`. Returns how many.
+    /// Fails at most `limit` pending messages that were started more than `ttl` ago, also those not yet marked unknown.
+    /// Returns how many.
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError>;
 }

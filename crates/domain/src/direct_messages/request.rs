@@ -14,7 +14,7 @@ use crate::shared::{ContactId, FieldErrors, MediaId, ProfileId, TemplateId, reda
 const NAME_CHARS: usize = 200;
 const REFERENCE_CHARS: usize = 128;
 
-/// The longest time until a message leaves, and from then until it expires.
+/// The most that `send_at` may be after now, and `expires_at` after `send_at`.
 const LONGEST_TERM: Duration = Duration::days(30);
 
 /// The time until a message expires, unless the request has another.
@@ -85,7 +85,7 @@ redacted_debug!(
     }
 );
 
-/// The name of a template within an account.
+/// How a request names its template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestedTemplate {
@@ -247,7 +247,8 @@ impl MessageRequest {
         })
     }
 
-    /// What the request asks, as JSON. Equal requests have equal JSON.
+    /// What identifies a repeated request, as JSON. Without `to.name`, which only names a new contact. Equal requests
+    /// MUST have equal JSON in every version: a new field is omitted when absent.
     pub fn canonical(&self) -> Value {
         let to = match &self.to {
             Requested::Contact(id) => json!({ "contact_id": id }),
@@ -263,13 +264,15 @@ impl MessageRequest {
     pub fn times(&self, now: OffsetDateTime) -> Result<(OffsetDateTime, OffsetDateTime), FieldErrors> {
         let send_at = self.send_at.unwrap_or(now).max(now);
         if send_at > now.saturating_add(LONGEST_TERM) {
-            return Err(FieldErrors::one("send_at", "must be at most 30 days ahead"));
+            let message = format!("must be at most {} days ahead", LONGEST_TERM.whole_days());
+            return Err(FieldErrors::one("send_at", message));
         }
         let latest = send_at.saturating_add(LONGEST_TERM);
         match self.expires_at {
             None => Ok((send_at, send_at.saturating_add(DEFAULT_TERM))),
             Some(at) if at <= send_at || at > latest => {
-                let message = "must be after send_at (or now), by at most 30 days";
+                let days = LONGEST_TERM.whole_days();
+                let message = format!("must be after send_at (or now), by at most {days} days");
                 Err(FieldErrors::one("expires_at", message))
             }
             Some(at) => Ok((send_at, at)),

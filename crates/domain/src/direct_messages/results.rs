@@ -55,9 +55,6 @@ impl MessageState {
     }
 }
 
-/// How the call for a message ended.
-pub type MessageResult = SendResult;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use crate::shared::{
 use crate::whatsapp::{ContentFileError, ContentFiles};
 
 /// How often an insert is decided again after a concurrent change.
-const ATTEMPTS: u32 = 10;
+const INSERT_ATTEMPTS: u32 = 10;
 
 /// Why a use case failed.
 #[derive(Debug, Error)]
@@ -134,7 +134,7 @@ impl DirectMessages {
         let requests: Vec<MessageRequest> = items.iter().filter_map(|item| item.clone().ok()).collect();
         let account = tenant.account_id;
         let (mut left, mut known) = (BTreeMap::new(), None);
-        for _ in 0..ATTEMPTS {
+        for _ in 0..INSERT_ATTEMPTS {
             let facts = self.store.facts(account, &requests).await?;
             let unready = match known.take() {
                 Some(unready) => unready,

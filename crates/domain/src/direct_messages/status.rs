@@ -65,7 +65,7 @@ string_enum! {
     Phase {
         /// `send_at` has not been reached.
         Scheduled = "scheduled",
-        /// The message leaves as soon as the pace of its number allows it.
+        /// The message leaves as soon as the send rate of its number allows it.
         Waiting = "waiting",
         /// `hold_reason` keeps the message back.
         Held = "held",

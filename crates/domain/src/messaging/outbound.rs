@@ -126,6 +126,12 @@ impl AddressKind {
 }
 
 impl Addressee {
+    /// The address of a contact: its phone number, else that of its `wa_id`, else its user id.
+    pub(crate) fn first_of(phone: Option<String>, wa_id: Option<&str>, user_id: Option<String>) -> Option<Self> {
+        let phone = phone.or_else(|| wa_id.map(|id| format!("+{id}")));
+        phone.map(Self::Phone).or_else(|| user_id.map(Self::User))
+    }
+
     pub fn kind(&self) -> AddressKind {
         AddressKind::of(matches!(self, Self::User(_)))
     }

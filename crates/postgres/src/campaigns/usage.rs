@@ -1,7 +1,8 @@
-//! An account's use of its monthly quota: sent messages, reservations of runs, test sends and replies. Sent messages
-//! and reservations can be derived from the sends, test sends are counted only here, and replies are counted with their
-//! conversations. A reply reserves nothing: it counts when WhatsApp has accepted it and may exceed the quota. Later
-//! runs and test sends are then refused.
+//! An account's use of its monthly quota: sent messages, reservations, test sends, replies and direct messages.
+//!
+//! A template that is sent as a reply or direct message reserves one message while it is pending. A free-form one
+//! reserves nothing, counts when WhatsApp has accepted it, and may exceed the quota. Test sends are counted only here.
+//! Replies and direct messages are counted in `message_rollups`.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Date as SqlDate;

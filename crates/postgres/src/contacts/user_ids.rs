@@ -1,4 +1,5 @@
-//! WhatsApp's user ids of contacts. The contact's own id that no number reported is `contacts.wa_user_id`; it has no row.
+//! `contact_identities`: the user ids that numbers reported. An id that no number reported is only in
+//! `contacts.wa_user_id`.
 
 use std::collections::HashMap;
 
@@ -152,8 +153,8 @@ pub(super) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id:
     Ok(())
 }
 
-/// Moves the ids that the numbers of a WhatsApp account reported to their portfolio, once it is known. A contact that has an
-/// id of the portfolio does not get another.
+/// Moves the ids that the numbers of a WhatsApp account reported to their portfolio, once it is known. An id is
+/// deleted instead if its contact already has one of the portfolio, or if any contact has the same id there.
 pub(crate) async fn move_to_portfolio(
     conn: &mut AsyncPgConnection,
     account: AccountId,

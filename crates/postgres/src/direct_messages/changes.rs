@@ -7,9 +7,9 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
-use recado_domain::campaigns::MessageStatusEvent;
+use recado_domain::campaigns::{MessageStatusEvent, SendResult};
 use recado_domain::conversations::MessageStatus;
-use recado_domain::direct_messages::{Advance, DirectStatus, HoldReason, MessageResult, MessageState};
+use recado_domain::direct_messages::{Advance, DirectStatus, HoldReason, MessageState};
 use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
@@ -90,10 +90,6 @@ impl TryFrom<LockedRow> for LockedMessage {
 }
 
 impl LockedMessage {
-    pub(super) fn status(&self) -> DirectStatus {
-        self.status
-    }
-
     pub(crate) fn contact(&self) -> Uuid {
         self.row.contact_id
     }
@@ -124,7 +120,7 @@ impl LockedMessage {
     }
 
     /// Applies the result of a call.
-    pub(super) fn apply(&mut self, result: &MessageResult) {
+    pub(super) fn apply(&mut self, result: &SendResult) {
         let state = MessageState {
             status: self.status,
             is_started: self.row.is_started,
@@ -147,7 +143,7 @@ impl LockedMessage {
             }
             Advance::Nothing => {}
         }
-        if let MessageResult::Sent {
+        if let SendResult::Sent {
             message_id: Some(id), ..
         } = result
         {
@@ -155,9 +151,9 @@ impl LockedMessage {
         }
     }
 
-    fn apply_final(&mut self, result: &MessageResult) {
+    fn apply_final(&mut self, result: &SendResult) {
         match result {
-            MessageResult::Failed { code, message } => self.advance(SendStatus::Failed, *code, Some(message)),
+            SendResult::Failed { code, message } => self.advance(SendStatus::Failed, *code, Some(message)),
             _ => self.advance(SendStatus::Sent, None, None),
         }
     }
@@ -174,7 +170,7 @@ impl LockedMessage {
         }
     }
 
-    fn is_pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         self.status == DirectStatus::Pending
     }
 
@@ -360,12 +356,5 @@ async fn show_in_conversations(
 
 /// The status under which a message counts in the statistics of replies.
 fn as_reply(status: DirectStatus) -> Option<MessageStatus> {
-    let status = status.as_send()?;
-    Some(match status {
-        SendStatus::Pending => MessageStatus::Pending,
-        SendStatus::Sent => MessageStatus::Sent,
-        SendStatus::Delivered => MessageStatus::Delivered,
-        SendStatus::Read => MessageStatus::Read,
-        SendStatus::Failed => MessageStatus::Failed,
-    })
+    status.as_send().map(MessageStatus::from)
 }

@@ -14,7 +14,7 @@ pub(crate) use changes::{find as find_direct_message, lock as lock_direct_messag
 pub use queues::PgDirectMessageQueues;
 pub use store::PgDirectMessages;
 
-/// Stands for the number of simulated messages.
+/// `profile_id` of simulated messages, which have no WhatsApp number.
 const SIMULATED: uuid::Uuid = uuid::Uuid::nil();
 
 /// The stored number of a message.

@@ -7,10 +7,10 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Integer, Jsonb, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::NEVER_CONFIRMED;
+use recado_domain::campaigns::{NEVER_CONFIRMED, SendResult};
 use recado_domain::direct_messages::{
-    Departure, DepartureFacts, DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, MessageResult, NumberQueue,
-    QueueInputs, RequestedContent, RequestedTemplate, departure,
+    Departure, DepartureFacts, DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, NumberQueue, QueueInputs,
+    RequestedContent, RequestedTemplate, departure,
 };
 use recado_domain::messaging::{AddressKind, ErrorClass, ErrorCodes, SendStatus};
 use recado_domain::shared::{AccountId, MessageId, StoreError};
@@ -77,7 +77,7 @@ struct UnknownRow {
     id: Uuid,
 }
 
-/// Renews the lease. False: another worker holds the queue.
+/// Renews the lease. False: another worker has leased the queue.
 async fn renew(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid, lease: Duration) -> DbResult<bool> {
     let renewed = sql(
         "UPDATE direct_message_queues SET leased_until = now() + $4 * interval '1 microsecond'
@@ -92,9 +92,9 @@ async fn renew(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid, l
     Ok(renewed > 0)
 }
 
-/// Locks the queue if the worker holds it.
-async fn is_held(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid) -> DbResult<bool> {
-    let held: Option<FlagRow> = sql("SELECT true AS yes FROM direct_message_queues
+/// Locks the queue's row if the worker's lease is current.
+async fn lock_leased(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid) -> DbResult<bool> {
+    let locked: Option<FlagRow> = sql("SELECT true AS yes FROM direct_message_queues
          WHERE account_id = $1 AND profile_id = $2 AND worker = $3 FOR UPDATE")
     .bind(queue.account_id)
     .bind(stored_profile(queue.profile_id))
@@ -102,7 +102,7 @@ async fn is_held(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid)
     .get_result(conn)
     .await
     .optional()?;
-    Ok(held.is_some())
+    Ok(locked.is_some())
 }
 
 /// Marks the started messages of the queue as unknown.
@@ -231,7 +231,7 @@ async fn fail(conn: &mut AsyncPgConnection, account: AccountId, failed: &[(Messa
 async fn record(
     conn: &mut AsyncPgConnection,
     queue: NumberQueue,
-    results: &[(MessageId, MessageResult)],
+    results: &[(MessageId, SendResult)],
     codes: ErrorCodes,
 ) -> DbResult<()> {
     let account = queue.account_id;
@@ -248,12 +248,12 @@ async fn record(
             continue;
         };
         message.apply(result);
-        if let MessageResult::Sent { wa_id: Some(wa_id), .. } = result {
+        if let SendResult::Sent { wa_id: Some(wa_id), .. } = result {
             contacts.push(message.contact());
             wa_ids.push(wa_id.clone());
         }
         let opted_out = |code: i64| codes.class(code) == ErrorClass::OptedOut;
-        if matches!(result, MessageResult::Failed { code: Some(code), .. } if opted_out(*code)) {
+        if matches!(result, SendResult::Failed { code: Some(code), .. } if opted_out(*code)) {
             opt_outs.push(message.contact());
         }
     }
@@ -263,10 +263,10 @@ async fn record(
 }
 
 /// Whether the message did not leave.
-fn may_be_due_again(result: &MessageResult) -> bool {
+fn may_be_due_again(result: &SendResult) -> bool {
     match result {
-        MessageResult::Deferred { .. } | MessageResult::Throttled { .. } | MessageResult::Released => true,
-        MessageResult::Sent { .. } | MessageResult::Failed { .. } | MessageResult::Unknown => false,
+        SendResult::Deferred { .. } | SendResult::Throttled { .. } | SendResult::Released => true,
+        SendResult::Sent { .. } | SendResult::Failed { .. } | SendResult::Unknown => false,
     }
 }
 
@@ -277,13 +277,14 @@ async fn release(
     worker: Uuid,
     hold: Option<(HoldReason, Duration)>,
 ) -> DbResult<()> {
-    if !is_held(conn, queue, worker).await? {
+    if !lock_leased(conn, queue, worker).await? {
         return Ok(());
     }
     if hold.is_some() {
         fail_expired(conn, queue).await?;
     }
-    // A statement of its own: it sees the messages whose insert held the queue's row before.
+    // A statement of its own has a new snapshot (READ COMMITTED): it sees messages whose insert committed while this
+    // transaction waited for the queue's row.
     sql(include_str!("release.sql"))
         .bind(queue.account_id)
         .bind(stored_profile(queue.profile_id))
@@ -348,13 +349,10 @@ async fn due(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: u32) -> Db
 
 async fn fail_unconfirmed(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> DbResult<u64> {
     let mut locked = changes::lock(conn, account, ids, vec![]).await?;
-    let before = locked
-        .iter()
-        .filter(|message| message.status().as_send() == Some(SendStatus::Pending))
-        .count();
+    let before = locked.iter().filter(|message| message.is_pending()).count();
     for message in &mut locked {
-        // A status update may have resolved it since it was found. Then a failure would change a final status.
-        if message.status().as_send() == Some(SendStatus::Pending) {
+        // A status update may have resolved it since it was found: `sent` could still advance to `failed`.
+        if message.is_pending() {
             message.advance(SendStatus::Failed, None, Some(NEVER_CONFIRMED));
         }
     }
@@ -403,7 +401,7 @@ impl DirectMessageQueue for PgDirectMessageQueues {
         ))
     }
 
-    async fn record(&self, queue: NumberQueue, results: &[(MessageId, MessageResult)]) -> Result<(), StoreError> {
+    async fn record(&self, queue: NumberQueue, results: &[(MessageId, SendResult)]) -> Result<(), StoreError> {
         let (account, codes) = (queue.account_id, self.codes);
         in_tenant!(self.tenants, account, |conn| record(conn, queue, results, codes))
     }
@@ -429,7 +427,7 @@ impl DirectMessageQueue for PgDirectMessageQueues {
 
     async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError> {
         in_tenant!(self.tenants, queue.account_id, |conn| async {
-            if is_held(conn, queue, worker).await? {
+            if lock_leased(conn, queue, worker).await? {
                 mark_unknown(conn, queue).await?;
             }
             release(conn, queue, worker, None).await

@@ -1,6 +1,5 @@
--- Releases a queue that this transaction has locked. It is due with its first message. A hold begins only if that is due
--- before its end, and then lasts until its end. Without messages the time is infinite. $1 account, $2 number, $3 reason
--- of a hold or null, $4 its delay.
+-- Releases a queue that this transaction has locked. `due_at` becomes that of its first message, 'infinity' without one.
+-- With a reason ($3), a queue whose first message is due before now + $4 is held until then. $1 account, $2 number.
 UPDATE direct_message_queues q
 SET worker = NULL, leased_until = NULL, waiting_since = now(),
   hold_reason = CASE WHEN first.is_held THEN $3 END,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::direct_messages::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, DirectMessage, DirectMessageQuery, DirectMessageStore,
-    DirectStatus, MessageRequest, Phase, cancelled_event,
+    MessageRequest, Phase, cancelled_event,
 };
 use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, CursorPage, MessageId, StoreError, TimeCursor};
@@ -44,7 +44,7 @@ async fn cancel(
     let Some(message) = locked.first_mut() else {
         return Ok(CancelOutcome::Missing);
     };
-    let was_pending = message.status() == DirectStatus::Pending;
+    let was_pending = message.is_pending();
     if !message.cancel() {
         return Ok(CancelOutcome::AlreadyLeft);
     }

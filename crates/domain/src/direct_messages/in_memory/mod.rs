@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::creation::month_of;
 use super::{
     Advance, CancelOutcome, CreationOutcome, CreationPlan, Departure, DepartureFacts, DirectMessage, DirectStatus,
-    EXPIRED, HoldReason, LeavingMessage, MessageResult, MessageState, NumberQueue, cancelled_event, departure,
+    EXPIRED, HoldReason, LeavingMessage, MessageState, NumberQueue, cancelled_event, departure,
 };
 use crate::campaigns::{MessageStatusEvent, NEVER_CONFIRMED, SendResult};
 use crate::messaging::SendStatus;
@@ -306,9 +306,9 @@ impl MessageTables {
         Some(leaving)
     }
 
-    pub fn record(&mut self, queue: NumberQueue, results: &[(MessageId, MessageResult)]) {
+    pub fn record(&mut self, queue: NumberQueue, results: &[(MessageId, SendResult)]) {
         use SendResult::{Deferred, Released, Throttled};
-        let may_be_due = |result: &MessageResult| matches!(result, Deferred { .. } | Throttled { .. } | Released);
+        let may_be_due = |result: &SendResult| matches!(result, Deferred { .. } | Throttled { .. } | Released);
         if results.iter().any(|(_, result)| may_be_due(result)) {
             self.make_due(queue, OffsetDateTime::UNIX_EPOCH);
         }
@@ -317,7 +317,7 @@ impl MessageTables {
         }
     }
 
-    fn apply_result(&mut self, id: MessageId, result: &MessageResult) {
+    fn apply_result(&mut self, id: MessageId, result: &SendResult) {
         let Some(row) = self.messages.get(&id) else { return };
         let state = MessageState {
             status: row.message.status,
@@ -325,7 +325,7 @@ impl MessageTables {
         };
         let (now, replaces) = (self.now, self.has_bug(PlantedMessageBug::ResultReplacesStatus));
         match (state.after(result), result) {
-            (Advance::To(_), MessageResult::Failed { code, message }) => {
+            (Advance::To(_), SendResult::Failed { code, message }) => {
                 self.advance(id, SendStatus::Failed, *code, Some(message));
             }
             (Advance::To(_), _) => self.advance(id, SendStatus::Sent, None, None),
@@ -343,12 +343,12 @@ impl MessageTables {
                 row.message.hold_reason = is_throttled.then_some(HoldReason::Throttled);
                 row.attempts += u32::from(counts);
             })),
-            (Advance::Nothing, MessageResult::Sent { .. }) if replaces => {
+            (Advance::Nothing, SendResult::Sent { .. }) if replaces => {
                 self.change(id, |row| row.message.status = DirectStatus::Sent);
             }
             (Advance::Nothing, _) => {}
         }
-        if let MessageResult::Sent {
+        if let SendResult::Sent {
             message_id: Some(message),
             ..
         } = result
