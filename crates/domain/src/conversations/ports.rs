@@ -137,7 +137,8 @@ impl ReceiveOutcome {
 /// Counts what inbound events show about contacts.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait IdentityReport: Send + Sync {
-    /// So many contacts turned out to be the same person as another one. They are not joined.
+    /// So many contacts turned out to be the same person as another one and were not joined, or sent a contact card with
+    /// the number of another contact.
     fn same_persons(&self, count: usize);
 }
 

@@ -15,19 +15,22 @@ pub const NUMBER_REMOVED: &str = "the WhatsApp number is not connected any more"
 pub enum Refusal {
     #[error("The WhatsApp number is not verified; read its checks, correct what they name, and verify it again")]
     NumberUnverified,
-    #[error("The template is not approved")]
+    #[error("The template is not approved; submit it and wait for the approval, or use another one")]
     TemplateNotApproved,
     #[error("This server cannot send the template: {}", reasons.join(", "))]
     TemplateNotSendable { reasons: Vec<String> },
-    #[error("These placeholders would be empty: {}", placeholders.join(", "))]
+    #[error("These values are missing: {}; give each one", placeholders.join(", "))]
     EmptyPlaceholders { placeholders: Vec<String> },
     #[error("The contact has opted out")]
     OptedOut,
-    #[error("The contact has no address that the message can be sent to")]
+    #[error(
+        "The contact has neither a phone number nor a user id that this WhatsApp number may use, or the template needs a \
+         phone number"
+    )]
     NoAddress,
     #[error("The contact has not written within 24 hours before the message would leave: only a template can be sent")]
     OutsideWindow,
-    #[error("The account has no active plan")]
+    #[error("The account has no active plan; subscribe to a plan")]
     PlanInactive,
     #[error("All {limit} messages of the month are used")]
     MonthLimit { limit: i64 },

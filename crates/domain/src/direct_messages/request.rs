@@ -290,7 +290,7 @@ fn recipient(input: Option<&RecipientInput>, errors: &mut FieldErrors) -> Option
         (None, Some(phone), None) => {
             let parsed = Phone::parse(phone);
             if parsed.is_none() {
-                errors.add("to.phone", "is not a phone number");
+                errors.add("to.phone", "is not a valid phone number; use the form +5511961234567");
             }
             parsed.map(Requested::Phone)
         }
@@ -393,7 +393,7 @@ fn header_location(header: &MessageHeaderInput, errors: &mut FieldErrors) -> Opt
         _ => {
             errors.add(
                 "template.header",
-                "a location needs latitude, longitude, name and address",
+                "must have all of latitude, longitude, name and address for a location",
             );
             None
         }

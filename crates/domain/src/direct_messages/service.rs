@@ -34,7 +34,7 @@ pub enum DirectMessageError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Another request has the reference; the id of its message.
-    #[error("another message has this client_reference")]
+    #[error("Another message has this client_reference (details.id); use a new reference, or repeat the same request")]
     ReferenceTaken(MessageId),
     #[error("the message has left already, or has ended")]
     AlreadyLeft,

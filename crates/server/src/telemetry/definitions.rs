@@ -90,7 +90,8 @@ pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
     ),
     counter(
         "recado_identity_conflicts_total",
-        "Contacts that turned out to be the same person as another contact, and were not joined",
+        "Contacts that turned out to be the same person as another contact and were not joined, and contact cards whose \
+         number another contact has",
     ),
     counter(
         "recado_whatsapp_unread_total",

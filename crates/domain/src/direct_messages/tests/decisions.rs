@@ -359,7 +359,7 @@ fn due_message_that_may_not_leave_fails_with_the_reason() {
                 has_plan: false,
                 ..base()
             },
-            "The account has no active plan",
+            "The account has no active plan; subscribe to a plan",
         ),
     ] {
         assert_eq!(failure(facts), message);
