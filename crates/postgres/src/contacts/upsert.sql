@@ -15,7 +15,7 @@ ON CONFLICT {key} DO UPDATE SET
   attributes = contacts.attributes || excluded.attributes,
   opted_out_at = {opted_out_at}, consent_at = {consent_at},
   updated_at = CASE WHEN {changes} THEN excluded.updated_at ELSE contacts.updated_at END,
-  version = contacts.version + ({changes})::int
+  version = CASE WHEN {changes} THEN contacts.version + 1 ELSE contacts.version END
   WHERE {fits}
 RETURNING id, phone, (xmax = 0) AS inserted, updated_at = $9 AS is_changed,
   CASE WHEN xmax = 0 THEN (SELECT has_subscribers($1, 'contact.created'))
