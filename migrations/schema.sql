@@ -59,7 +59,7 @@ END
 $$;
 
 CREATE FUNCTION public.same_person_contacts(account uuid, contact uuid) RETURNS SETOF uuid
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE ROWS 2
     AS $$
 BEGIN
   RETURN QUERY WITH RECURSIVE person (id) AS (

@@ -292,9 +292,9 @@ async fn lock_inbox(
     }))
 }
 
-/// Locks contacts by phone number, `wa_id` or user id, with those of the same persons. The outer condition checks the keys of the contacts again, because
-/// another transaction may change them before the rows are locked. The user ids that numbers reported change only under the
-/// lock of the inbox.
+/// Locks contacts by phone number, `wa_id` or user id, with those of the same persons. The outer condition checks the
+/// keys of the contacts again, because another transaction may change them before the rows are locked. The user ids that
+/// numbers reported change only under the lock of the inbox.
 fn contacts_by_keys() -> String {
     let ids_by = |array: &str, column: &str| {
         format!(
