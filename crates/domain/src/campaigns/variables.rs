@@ -60,8 +60,7 @@ enum Part {
 }
 
 impl Variables {
-    /// Checks every mapping: the key is a number or name, fields are known, braces are closed and not nested, and there
-    /// is no U+0000, which PostgreSQL cannot store.
+    /// Checks every mapping: the key is a number or name, fields are known, braces are closed and not nested.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         for (placeholder, mapping) in &self.0 {
@@ -72,8 +71,6 @@ impl Variables {
             }
             if mapping.chars().count() > MAPPING_CHARS {
                 errors.add(&path, format!("must have at most {MAPPING_CHARS} characters"));
-            } else if mapping.contains('\0') {
-                errors.add(&path, "must not contain the character U+0000");
             } else if let Err(message) = parse(mapping) {
                 errors.add(&path, message);
             }
@@ -255,15 +252,6 @@ mod tests {
             mappings.render(&Placeholder::numbered(&examples), &contact),
             ["Ana Rua A Casa 2 !", "nada", "", "Ana Maria", "PROMO 10"]
         );
-    }
-
-    #[test]
-    fn validate_refuses_only_the_control_character_that_cannot_be_stored() {
-        for mapping in ["a\nb", "{name|\t}", "\u{9f}"] {
-            variables(&[("1", mapping)]).validate().unwrap();
-        }
-        let errors = variables(&[("1", "a\0b")]).validate().unwrap_err();
-        assert!(errors.0["variables.1"][0].contains("U+0000"), "{errors:?}");
     }
 
     #[test]

@@ -90,7 +90,6 @@ fn whitespace_is_collapsed_alike_in_preview_test_and_run() {
     ana.post("/api/contacts", body).created();
     let template = ana.approved("{{1}}, entregamos em {{2}}.", &["Ana", "casa"]);
     let campaign = |mapping: &str| json!({ "name": "Oferta", "template_id": template, "variables": { "2": mapping } });
-    assert_eq!(ana.post("/api/campaigns", campaign("a\0")).invalid(), ["variables.2"]);
     let blank = ana.campaign(campaign("\n"));
     let empty = ana.execute(&blank).refused(400, "VALIDATION_ERROR");
     assert_eq!(empty["details"]["reason"], "placeholder_empty", "{empty}");
