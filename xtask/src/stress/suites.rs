@@ -194,7 +194,7 @@ pub(super) const SUITES: &[StressSuite] = &[
             tests(
                 "recado-postgres",
                 INTEGRATION_TESTS,
-                &["model::", "billing_model::", "webhook_model::"],
+                &["model::", "billing_model::", "message_model::", "webhook_model::"],
             )
             .with_fixed_seeds(&[
                 "model::unmodified_record_and_start_passes_the_model",
@@ -203,6 +203,11 @@ pub(super) const SUITES: &[StressSuite] = &[
                 "model::falsified_writes_are_found",
                 "billing_model::falsified_billing_writes_are_found",
                 "billing_model::lost_mark_of_an_applied_event_is_found",
+                "message_model::falsified_messages_are_found",
+                "message_model::falsified_queues_are_found",
+                "message_model::falsified_inserts_of_messages_are_found",
+                "message_model::repeated_references_are_found",
+                "message_model::bugs_of_the_in_memory_store_are_found",
                 "webhook_model::falsified_deliveries_are_found",
                 "webhook_model::falsified_endpoints_are_found",
                 "webhook_model::falsified_inserts_are_found",

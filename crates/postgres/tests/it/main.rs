@@ -47,6 +47,7 @@ mod mail;
 mod mail_recipients;
 mod members;
 mod message_media;
+mod message_model;
 mod message_partitions;
 mod migrations;
 mod model;

@@ -112,7 +112,7 @@ fn whitespace_is_collapsed_alike_in_preview_test_and_run() {
     let sends = server.whatsapp.sends();
     let run: Vec<_> = sends[1..].iter().map(|send| send.parameters[1].as_str()).collect();
     assert_eq!(run.iter().filter(|value| **value == "Rua A Casa 2 fundos").count(), 1);
-    assert_eq!(run.iter().filter(|value| **value == "nada").count(), 3);
+    assert_eq!(run.iter().filter(|value| **value == "na da").count(), 3);
 }
 
 #[test]

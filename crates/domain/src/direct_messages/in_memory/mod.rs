@@ -31,6 +31,7 @@ impl MessageTables {
             messages: BTreeMap::new(),
             queues: BTreeMap::new(),
             usage: BTreeMap::new(),
+            conversations: BTreeMap::new(),
             events: vec![],
             bug: None,
             last_position: 0,
@@ -125,6 +126,9 @@ impl MessageTables {
         let ignores_start = self.has_bug(PlantedMessageBug::CancelIgnoresStart);
         let own = self.messages.get(&id).filter(|row| row.account_id == account);
         let Some(row) = own else { return CancelOutcome::Missing };
+        if row.message.status == DirectStatus::Cancelled {
+            return CancelOutcome::Cancelled(Box::new(row.message.clone()));
+        }
         let was_pending = row.message.status == DirectStatus::Pending;
         let is_started = row.is_started() && !ignores_start;
         let Some(status) = row.message.status.cancel(is_started) else {
@@ -158,6 +162,8 @@ impl MessageTables {
         let sent = i64::from(is_accepted(status)) - i64::from(is_accepted(before));
         if sent > 0 {
             row.message.sent_at.get_or_insert(self.now);
+            let conversation = self.conversations.get(&(account, row.message.contact_id));
+            row.message.conversation_id = conversation.copied().or(row.message.conversation_id);
         }
         let month = month_of(row.message.send_at);
         self.usage.entry((account, month)).or_default().sent += sent;
@@ -209,10 +215,10 @@ impl MessageTables {
     }
 
     fn set_message_id(&mut self, id: MessageId, wa_message_id: &str) {
-        if let Some(row) = self.messages.get_mut(&id) {
-            row.message
-                .wa_message_id
-                .get_or_insert_with(|| wa_message_id.to_owned());
+        let row = self.messages.get_mut(&id);
+        if let Some(row) = row.filter(|row| row.message.wa_message_id.is_none()) {
+            row.message.wa_message_id = Some(wa_message_id.to_owned());
+            row.message.updated_at = self.now;
         }
     }
 
@@ -318,6 +324,14 @@ impl MessageTables {
     }
 
     fn apply_result(&mut self, id: MessageId, result: &SendResult) {
+        if let SendResult::Sent {
+            message_id: Some(message),
+            ..
+        } = result
+        {
+            // The event of the status contains the id.
+            self.set_message_id(id, message);
+        }
         let Some(row) = self.messages.get(&id) else { return };
         let state = MessageState {
             status: row.message.status,
@@ -347,13 +361,6 @@ impl MessageTables {
                 self.change(id, |row| row.message.status = DirectStatus::Sent);
             }
             (Advance::Nothing, _) => {}
-        }
-        if let SendResult::Sent {
-            message_id: Some(message),
-            ..
-        } = result
-        {
-            self.set_message_id(id, message);
         }
     }
 
@@ -400,15 +407,16 @@ impl MessageTables {
         self.release(queue, worker, None);
     }
 
-    /// Fails at most `limit` messages that were started longer than `ttl` ago. Returns how many.
+    /// Fails at most `limit` messages that were started longer than `ttl` ago, the oldest first. Returns how many.
     pub fn fail_unknown(&mut self, ttl: Duration, limit: usize) -> u64 {
         if self.has_bug(PlantedMessageBug::UnknownNeverFails) {
             return 0;
         }
         let end = self.now - ttl;
         let is_old = |row: &InMemoryMessage| row.is_open() && row.message.started_at.is_some_and(|at| at <= end);
-        let old = self.messages.iter().filter(|(_, row)| is_old(row)).map(|(id, _)| *id);
-        let old: Vec<MessageId> = old.take(limit).collect();
+        let old = self.messages.iter().filter(|(_, row)| is_old(row));
+        let old: BTreeSet<_> = old.map(|(id, row)| (row.message.started_at, *id)).collect();
+        let old: Vec<MessageId> = old.into_iter().map(|(_, id)| id).take(limit).collect();
         for id in &old {
             self.advance(*id, SendStatus::Failed, None, Some(NEVER_CONFIRMED));
         }

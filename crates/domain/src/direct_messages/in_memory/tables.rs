@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::super::{DirectMessage, DirectStatus, HoldReason, NumberQueue, RequestedContent};
 use crate::campaigns::MessageStatusEvent;
 use crate::messaging::SendStatus;
-use crate::shared::{AccountId, Event, MessageId};
+use crate::shared::{AccountId, ContactId, ConversationId, Event, MessageId};
 
 /// A bug of a store that tests must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +127,8 @@ pub struct MessageTables {
     pub messages: BTreeMap<MessageId, InMemoryMessage>,
     pub queues: BTreeMap<NumberQueue, InMemoryQueue>,
     pub usage: BTreeMap<(AccountId, Date), MonthUse>,
+    /// The conversations of contacts. They show the messages that were sent.
+    pub conversations: BTreeMap<(AccountId, ContactId), ConversationId>,
     /// The events that were appended, with their accounts.
     pub events: Vec<(AccountId, Event)>,
     pub bug: Option<PlantedMessageBug>,
