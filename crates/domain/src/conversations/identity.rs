@@ -234,7 +234,7 @@ fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize
     let found = others.iter().filter_map(|position| contacts.get(*position));
     let found = found.filter(|other| other.same_person_as.is_none()).count();
     let positions = others.iter().chain([&at]).filter(|_| !others.is_empty());
-    let person = positions
+    let group = positions
         .filter_map(|position| contacts.get(*position))
         .map(|contact| contact.id);
     let links = contacts.iter().map(|contact| LinkedContact {
@@ -242,7 +242,7 @@ fn name_same_person(contacts: &mut [ContactIdentity], at: usize, others: &[usize
         has_phone: contact.phone.is_some(),
         named: contact.same_person_as,
     });
-    let names = star(&links.collect::<Vec<_>>(), person.collect());
+    let names = star(&links.collect::<Vec<_>>(), group.collect());
     for contact in contacts {
         contact.same_person_as = names.get(&contact.id).copied().or(contact.same_person_as);
     }

@@ -1,4 +1,4 @@
-//! A world of people of whom many hide their phone: they write to numbers of three portfolios, their ids move, and
+//! A scenario of people of whom many hide their phone: they write to numbers of three portfolios, their ids move, and
 //! phones and parent ids appear late. A campaign writes to each of them once. The test knows the people, because it
 //! makes them: contacts are the same person if WhatsApp has named their ids in one event.
 
@@ -17,7 +17,7 @@ use crate::histories::env_value;
 use crate::support::{DbFixture, LEASE, id};
 use crate::whatsapp::profile;
 
-/// The people of a world.
+/// The people of a scenario.
 const PEOPLE: usize = 150;
 
 /// The number of worlds, unless `RECADO_RUNS` is set.
@@ -56,7 +56,7 @@ struct Person {
     history: Vec<String>,
 }
 
-struct World {
+struct Scenario {
     rng: Rng,
     people: Vec<Person>,
     /// Union-find: the phones and ids that WhatsApp has named together.
@@ -71,7 +71,7 @@ fn parent_of(person: usize) -> String {
     format!("BR.ENT.{person}")
 }
 
-impl World {
+impl Scenario {
     fn new(seed: u64) -> Self {
         let mut rng = Rng(seed);
         let people = (0..PEOPLE).map(|_| Person {
@@ -256,7 +256,7 @@ async fn written_to(fixture: &DbFixture, number: ProfileId, reach: Reach) -> BTr
     addresses.collect()
 }
 
-async fn play(world: &mut World, fixture: &DbFixture) {
+async fn play(scenario: &mut Scenario, fixture: &DbFixture) {
     let account = fixture.account;
     fixture.sql("UPDATE accounts SET plan = 'growth'").await;
     for (number, portfolio) in &NUMBERS[1..] {
@@ -265,7 +265,7 @@ async fn play(world: &mut World, fixture: &DbFixture) {
         let profiles = PgProfiles::new(fixture.tenants.clone());
         profiles.insert(account, &stored, &[]).await.unwrap();
     }
-    for (person, phone, user_id) in world.own_contacts() {
+    for (person, phone, user_id) in scenario.own_contacts() {
         let sql_text = |text: Option<String>| text.map_or("NULL".to_owned(), |text| format!("'{text}'"));
         fixture
             .sql(&format!(
@@ -281,7 +281,7 @@ async fn play(world: &mut World, fixture: &DbFixture) {
     for round in 0..ROUNDS {
         let mut events: [Vec<InboundEvent>; 3] = Default::default();
         for person in 0..PEOPLE {
-            if let Some((number, event)) = world.event(person, round) {
+            if let Some((number, event)) = scenario.event(person, round) {
                 events[number].push(event);
             }
         }
@@ -293,9 +293,9 @@ async fn play(world: &mut World, fixture: &DbFixture) {
 }
 
 /// One contact of some people opts out.
-async fn opt_out(world: &mut World, fixture: &DbFixture) {
+async fn opt_out(scenario: &mut Scenario, fixture: &DbFixture) {
     for row in rows(fixture).await {
-        if world.rng.percent(5) {
+        if scenario.rng.percent(5) {
             let opt_out = format!("UPDATE contacts SET opted_out_at = now() WHERE id = '{}'", row.id);
             fixture.sql(&opt_out).await;
         }
@@ -303,10 +303,10 @@ async fn opt_out(world: &mut World, fixture: &DbFixture) {
 }
 
 /// The contacts by the person that WhatsApp vouches for, by the root of their ids.
-fn by_person<'a>(world: &World, rows: &'a [Row]) -> BTreeMap<String, Vec<&'a Row>> {
+fn by_person<'a>(scenario: &Scenario, rows: &'a [Row]) -> BTreeMap<String, Vec<&'a Row>> {
     let mut people: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        let roots: BTreeSet<String> = row.keys.iter().map(|key| world.root(key)).collect();
+        let roots: BTreeSet<String> = row.keys.iter().map(|key| scenario.root(key)).collect();
         assert_eq!(roots.len(), 1, "one contact is two people: {row:?}");
         people.entry(roots.into_iter().next().unwrap()).or_default().push(row);
     }
@@ -349,13 +349,13 @@ async fn campaign_writes_once_to_each_person_of_a_world() {
     let first = env_value("RECADO_SEED").unwrap_or(1);
     for seed in first..first + env_value("RECADO_RUNS").unwrap_or(WORLDS) {
         let (fixture, number) = connected().await;
-        let mut world = World::new(seed);
-        play(&mut world, &fixture).await;
-        opt_out(&mut world, &fixture).await;
+        let mut scenario = Scenario::new(seed);
+        play(&mut scenario, &fixture).await;
+        opt_out(&mut scenario, &fixture).await;
         let any = written_to(&fixture, number, Reach::Any).await;
         let by_phone = written_to(&fixture, number, Reach::Phone).await;
         let rows = rows(&fixture).await;
-        let people = by_person(&world, &rows);
+        let people = by_person(&scenario, &rows);
         let groups = people.values().filter(|contacts| contacts.len() >= 4).count();
         assert!(groups > 0, "no person has four contacts");
         let wrong = people.values().filter_map(|contacts| {
@@ -370,7 +370,7 @@ async fn campaign_writes_once_to_each_person_of_a_world() {
                 let keys = [phone_of(*person), parent_of(*person)];
                 keys.contains(key) || key.starts_with(&format!("BR.{person}x"))
             });
-            let history = person.map(|person| world.people[person].history.join("\n  "));
+            let history = person.map(|person| scenario.people[person].history.join("\n  "));
             let count = wrong.len();
             panic!(
                 "RECADO_SEED={seed} RECADO_RUNS=1: {count} of {} people: {problem}\n  {}\n{contacts:#?}",
