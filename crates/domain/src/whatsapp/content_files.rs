@@ -11,7 +11,7 @@ use crate::messaging::{
     FileReference, FileSource, HeaderType, MessageContent, UploadContent, UploadFile, WhatsappCredentials,
     WhatsappGateway,
 };
-use crate::shared::{AccountId, FieldErrors, MediaId, StoreError};
+use crate::shared::{AccountId, FieldErrors, GatewayError, MediaId, StoreError};
 
 /// Why the file of a message cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -143,9 +143,14 @@ impl ContentFiles {
         if let Some(id) = self.ids.find(account, number, &path).await? {
             return Ok(Some(FileSource::Id(id)));
         }
-        let _upload = self.uploads.lock(format!("{number} {path}")).await;
+        let lock = self.uploads.lock(format!("{number} {path}")).await;
         if let Some(id) = self.ids.find(account, number, &path).await? {
             return Ok(Some(FileSource::Id(id)));
+        }
+        if lock.has_waited {
+            // The other upload failed. One after another would fail, too, each after its timeout.
+            let error = GatewayError::Unavailable("the file could not be uploaded".to_owned());
+            return Err(MessageFileError::Gateway(error));
         }
         let id = gateway
             .upload_file(credentials, &self.upload(file))
@@ -192,31 +197,39 @@ mod tests {
     use std::sync::Mutex;
 
     use futures_util::future::join_all;
+    use time::Duration;
     use uuid::Uuid;
 
-    use super::super::MockFileIdStore;
     use super::*;
     use crate::media::{MessageFilePath, MockMessageFileStorage, MockMessageFileStore};
     use crate::messaging::{MockWhatsappGateway, ProfileKey};
 
-    #[tokio::test]
-    async fn messages_that_leave_together_upload_their_file_once() {
-        let account = AccountId(Uuid::from_u128(1));
-        let stored = Arc::new(Mutex::new(None::<String>));
-        let (found, written) = (stored.clone(), stored);
-        let mut ids = MockFileIdStore::new();
-        ids.expect_find()
-            .returning(move |_, _, _| Ok(found.lock().unwrap().clone()));
-        ids.expect_store().times(1).returning(move |_, _, _, id, _| {
-            *written.lock().unwrap() = Some(id.to_owned());
+    /// The stored id. Every look at it lets the other messages run.
+    #[derive(Default)]
+    struct Ids(Mutex<Option<String>>);
+
+    #[async_trait::async_trait]
+    impl FileIdStore for Ids {
+        async fn find(&self, _: AccountId, _: &str, _: &str) -> Result<Option<String>, StoreError> {
+            tokio::task::yield_now().await;
+            Ok(self.0.lock().unwrap().clone())
+        }
+
+        async fn store(&self, _: AccountId, _: &str, _: &str, id: &str, _: Duration) -> Result<(), StoreError> {
+            *self.0.lock().unwrap() = Some(id.to_owned());
             Ok(())
-        });
+        }
+    }
+
+    /// The sources of a file for five messages that leave together. WhatsApp answers the only upload with `uploaded`.
+    async fn sources(uploaded: Result<String, GatewayError>) -> Vec<Result<Option<FileSource>, MessageFileError>> {
+        let account = AccountId(Uuid::from_u128(1));
         let mut gateway = MockWhatsappGateway::new();
-        gateway.expect_upload_file().times(1).returning(|_, _| Ok("55".into()));
+        gateway.expect_upload_file().times(1).return_once(|_, _| uploaded);
         let files = ContentFiles::new(
             Arc::new(MockMessageFileStore::new()),
             Arc::new(MockMessageFileStorage::new()),
-            Arc::new(ids),
+            Arc::new(Ids::default()),
         );
         let credentials = WhatsappCredentials {
             profile: ProfileKey {
@@ -240,9 +253,21 @@ mod tests {
             sha256: String::new(),
             file_name: None,
         });
-        let sources = (0..5).map(|_| files.source(&gateway, account, &credentials, &file));
-        for source in join_all(sources).await {
+        join_all((0..5).map(|_| files.source(&gateway, account, &credentials, &file))).await
+    }
+
+    #[tokio::test]
+    async fn messages_that_leave_together_upload_their_file_once() {
+        for source in sources(Ok("55".into())).await {
             assert_eq!(source.unwrap(), Some(FileSource::Id("55".into())));
+        }
+    }
+
+    #[tokio::test]
+    async fn upload_that_fails_is_not_repeated_by_those_who_waited() {
+        let timeout = GatewayError::Unavailable("timeout".into());
+        for source in sources(Err(timeout)).await {
+            assert!(source.unwrap_err().is_temporary());
         }
     }
 }

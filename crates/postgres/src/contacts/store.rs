@@ -100,7 +100,6 @@ async fn update(
         consent_at,
     } = decide_consent("opted_out_at", "consent_at", "$12");
     let user_id = change.wa_user_id.as_ref().and_then(Option::as_deref);
-    user_ids::check_free(conn, account, user_id, id).await?;
     // Writes only the fields of the change, so that it never writes back a stored value.
     let kind = WebhookKind::ContactUpdated;
     let statement = format!(
@@ -140,6 +139,7 @@ async fn update(
                 .optional()?;
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     };
+    user_ids::check_free(conn, account, user_id, id).await?;
     let row = written.append_event(conn, account, kind).await?;
     if let Some(tags) = &change.tag_ids {
         set_tags(conn, account, id, tags).await?;

@@ -1,6 +1,7 @@
 -- Upserts a batch of contacts. `key`: the unique key by which a row finds its contact. `opted_out_at`, `consent_at`: the
 -- consent of a contact that exists. `changes`: whether the row changes its contact. `fits`: whether its merged attributes
--- are within the limits. $1 account, $2 ids, $3 names, $4 phone numbers, $5 e-mail addresses, $6 user ids, $7 attributes, $8 whether they opted out, $9 now.
+-- are within the limits. $1 account, $2 ids, $3 names, $4 phone numbers, $5 e-mail addresses, $6 user ids, $7 attributes,
+-- $8 whether they opted out, $9 now.
 INSERT INTO contacts
   (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, consent_at, created_at, updated_at)
 SELECT $1, r.id, r.name, r.phone, r.email, r.wa_user_id, r.attributes, CASE WHEN r.opted_out THEN now() END,
