@@ -112,6 +112,18 @@ fn each_portfolio_reports_its_own_user_id_and_only_its_numbers_use_it() {
         (&json!("bia.lima"), &json!(null))
     );
     assert_eq!(bia["same_person_as"], json!(null));
+    // No other contact gets an id that a number reported, whatever its portfolio.
+    for user_id in ["BR.1", "BR.2"] {
+        let taken = json!({ "name": "Rui", "wa_user_id": user_id });
+        assert_eq!(ana.post("/api/contacts", taken.clone()).invalid(), ["wa_user_id"]);
+        let third = text(&named(&ana, "BR.3")["id"]);
+        assert_eq!(
+            ana.put(&format!("/api/contacts/{third}"), taken.clone()).invalid(),
+            ["wa_user_id"]
+        );
+        let unknown = format!("/api/contacts/{}", uuid::Uuid::now_v7());
+        ana.put(&unknown, taken).refused(404, "NOT_FOUND");
+    }
     // The other portfolio's number does not know the third person.
     let template = ana.approved("Oi", &[]);
     let message = |profile: &str| json!({ "to": { "wa_user_id": "BR.3" }, "template": { "id": template }, "profile_id": profile });

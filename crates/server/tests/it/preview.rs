@@ -90,8 +90,8 @@ fn whitespace_is_collapsed_alike_in_preview_test_and_run() {
     ana.post("/api/contacts", body).created();
     let template = ana.approved("{{1}}, entregamos em {{2}}.", &["Ana", "casa"]);
     let campaign = |mapping: &str| json!({ "name": "Oferta", "template_id": template, "variables": { "2": mapping } });
-    let blank = ana.campaign(campaign("\n"));
-    let empty = ana.execute(&blank).refused(400, "VALIDATION_ERROR");
+    let line_break = ana.campaign(campaign("\n"));
+    let empty = ana.execute(&line_break).refused(400, "VALIDATION_ERROR");
     assert_eq!(empty["details"]["reason"], "placeholder_empty", "{empty}");
     let id = ana.campaign(campaign("nada"));
     let mapping = json!({ "variables": { "2": "\u{7f}{attributes.address|na\n\tda}\r" } });
