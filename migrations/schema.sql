@@ -797,6 +797,7 @@ CREATE TABLE public.message_media (
     written_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    abandoned uuid[] DEFAULT '{}'::uuid[] NOT NULL,
     CONSTRAINT message_media_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'ready'::text, 'failed'::text, 'expired'::text]))),
     CONSTRAINT message_media_type_check CHECK ((type = ANY (ARRAY['image'::text, 'video'::text, 'audio'::text, 'document'::text, 'sticker'::text])))
 )

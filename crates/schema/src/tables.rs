@@ -673,6 +673,7 @@ diesel::table! {
         written_at -> Timestamptz,
         expires_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
+        abandoned -> Array<Uuid>,
     }
 }
 

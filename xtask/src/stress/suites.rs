@@ -194,7 +194,13 @@ pub(super) const SUITES: &[StressSuite] = &[
             tests(
                 "recado-postgres",
                 INTEGRATION_TESTS,
-                &["model::", "billing_model::", "message_model::", "webhook_model::"],
+                &[
+                    "model::",
+                    "billing_model::",
+                    "file_model::",
+                    "message_model::",
+                    "webhook_model::",
+                ],
             )
             .with_fixed_seeds(&[
                 "model::unmodified_record_and_start_passes_the_model",
@@ -203,6 +209,8 @@ pub(super) const SUITES: &[StressSuite] = &[
                 "model::falsified_writes_are_found",
                 "billing_model::falsified_billing_writes_are_found",
                 "billing_model::lost_mark_of_an_applied_event_is_found",
+                "file_model::falsified_files_are_found",
+                "file_model::bugs_of_the_in_memory_file_store_are_found",
                 "message_model::falsified_messages_are_found",
                 "message_model::falsified_queues_are_found",
                 "message_model::falsified_inserts_of_messages_are_found",
@@ -232,6 +240,7 @@ pub(super) const SUITES: &[StressSuite] = &[
             &["simulation::", "campaigns::dispatch::tests::simulation::"],
         )
         .with_fixed_seeds(&[
+            "simulation::files::simulation_of_files_finds_every_planted_bug",
             "simulation::simulation_finds_every_planted_bug",
             "simulation::simulation_of_a_seed_repeats_itself",
             "simulation::simulation_of_regression_seeds_keeps_the_invariants",

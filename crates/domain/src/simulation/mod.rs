@@ -13,6 +13,7 @@ mod bugs;
 mod disturbances;
 mod endpoint_steps;
 mod executor;
+mod files;
 mod ledger;
 mod message_ledger;
 mod message_steps;

@@ -43,7 +43,7 @@ pub(super) const MESSENGERS: [&str; 2] = ["messenger", "unknown messages"];
 pub(super) const UNKNOWN_TTL: Duration = Duration::hours(1);
 
 /// A cipher without encryption.
-struct PlainCipher;
+pub(super) struct PlainCipher;
 
 impl Cipher for PlainCipher {
     fn seal(&self, _: &SecretString, _: &SealContext) -> Sealed {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::media::{
     ClaimedFile, FETCH_FOR, FetchDecision, FetchFacts, FileClaim, FileState, FoundFile, KEPT_FOR, MAX_FAILED_REQUESTS,
@@ -119,8 +119,8 @@ struct DueRow {
     id: Uuid,
     #[diesel(sql_type = Text)]
     phone_number_id: String,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
-    abandoned: Option<Uuid>,
+    #[diesel(sql_type = Bool)]
+    is_abandoned: bool,
     #[diesel(sql_type = Bool)]
     is_over: bool,
 }
@@ -159,6 +159,8 @@ struct ClaimedRow {
     mismatches: i32,
     #[diesel(sql_type = Timestamptz)]
     written_at: OffsetDateTime,
+    #[diesel(sql_type = Array<SqlUuid>)]
+    abandoned: Vec<Uuid>,
 }
 
 fn count(stored: i32) -> u16 {
@@ -192,21 +194,26 @@ impl ClaimedRow {
                 expires_at: None,
             },
             claim,
-            abandoned: due.abandoned,
+            abandoned: self.abandoned,
         })
     }
 }
 
 async fn claim(conn: &mut AsyncPgConnection, claim: Uuid, lease: Duration) -> DbResult<FileClaim> {
-    let due: Option<DueRow> = sql("SELECT account_id, id, phone_number_id, claim_id AS abandoned,
+    let due: Option<DueRow> = sql(
+        "SELECT account_id, id, phone_number_id, claim_id IS NOT NULL AS is_abandoned,
            written_at <= now() - $1 * interval '1 microsecond' AS is_over
          FROM message_media WHERE state = 'pending' AND due_at <= now()
-         ORDER BY due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED")
+         ORDER BY due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED",
+    )
     .bind(FETCH_FOR)
     .get_result(&mut *conn)
     .await
     .optional()?;
     let Some(due) = due else { return Ok(FileClaim::Idle) };
+    if due.is_abandoned {
+        abandon(conn, &due).await?;
+    }
     // A file whose time is over makes no request.
     if !due.is_over && !may_request(conn, &due.phone_number_id).await? {
         return Ok(FileClaim::Postponed);
@@ -216,7 +223,7 @@ async fn claim(conn: &mut AsyncPgConnection, claim: Uuid, lease: Duration) -> Db
          FROM conversations v
          WHERE f.account_id = $1 AND f.id = $2 AND v.account_id = f.account_id AND v.id = f.conversation_id
          RETURNING f.message_id, f.conversation_id, v.contact_id, f.profile_id, f.wa_media_id, f.type AS kind,
-           f.mime_type, f.file_name, f.expected_sha256, f.attempts::int, f.mismatches::int, f.written_at",
+           f.mime_type, f.file_name, f.expected_sha256, f.attempts::int, f.mismatches::int, f.written_at, f.abandoned",
     )
     .bind(due.account_id)
     .bind(due.id)
@@ -239,8 +246,22 @@ async fn claim(conn: &mut AsyncPgConnection, claim: Uuid, lease: Duration) -> Db
     }
 }
 
+/// Takes a file from a worker whose lease has expired. Nobody knows how its request ended, so it counts as failed.
+async fn abandon(conn: &mut AsyncPgConnection, due: &DueRow) -> DbResult<()> {
+    sql("WITH taken AS (
+           UPDATE message_media SET claim_id = NULL, abandoned = abandoned || claim_id WHERE account_id = $1 AND id = $2)
+         INSERT INTO whatsapp_media_failures (phone_number_id) VALUES ($3)")
+    .bind(due.account_id)
+    .bind(due.id)
+    .bind(&*due.phone_number_id)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Whether a request of the number stays below `MAX_FAILED_REQUESTS` even if it and all requests in flight fail. If not,
-/// the due files of the number wait until a failure is an hour old, those with fewer attempts before the others.
+/// the due files of the number wait until a failure is an hour old, those with fewer attempts before the others. A claim
+/// whose lease has expired is in flight until the file is taken from its worker.
 async fn may_request(conn: &mut AsyncPgConnection, phone_number_id: &str) -> DbResult<bool> {
     sql("SELECT pg_advisory_xact_lock($1, hashtext($2))")
         .bind(REQUESTS_LOCK)
@@ -249,7 +270,7 @@ async fn may_request(conn: &mut AsyncPgConnection, phone_number_id: &str) -> DbR
         .await?;
     let requests: RequestsRow = sql(
         "SELECT count(*) + (SELECT count(*) FROM message_media WHERE phone_number_id = $1 AND state = 'pending'
-             AND claim_id IS NOT NULL AND due_at > clock_timestamp()) AS taken,
+             AND claim_id IS NOT NULL) AS taken,
            CASE WHEN count(*) < $2 THEN now() + interval '1 second'
              ELSE min(failed_at) + interval '1 hour' END AS free_at
          FROM whatsapp_media_failures WHERE phone_number_id = $1 AND failed_at > now() - interval '1 hour'",
@@ -261,13 +282,18 @@ async fn may_request(conn: &mut AsyncPgConnection, phone_number_id: &str) -> DbR
     if requests.taken < MAX_FAILED_REQUESTS {
         return Ok(true);
     }
-    sql("UPDATE message_media f SET claim_id = NULL,
-           due_at = least($2 + f.attempts * interval '1 second',
-             greatest(f.written_at + $3 * interval '1 microsecond', now() + interval '1 second'))
-         FROM (SELECT account_id, id FROM message_media
-           WHERE phone_number_id = $1 AND state = 'pending' AND due_at <= now()
-           LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED) k
-         WHERE f.account_id = k.account_id AND f.id = k.id")
+    sql("WITH waiting AS (
+           UPDATE message_media f SET claim_id = NULL,
+             abandoned = CASE WHEN f.claim_id IS NULL THEN f.abandoned ELSE f.abandoned || f.claim_id END,
+             due_at = least($2 + f.attempts * interval '1 second',
+               greatest(f.written_at + $3 * interval '1 microsecond', now() + interval '1 second'))
+           FROM (SELECT account_id, id, claim_id FROM message_media
+             WHERE phone_number_id = $1 AND state = 'pending' AND due_at <= now()
+             LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED) k
+           WHERE f.account_id = k.account_id AND f.id = k.id
+           RETURNING k.claim_id)
+         INSERT INTO whatsapp_media_failures (phone_number_id)
+         SELECT $1 FROM waiting WHERE claim_id IS NOT NULL")
     .bind(phone_number_id)
     .bind(requests.free_at)
     .bind(FETCH_FOR)
@@ -335,7 +361,7 @@ async fn record(
     let written = sql(
         "UPDATE message_media SET state = $4, due_at = $5, attempts = coalesce($6, attempts),
            mismatches = coalesce($7, mismatches), reason = $8, size = $9, sha256 = $10, content_type = $11,
-           mime_type = coalesce(mime_type, $11), claim_id = NULL,
+           mime_type = coalesce(mime_type, $11), claim_id = NULL, abandoned = $12,
            file_id = CASE WHEN $4 = 'ready' THEN claim_id END
          WHERE account_id = $1 AND id = $2 AND claim_id = $3 AND state = 'pending'",
     )
@@ -350,6 +376,7 @@ async fn record(
     .bind(values.size)
     .bind(values.sha256)
     .bind(values.content_type)
+    .bind(file.abandoned.clone())
     .execute(&mut *conn)
     .await?;
     if failed_requests > 0 {

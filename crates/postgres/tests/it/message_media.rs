@@ -83,7 +83,7 @@ async fn file_is_claimed_once_and_recorded_by_its_claim_alone() {
     assert_eq!(claim(&store).await, None, "one message, one file");
     fixture.sql("UPDATE message_media SET due_at = now()").await;
     let second = claim(&store).await.unwrap();
-    assert_eq!(second.abandoned, Some(first.claim));
+    assert_eq!(second.abandoned, [first.claim]);
     assert!(!store.renew(&first, FETCH_LEASE).await.unwrap());
     assert!(!store.record(&first, &ready(), 0, &[]).await.unwrap());
     assert!(store.renew(&second, FETCH_LEASE).await.unwrap());

@@ -4,6 +4,8 @@
 
 mod fetch;
 mod file_type;
+#[cfg(any(test, feature = "mocks"))]
+pub mod in_memory;
 mod ports;
 mod service;
 #[cfg(test)]

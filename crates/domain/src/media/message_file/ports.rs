@@ -55,8 +55,8 @@ pub struct ClaimedFile {
     pub file: MessageFile,
     /// Fencing token of the claim, and the key of its bytes.
     pub claim: Uuid,
-    /// The claim of a worker that did not finish. Its bytes may be stored.
-    pub abandoned: Option<Uuid>,
+    /// The claims of workers that did not finish. Their bytes may be stored, and are not deleted yet.
+    pub abandoned: Vec<Uuid>,
 }
 
 redacted_debug!(ClaimedFile {
@@ -110,14 +110,16 @@ pub trait MessageFileStore: Send + Sync {
     async fn insert_upload(&self, account: AccountId, upload: &NewUpload) -> Result<(), StoreError>;
 
     /// Claims the first due file for `lease`. Failed requests of a number within an hour and its claimed files together
-    /// MUST stay below `MAX_FAILED_REQUESTS`.
+    /// MUST stay below `MAX_FAILED_REQUESTS`. The request of a worker whose lease has expired counts as failed, because
+    /// nobody knows how it ended.
     async fn claim(&self, claim: Uuid, lease: Duration) -> Result<FileClaim, StoreError>;
 
     /// Extends the lease of a claim. Returns false if the claim is not current any more.
     async fn renew(&self, file: &ClaimedFile, lease: Duration) -> Result<bool, StoreError>;
 
     /// Records a decision, and appends the events in the same transaction. `failed_requests`: how many requests WhatsApp
-    /// answered with an error. Returns false, and appends no events, if the claim is not current any more.
+    /// answered with an error. Those of `file.abandoned` stay known to the next claim. Returns false, and appends no
+    /// events, if the claim is not current any more.
     async fn record(
         &self,
         file: &ClaimedFile,

@@ -154,15 +154,13 @@ impl FileFetcher {
         match self.files.claim(self.ids.next(), FETCH_LEASE).await? {
             FileClaim::Idle => Ok(false),
             FileClaim::Postponed => Ok(true),
-            FileClaim::Claimed(file) => self.fetch(&file).await.map(|()| true),
+            FileClaim::Claimed(file) => self.fetch(*file).await.map(|()| true),
         }
     }
 
     /// Bytes that no row names are deleted: those of a worker that did not finish, and those of a claim that was lost.
-    async fn fetch(&self, file: &ClaimedFile) -> Result<(), StoreError> {
-        if let Some(abandoned) = file.abandoned {
-            self.storage.delete_file(&file.path_of(abandoned)).await.ok();
-        }
+    async fn fetch(&self, file: ClaimedFile) -> Result<(), StoreError> {
+        let file = &self.without_abandoned(file).await;
         let (decision, failed_requests) = if is_over(file.facts.written_at, self.clock.now()) {
             (FetchDecision::Expired, 0)
         } else {
@@ -183,7 +181,22 @@ impl FileFetcher {
         Ok(())
     }
 
+    /// Deletes the bytes of abandoned claims. Those that could not be deleted stay in the list.
+    async fn without_abandoned(&self, mut file: ClaimedFile) -> ClaimedFile {
+        let mut left = Vec::new();
+        for claim in std::mem::take(&mut file.abandoned) {
+            if self.storage.delete_file(&file.path_of(claim)).await.is_err() {
+                left.push(claim);
+            }
+        }
+        file.abandoned = left;
+        file
+    }
+
     async fn attempt(&self, file: &ClaimedFile) -> Result<StoredContent, Stopped> {
+        if !file.abandoned.is_empty() {
+            return Err(FetchOutcome::StoreFailed.into());
+        }
         let profile = self.profiles.find(file.account_id, file.profile_id).await?;
         let credentials = profile.and_then(|profile| profile.credentials(file.account_id, self.cipher.as_ref()));
         let credentials = credentials.ok_or(FetchOutcome::Unavailable)?;

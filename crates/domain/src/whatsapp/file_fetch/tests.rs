@@ -39,7 +39,7 @@ fn claimed(facts: FetchFacts) -> ClaimedFile {
             expires_at: None,
         },
         claim: Uuid::from_u128(7),
-        abandoned: None,
+        abandoned: vec![],
     }
 }
 
@@ -273,9 +273,28 @@ async fn bytes_without_a_row_are_deleted() {
             .returning(|_| Ok(()));
     }
     let file = ClaimedFile {
-        abandoned: Some(Uuid::from_u128(9)),
+        abandoned: vec![Uuid::from_u128(9)],
         ..claimed(fresh())
     };
     // The claim was lost meanwhile.
     fetch(file, gateway(None, CONTENT), storage, false).await;
+}
+
+#[tokio::test]
+async fn file_waits_until_the_bytes_of_a_dead_worker_are_deleted() {
+    let mut storage = MockMessageFileStorage::new();
+    storage
+        .expect_delete_file()
+        .times(1)
+        .returning(|_| Err(MediaStoreError::Failed("down".into())));
+    let file = ClaimedFile {
+        abandoned: vec![Uuid::from_u128(9)],
+        ..claimed(fresh())
+    };
+    let recorded = fetch(file, MockFileGateway::new(), storage, true).await;
+    let recorded = *recorded.lock().unwrap();
+    assert!(
+        matches!(recorded, Some((FetchDecision::Retry { attempts: 0, .. }, 0, 0))),
+        "{recorded:?}"
+    );
 }

@@ -17,6 +17,7 @@ use super::callers::Caller;
 use super::state::{Model, State, accounts, microseconds};
 use super::steps::Step;
 use crate::billing::store;
+use crate::model_clock::replace_clock;
 use crate::support::{DbFixture, account};
 use crate::webhook_events::endpoint;
 
@@ -38,13 +39,6 @@ pub(super) fn with_database<T>(planted: &str, cases: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Shadows `pg_catalog.now()` by the clock of the model.
-const CLOCK: &str = "CREATE TABLE model_clock (at timestamptz NOT NULL);
-     INSERT INTO model_clock VALUES ('2099-01-01');
-     GRANT SELECT ON model_clock TO recado_tenant;
-     CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM public.model_clock';
-     SET search_path = public, pg_catalog";
-
 impl Database {
     fn new(planted: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -59,12 +53,7 @@ impl Database {
                 store.create(&account, fixture.user, 1000).await.unwrap().unwrap();
             }
             endpoint(&fixture, accounts()[0], "{subscription.changed}", true).await;
-            fixture.sql(CLOCK).await;
-            let name = fixture.text("current_database()").await.unwrap();
-            let path = format!("ALTER DATABASE \"{name}\" SET search_path = public, pg_catalog");
-            fixture.sql(&path).await;
-            // Open connections keep the old path.
-            (fixture.tenants, fixture.owner) = (fixture.db.tenant_pool(), fixture.db.owner_pool());
+            replace_clock(&mut fixture).await;
             fixture.sql(planted).await;
             fixture
         });

@@ -21,6 +21,7 @@ use super::state::{START, State, StepOutcome, accounts, contact_id, phone, queue
 use super::steps::{CONTACTS, Step, any_step, is_allowed};
 use crate::error_codes::{ERROR_CODES, STOPPED_MARKETING};
 use crate::histories::number;
+use crate::model_clock::replace_clock;
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, account};
 use crate::webhook_events::endpoint;
@@ -78,13 +79,8 @@ pub(super) fn with_bug(bug: PlantedMessageBug, cases: impl FnOnce()) {
     BUG.take();
 }
 
-/// Shadows `pg_catalog.now()` by the clock of the model.
-const CLOCK: &str = "CREATE TABLE model_clock (at timestamptz NOT NULL);
-     INSERT INTO model_clock VALUES ('2099-01-01');
-     GRANT SELECT ON model_clock TO recado_tenant;
-     CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM public.model_clock';
-     ALTER TABLE direct_message_queues ALTER COLUMN waiting_since SET DEFAULT public.now();
-     SET search_path = public, pg_catalog";
+/// The default that decides about the order of the queues.
+const WAITING_SINCE: &str = "ALTER TABLE direct_message_queues ALTER COLUMN waiting_since SET DEFAULT public.now()";
 
 /// The kinds of webhook events of messages.
 const KINDS: &str = "{message.sent,message.delivered,message.read,message.failed,message.cancelled}";
@@ -133,13 +129,9 @@ impl Database {
         let (fixture, templates) = runtime.block_on(async {
             let mut fixture = DbFixture::new().await;
             let templates = insert_accounts(&fixture).await;
-            fixture.sql(CLOCK).await;
+            replace_clock(&mut fixture).await;
+            fixture.sql(WAITING_SINCE).await;
             fixture.sql(MICROSECONDS).await;
-            let name = fixture.text("current_database()").await.unwrap();
-            let path = format!("ALTER DATABASE \"{name}\" SET search_path = public, pg_catalog");
-            fixture.sql(&path).await;
-            // Open connections keep the old path.
-            (fixture.tenants, fixture.owner) = (fixture.db.tenant_pool(), fixture.db.owner_pool());
             fixture.sql(planted).await;
             (fixture, templates)
         });

@@ -1,0 +1,1 @@
+ALTER TABLE message_media DROP COLUMN abandoned;
