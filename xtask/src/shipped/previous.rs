@@ -1,7 +1,8 @@
 //! The program of the previous version (N-1), which the tests of rolling updates run beside the new one.
 //!
 //! It is built from the history, in the build directory of the other steps: with the same `Cargo.lock`, only the crates
-//! of this repository are compiled again.
+//! of this repository are compiled again. `--example` selects the features that the tests need of their libraries, as
+//! in the step `build`.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +31,8 @@ pub(crate) fn build() -> Result<Vec<Skipped>> {
     extract(&source)?;
     let mut build = paths::cargo();
     build.current_dir(&source);
-    build.args(["build", "--locked", "--bin", "recado", "--target-dir"]);
+    build.args(["build", "--locked", "--workspace", "--bin", "recado"]);
+    build.args(["--example", "bare", "--target-dir"]);
     process::run(build.arg(paths::target()), "cargo build of the previous version")?;
     // The step `build` puts the current program back.
     fs::copy(paths::built("recado"), &program).with_context(|| format!("cannot write {}", program.display()))?;

@@ -171,10 +171,12 @@ fn features(_: &mut Run) -> Result<()> {
     )
 }
 
-/// Builds the programs that some tests run.
+/// Builds the programs that some tests run. With an example, cargo selects the features that the tests need, so that
+/// the step `unit` compiles no library again.
 fn build(run: &mut Run) -> Result<()> {
     let mut build = paths::cargo();
-    build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
+    build.args(["build", "--workspace", "--bin", "recado", "--bin", "recado-simulators"]);
+    build.args(["--example", "bare"]);
     let built = process::run(&mut build, "cargo build");
     run.build_failed = built.is_err();
     built
