@@ -7,6 +7,10 @@ use crate::messaging::{Button, ButtonType, CarouselCard, Component, ComponentTyp
 /// The types of a card's header.
 pub(super) const CARD_HEADERS: [HeaderType; 2] = [HeaderType::Image, HeaderType::Video];
 
+/// The components of a card.
+pub(super) const CARD_COMPONENTS: [ComponentType; 3] =
+    [ComponentType::Header, ComponentType::Body, ComponentType::Buttons];
+
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
 impl Template {
@@ -46,7 +50,6 @@ impl Template {
     }
 
     fn check_card(&self, card: &CarouselCard, reasons: &mut Vec<String>) {
-        const COMPONENTS: [ComponentType; 3] = [ComponentType::Header, ComponentType::Body, ComponentType::Buttons];
         let header = card.header();
         let has_file_header = header
             .and_then(Component::header_type)
@@ -54,7 +57,7 @@ impl Template {
         let filled = card
             .body()
             .is_none_or(|body| has_card_examples(body, self.parameter_format));
-        let has_known_components = card.components.iter().all(|part| COMPONENTS.contains(&part.kind));
+        let has_known_components = card.components.iter().all(|part| CARD_COMPONENTS.contains(&part.kind));
         if !has_known_components || !filled || !has_file_header {
             add(reasons, "carousel_shape");
         } else if header

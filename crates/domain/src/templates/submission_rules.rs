@@ -5,7 +5,7 @@ use super::findings::{FindingCode, Findings};
 use super::placeholders::{
     has_adjacent_placeholders, has_unordered_placeholders, in_braces, invalid_name, invalid_placeholder,
 };
-use super::sendable::CARD_HEADERS;
+use super::sendable::{CARD_COMPONENTS, CARD_HEADERS};
 use super::{Template, TemplateType, placeholders, validate};
 use crate::messaging::{
     Button, ButtonType, CarouselCard, Category, Component, ComponentType, HeaderType, ParameterFormat,
@@ -17,6 +17,8 @@ const PHONE_CHARS: usize = 20;
 const CODE_CHARS: usize = 20;
 const CARD_BODY_CHARS: usize = 160;
 const CARD_BUTTONS: usize = 2;
+
+const KNOWN_BUTTONS: &str = "must be one of QUICK_REPLY, URL, PHONE_NUMBER, VOICE_CALL, COPY_CODE, OTP";
 
 /// The most buttons of one type.
 const MAX_BUTTONS_BY_TYPE: [(ButtonType, usize); 3] = [
@@ -181,7 +183,16 @@ fn check_button(at: &str, button: &Button, errors: &mut Findings) {
                 );
             }
         }
-        ButtonType::QuickReply | ButtonType::VoiceCall | ButtonType::Otp | ButtonType::Other(_) => {}
+        // No message of such a template could be sent.
+        ButtonType::Other(ref name) => {
+            let (code, message) = if name.is_empty() {
+                (FindingCode::Required, "is required")
+            } else {
+                (FindingCode::NotAllowed, KNOWN_BUTTONS)
+            };
+            errors.add(format!("{at}.type"), code, message);
+        }
+        ButtonType::QuickReply | ButtonType::VoiceCall | ButtonType::Otp => {}
     }
 }
 
@@ -255,6 +266,12 @@ fn shape(card: &CarouselCard) -> Vec<(&ComponentType, &str, Vec<&ButtonType>)> {
 }
 
 fn check_card(at: &str, card: &CarouselCard, format: ParameterFormat, errors: &mut Findings) {
+    for (position, component) in card.components.iter().enumerate() {
+        if !CARD_COMPONENTS.contains(&component.kind) {
+            let field = format!("{at}[{position}].type");
+            errors.add(field, FindingCode::NotAllowed, "must be one of HEADER, BODY, BUTTONS");
+        }
+    }
     match card.component(&ComponentType::Header) {
         Some((position, header)) if header.header_type().is_some_and(|kind| CARD_HEADERS.contains(&kind)) => {
             if header.file.as_deref().is_none_or(str::is_empty) {
@@ -281,6 +298,9 @@ fn check_card(at: &str, card: &CarouselCard, format: ParameterFormat, errors: &m
                 FindingCode::Count,
                 format!("may have at most {CARD_BUTTONS} items"),
             );
+        }
+        if count(buttons, &ButtonType::Otp) > 0 {
+            errors.add(&at, FindingCode::NotAllowed, "must not have an OTP button");
         }
         check_buttons(&at, buttons, errors);
     }

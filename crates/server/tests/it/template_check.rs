@@ -50,6 +50,7 @@ fn random_buttons(rng: &mut TestRng) -> Value {
         json!({ "type": "COPY_CODE", "example": "PROMO10" }),
         json!({ "type": "COPY_CODE", "example": "x".repeat(18) }),
         json!({ "type": "OTP", "otp_type": "COPY_CODE" }),
+        json!({ "type": "FLOW", "text": "Agendar", "flow_id": "7" }),
     ];
     let offer = json!([{ "type": "COPY_CODE", "example": "PROMO10" },
         { "type": "URL", "text": "Ver", "url": "https://l.example" }]);
@@ -175,6 +176,23 @@ fn passing_check_means_accepted_submission() {
         }
     }
     assert!(passed > 15 && refused > 30, "{passed} passed, {refused} were refused");
+}
+
+/// This server could not send a message of such a template.
+#[test]
+fn unknown_button_is_refused_by_check_and_submission() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile();
+    let calls = server.whatsapp.ledger().len();
+    for kind in ["FLOW", "CATALOG", "SOMETHING_NEW"] {
+        let template = json!({ "name": kind.to_lowercase(), "category": "MARKETING", "language": "pt_BR",
+            "template_type": "standard", "body_text": "Oi!", "buttons": [{ "type": kind, "text": "Ver" }] });
+        let id = text(&ana.post("/api/templates", template).created()["id"]);
+        assert_eq!(check(&ana, &id)["errors"][0]["field"], "buttons[0].type");
+        assert!(!assert_check_agrees(&ana, &id));
+    }
+    assert_eq!(server.whatsapp.ledger().len(), calls);
 }
 
 #[test]

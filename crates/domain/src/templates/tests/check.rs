@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{approved_template, tenant, with_files};
 use crate::media::tests::FakeMediaStore;
 use crate::messaging::{HeaderType, MetaStatus, MockWhatsappGateway};
 use crate::shared::TemplateId;
-use crate::templates::{MockTemplateStore, Template, TemplateError};
+use crate::templates::{MockTemplateStore, Template, TemplateError, TemplateType, submission_rules};
 use crate::whatsapp::MockProfileStore;
 
 #[tokio::test]
@@ -60,4 +61,41 @@ async fn check_finds_what_a_submission_refuses() {
     );
     let warned: Vec<_> = found.warnings.iter().map(|warning| warning.code.as_str()).collect();
     assert_eq!(warned, ["many_placeholders", "all_capitals"]);
+}
+
+#[tokio::test]
+async fn check_refuses_parts_that_no_message_can_fill() {
+    let header =
+        json!({ "type": "HEADER", "format": "IMAGE", "example": { "header_handle": ["https://m.example/a.png"] } });
+    let buttons = json!({ "type": "BUTTONS", "buttons": [{ "type": "CATALOG" }, { "text": "Ver" }] });
+    let card = json!({ "components": [header, { "type": "FOOTER", "text": "Loja" }, buttons] });
+    for (template, fields) in [
+        (
+            Template {
+                buttons: vec![
+                    json!({ "type": "FLOW", "text": "Agendar", "flow_id": "7" }).into(),
+                    json!({ "type": "mpm", "text": "Ver" }).into(),
+                ],
+                ..approved_template("Oi!", &[])
+            },
+            vec!["buttons[0].type", "buttons[1].type"],
+        ),
+        (
+            Template {
+                template_type: TemplateType::Carousel,
+                carousel_cards: vec![card.clone().into(), card.into()],
+                ..approved_template("Oi!", &[])
+            },
+            vec![
+                "carousel_cards[0].components[1].type",
+                "carousel_cards[0].components[2].buttons[0].type",
+                "carousel_cards[0].components[2].buttons[1].type",
+            ],
+        ),
+    ] {
+        let errors = submission_rules::check(&template).into_vec();
+        let of_types = errors.iter().filter(|error| error.field.ends_with(".type"));
+        let found: Vec<&str> = of_types.map(|error| error.field.as_str()).take(fields.len()).collect();
+        assert_eq!(found, fields);
+    }
 }
