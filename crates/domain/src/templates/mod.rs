@@ -39,7 +39,7 @@ pub use model::*;
 pub(crate) use outbound::tests as outbound_tests;
 pub use outbound::{MessageValues, OFFER_ENDED};
 pub(crate) use placeholders::is_placeholder_name;
-pub use placeholders::{Placeholder, placeholders};
+pub use placeholders::{Placeholder, numbered_from_one, placeholders};
 pub use ports::*;
 pub use rendered::{Rendered, RenderedCard, RenderedOffer};
 pub use service::Templates;

@@ -88,6 +88,16 @@ pub fn placeholders(text: &str) -> BTreeSet<usize> {
     scan(text, number).into_iter().collect()
 }
 
+/// Numbers the placeholders of a text from 1 without gaps and keeps their order. Recado numbers header and body
+/// together, WhatsApp each component. In ascending order a new number is never an old one that is still to be replaced.
+pub fn numbered_from_one(text: &str) -> String {
+    let mut renumbered = text.to_owned();
+    for (new, old) in (1_usize..).zip(placeholders(text)) {
+        renumbered = renumbered.replace(&format!("{{{{{old}}}}}"), &format!("{{{{{new}}}}}"));
+    }
+    renumbered
+}
+
 /// Whether a number appears first after a larger one.
 pub(super) fn has_unordered_placeholders(text: &str) -> bool {
     let mut seen = Vec::new();

@@ -57,8 +57,8 @@ pub trait TemplateStore: Send + Sync {
     async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError>;
 
     /// Writes the result of a synchronization in one transaction. Inserts new templates, unless the name was taken
-    /// meanwhile. Updates WhatsApp's data of a changed template (status, reason, category, quality, id, number),
-    /// unless it changed meanwhile. Returns how many were written; `unchanged` is 0. Campaigns that use a template
+    /// meanwhile. Updates WhatsApp's data of a changed template (status, reason, category, quality, id, number,
+    /// content), unless it changed meanwhile. Returns how many were written; `unchanged` is 0. Campaigns that use a template
     /// with a `pause_reason` are paused, as by `RunStore::pause_template`.
     async fn sync(&self, account: AccountId, templates: &[SyncedTemplate]) -> Result<SyncReport, StoreError>;
 

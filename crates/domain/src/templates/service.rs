@@ -318,8 +318,10 @@ impl Templates {
             .into_iter()
             .map(|template| (TemplateKey::from(&template), template))
             .collect();
+        let is_own_file = |url: &str| self.media.publishes(url);
         let changes = keys.into_iter().zip(remote).map(|(key, remote)| {
-            let change = reconcile(local_by_key.get(&key), remote, profile, self.new_draft(tenant));
+            let local = local_by_key.get(&key);
+            let change = reconcile(local, remote, profile, self.new_draft(tenant), &is_own_file);
             (key, change)
         });
         Ok(changes.collect())

@@ -5,7 +5,7 @@ use recado_domain::messaging::{
     TemplateSubmission, TextParameter,
 };
 use recado_domain::shared::GatewayError;
-use recado_domain::templates::placeholders;
+use recado_domain::templates::numbered_from_one;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn component_examples(examples: &[TextParameter], field: &str, numbered: impl Fn
 }
 
 fn text_component(kind: &str, text: &str, example: Option<Value>) -> Value {
-    let mut component = json!({ "type": kind, "text": renumber_placeholders(text) });
+    let mut component = json!({ "type": kind, "text": numbered_from_one(text) });
     if let Some(example) = example {
         insert(&mut component, "example", example);
     }
@@ -152,16 +152,6 @@ fn insert(object: &mut Value, key: &str, value: Value) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert(key.to_owned(), value);
     }
-}
-
-/// Numbers the placeholders of a text from 1 without gaps and keeps their order. Recado numbers header and body
-/// together, WhatsApp each component. In ascending order a new number is never an old one that is still to be replaced.
-fn renumber_placeholders(text: &str) -> String {
-    let mut renumbered = text.to_owned();
-    for (new, old) in (1_usize..).zip(placeholders(text)) {
-        renumbered = renumbered.replace(&format!("{{{{{old}}}}}"), &format!("{{{{{new}}}}}"));
-    }
-    renumbered
 }
 
 /// Reads the response to a creation, or to an edit of the template `edited_id`.
@@ -420,7 +410,7 @@ mod tests {
             ("{{{{2}}}}", "{{{{1}}}}"),
             ("none", "none"),
         ] {
-            assert_eq!(renumber_placeholders(text), expected);
+            assert_eq!(numbered_from_one(text), expected);
         }
     }
 

@@ -124,8 +124,7 @@ fn events(changed: &[&Template], before: &[PreviousRow]) -> Result<Vec<Event>, S
     Ok(events)
 }
 
-/// Writes only what WhatsApp decides, and the placeholders as they were parsed from WhatsApp's texts. The version
-/// guards the columns that members edit.
+/// Writes only what WhatsApp decides, and the content. The version guards the columns that members edit.
 async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,

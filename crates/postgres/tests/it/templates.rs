@@ -399,7 +399,9 @@ async fn template_sync_writes_only_whatsapp_fields() {
             meta_status: MetaStatus::Paused,
             quality_score: Some("RED".into()),
             meta_template_id: Some("77".into()),
-            footer_text: Some("never stored".into()),
+            name: "never_stored".into(),
+            footer_text: Some("Loja".into()),
+            buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sair" }).into()],
             updated_at: NOW + Duration::DAY,
             ..template.clone()
         },
@@ -439,9 +441,10 @@ async fn template_sync_writes_only_whatsapp_fields() {
         (MetaStatus::Paused, Some("RED"))
     );
     assert_eq!(
-        (&found.footer_text, found.meta_template_id.as_deref()),
-        (&stored.footer_text, Some("77"))
+        (&found.name, found.meta_template_id.as_deref()),
+        (&stored.name, Some("77"))
     );
+    assert_eq!((found.footer_text.as_deref(), found.buttons.len()), (Some("Loja"), 1));
     assert_eq!(templates.find(fixture.account, edited.id).await.unwrap(), Some(change));
     assert_eq!(templates.find(fixture.account, new.id).await.unwrap(), Some(new));
     let other_account = fixture.another_account().await;

@@ -111,6 +111,52 @@ fn sync_of_unknown_number_is_refused() {
     assert_eq!(bia.get("/api/templates").ok()["total"], 0);
 }
 
+#[test]
+fn later_sync_refreshes_the_content() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let add = |body: &str, examples: Value, buttons: Value| {
+        server
+            .whatsapp
+            .add_template(&json!({ "name": "oferta", "language": "pt_BR", "category": "MARKETING",
+            "components": [{ "type": "BODY", "text": body, "example": { "body_text": [examples] } },
+                { "type": "BUTTONS", "buttons": buttons }] }));
+    };
+    let button = |label: &str| json!([{ "type": "QUICK_REPLY", "text": label }]);
+    add("Oi {{1}}!", json!(["Ana"]), button("Sim"));
+    assert_eq!(sync(&ana), report(1, 0, 0));
+    assert_eq!(sync(&ana), report(0, 0, 1));
+    add("Oi {{1}}, use {{2}} hoje.", json!(["Bia", "X5"]), button("Quero"));
+    assert_eq!(sync(&ana), report(0, 1, 0));
+    let found = ana.get("/api/templates?search=oferta").ok()["data"][0].take();
+    assert_eq!(
+        (
+            &found["body_text"],
+            &found["variables"],
+            &found["buttons"],
+            &found["sendable"]
+        ),
+        (
+            &json!("Oi {{1}}, use {{2}} hoje."),
+            &json!(["Bia", "X5"]),
+            &button("Quero"),
+            &json!(true)
+        )
+    );
+    add(
+        "Oi!",
+        json!([]),
+        json!([{ "type": "FLOW", "text": "Agendar", "flow_id": "7" }]),
+    );
+    assert_eq!(sync(&ana), report(0, 1, 0));
+    let found = ana.get("/api/templates?search=oferta").ok()["data"][0].take();
+    assert_eq!(
+        (&found["variables"], &found["reasons"]),
+        (&json!([]), &json!(["unsupported_button:flow"]))
+    );
+}
+
 /// The runs wait in the queue: without workers, no call to WhatsApp pauses them first.
 #[test]
 fn sync_of_a_stopped_template_pauses_its_campaigns() {

@@ -1,10 +1,12 @@
 //! Matches WhatsApp's templates with those of the account, and decides what changes. Pure. Content that a member wrote
 //! and did not submit yet is never overwritten.
 
+mod content;
+
 use super::category::with_category;
 use super::remote::with_components;
 use super::{Template, TemplateCommand, transition};
-use crate::messaging::{HeaderType, MetaStatus, RemoteTemplate};
+use crate::messaging::{MetaStatus, RemoteTemplate};
 use crate::shared::ProfileId;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,12 +64,13 @@ pub enum SyncedTemplate {
 }
 
 /// The change of the local template that follows from WhatsApp's, or none. `new_draft` is an empty template of the
-/// account.
+/// account. `is_own_file`: whether a URL is one of a file that was uploaded here.
 pub(super) fn reconcile(
     local: Option<&Template>,
     remote: &RemoteTemplate,
     profile: ProfileId,
     new_draft: Template,
+    is_own_file: &dyn Fn(&str) -> bool,
 ) -> Option<SyncedTemplate> {
     let now = new_draft.updated_at;
     let Some(local) = local else {
@@ -86,7 +89,7 @@ pub(super) fn reconcile(
         message_send_ttl_seconds: remote.message_send_ttl_seconds.or(local.message_send_ttl_seconds),
         ..local.clone()
     };
-    let reviewed = reviewed(linked, remote, new_draft);
+    let reviewed = reviewed(linked, remote, new_draft, is_own_file);
     (reviewed != *local).then_some(SyncedTemplate::Changed {
         template: Template {
             updated_at: now,
@@ -96,8 +99,13 @@ pub(super) fn reconcile(
     })
 }
 
-/// Applies WhatsApp's review, unless it concerns content that has since changed.
-fn reviewed(template: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
+/// Applies WhatsApp's review and content, unless a member has since changed the content.
+fn reviewed(
+    template: Template,
+    remote: &RemoteTemplate,
+    new_draft: Template,
+    is_own_file: &dyn Fn(&str) -> bool,
+) -> Template {
     let review = remote.status.map(TemplateCommand::Review);
     match review.map(|review| transition(template.meta_status, review)) {
         Some(Ok(meta_status)) => {
@@ -109,7 +117,12 @@ fn reviewed(template: Template, remote: &RemoteTemplate, new_draft: Template) ->
                 // The list does not repeat the recommendation of a rejection.
                 rejection_recommendation: recommendation.filter(|_| rejection_reason == template.rejection_reason),
                 rejection_reason,
-                ..with_parameters(with_correct_category(categorized, remote), remote, new_draft)
+                ..content::refreshed(
+                    with_correct_category(categorized, remote),
+                    remote,
+                    new_draft,
+                    is_own_file,
+                )
             }
         }
         Some(Err(_)) | None => template,
@@ -125,32 +138,6 @@ fn with_correct_category(template: Template, remote: &RemoteTemplate) -> Templat
     let correct_category = reported.or(template.correct_category);
     Template {
         correct_category: correct_category.filter(|category| *category != template.category),
-        ..template
-    }
-}
-
-/// Applies the parts of WhatsApp's content that messages depend on. The texts are replaced only if the placeholder
-/// format differs; otherwise the account's own numbering of header and body stays.
-fn with_parameters(template: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
-    let imported = with_components(remote, new_draft);
-    let template = Template {
-        unsupported: imported.unsupported,
-        // A version that could not send location headers stored none.
-        header_type: match (template.header_type, imported.header_type) {
-            (HeaderType::None, HeaderType::Location) => HeaderType::Location,
-            (header_type, _) => header_type,
-        },
-        limited_time_offer: imported.limited_time_offer,
-        ..template
-    };
-    if imported.parameter_format == template.parameter_format {
-        return template;
-    }
-    Template {
-        parameter_format: imported.parameter_format,
-        header_text: imported.header_text,
-        body_text: imported.body_text,
-        variables: imported.variables,
         ..template
     }
 }

@@ -5,7 +5,7 @@ use time::macros::datetime;
 use uuid::Uuid;
 
 use super::*;
-use crate::messaging::{Category, Component, LimitedTimeOffer, ParameterFormat};
+use crate::messaging::{Category, Component, HeaderType, LimitedTimeOffer, ParameterFormat};
 use crate::templates::TemplateType;
 use crate::templates::tests::approved_template;
 
@@ -38,8 +38,12 @@ fn new_draft() -> Template {
     }
 }
 
+fn is_own_file(url: &str) -> bool {
+    url.starts_with("https://media.example/")
+}
+
 fn changed(local: &Template, remote: &RemoteTemplate) -> Option<Template> {
-    match reconcile(Some(local), remote, PROFILE, new_draft()) {
+    match reconcile(Some(local), remote, PROFILE, new_draft(), &is_own_file) {
         Some(SyncedTemplate::Changed { template, pause_reason }) => {
             assert_eq!((template.version, template.updated_at), (local.version, LATER));
             assert_eq!(
@@ -59,7 +63,7 @@ fn sync_of_an_equal_template_changes_nothing() {
 }
 
 #[test]
-fn sync_takes_the_review_and_keeps_the_content() {
+fn sync_takes_the_review_and_the_content() {
     let local = approved_template("Oi", &[]);
     let rejected = RemoteTemplate {
         status: Some(MetaStatus::Rejected),
@@ -78,7 +82,7 @@ fn sync_takes_the_review_and_keeps_the_content() {
         (synced.category, synced.quality_score.as_deref()),
         (Category::Utility, Some("RED"))
     );
-    assert_eq!(synced.body_text, local.body_text);
+    assert_eq!(synced.body_text.as_deref(), Some("Outro"));
     for status in [MetaStatus::Paused, MetaStatus::Disabled] {
         let stopped = RemoteTemplate {
             status: Some(status),
@@ -142,7 +146,7 @@ fn new(json: &serde_json::Value) -> Template {
         components: components(json),
         ..remote()
     };
-    match reconcile(None, &remote, PROFILE, new_draft()) {
+    match reconcile(None, &remote, PROFILE, new_draft(), &is_own_file) {
         Some(SyncedTemplate::New(template)) => template,
         other => panic!("{other:?}"),
     }
@@ -183,7 +187,8 @@ fn sync_reads_named_placeholders_with_examples() {
         ..remote()
     };
     for format in [Some("NAMED"), None] {
-        let Some(SyncedTemplate::New(template)) = reconcile(None, &named(format), PROFILE, new_draft()) else {
+        let Some(SyncedTemplate::New(template)) = reconcile(None, &named(format), PROFILE, new_draft(), &is_own_file)
+        else {
             panic!()
         };
         assert_eq!(template.parameter_format, ParameterFormat::Named);
@@ -332,4 +337,130 @@ fn sync_reads_files_cards_and_missing_examples() {
         (template.template_type, template.carousel_cards.len()),
         (TemplateType::Carousel, 2)
     );
+}
+
+/// The template as it was submitted, and as WhatsApp lists it.
+fn submitted() -> (Template, serde_json::Value) {
+    let local = Template {
+        header_type: HeaderType::Text,
+        header_text: Some("Cupom {{2}}".into()),
+        footer_text: Some("Loja".into()),
+        buttons: vec![
+            json!({ "type": "url", "text": "Ver", "url": "https://l.example/{{1}}", "example": "a" }).into(),
+            json!({ "type": "QUICK_REPLY", "text": "Sair" }).into(),
+        ],
+        ..approved_template("Oi {{1}}, use {{2}} até {{3}}.", &["Ana", "X5", "hoje"])
+    };
+    let listed = json!([
+        { "type": "HEADER", "format": "TEXT", "text": "Cupom {{1}}", "example": { "header_text": ["X5"] } },
+        { "type": "BODY", "text": "Oi {{1}}, use {{2}} até {{3}}.", "example": { "body_text": [["Ana", "X5", "hoje"]] } },
+        { "type": "FOOTER", "text": "Loja" },
+        { "type": "BUTTONS", "buttons": [
+            { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] },
+            { "type": "QUICK_REPLY", "text": "Sair" }] } ]);
+    (local, listed)
+}
+
+fn listed(components_json: &serde_json::Value) -> RemoteTemplate {
+    RemoteTemplate {
+        components: components(components_json),
+        ..remote()
+    }
+}
+
+#[test]
+fn sync_keeps_the_form_of_equal_content() {
+    let (local, json) = submitted();
+    assert_eq!(changed(&local, &listed(&json)), None);
+    // WhatsApp writes the text of these, and lists their button as a URL.
+    let otp = Template {
+        category: Category::Authentication,
+        buttons: vec![json!({ "type": "OTP", "otp_type": "COPY_CODE" }).into()],
+        ..approved_template("{{1}}", &["123456"])
+    };
+    let url = "https://www.whatsapp.com/otp/code/?otp_type=COPY_CODE&code=otp{{1}}";
+    let json = json!([{ "type": "BODY" }, { "type": "BUTTONS", "buttons": [
+        { "type": "URL", "text": "Copiar", "url": url, "example": ["otp123456"] }] }]);
+    let remote = RemoteTemplate {
+        category: "AUTHENTICATION".into(),
+        ..listed(&json)
+    };
+    assert_eq!(changed(&otp, &remote), None);
+}
+
+#[test]
+fn sync_refreshes_what_whatsapp_changed() {
+    let (local, json) = submitted();
+    let mut edited = json.clone();
+    edited[1]["example"]["body_text"][0] = json!(["Bia", "Y7", ""]);
+    let synced = changed(&local, &listed(&edited)).unwrap();
+    assert_eq!(
+        (&synced.variables, &synced.body_text),
+        (&vec!["Bia".to_owned(), "Y7".into(), "hoje".into()], &local.body_text)
+    );
+    let mut edited = json.clone();
+    edited[3]["buttons"][0]["example"] = json!(["b"]);
+    let synced = changed(&local, &listed(&edited)).unwrap();
+    assert_eq!(synced.buttons[0].example.as_deref(), Some("b"));
+    let mut edited = json.clone();
+    edited[1] = json!({ "type": "BODY", "text": "Oi {{1}}!", "example": { "body_text": [["Bia"]] } });
+    edited[2] = json!({ "type": "BUTTONS", "buttons": [{ "type": "FLOW", "text": "Agendar", "flow_id": "7" }] });
+    edited[3].take();
+    let synced = changed(&local, &listed(&edited)).unwrap();
+    assert_eq!(
+        (synced.header_text.as_deref(), synced.body_text.as_deref()),
+        (Some("Cupom {{1}}"), Some("Oi {{2}}!"))
+    );
+    assert_eq!(
+        (synced.variables.as_slice(), &synced.footer_text),
+        (["X5".to_owned(), "Bia".into()].as_slice(), &None)
+    );
+    assert!(
+        synced
+            .unsendable_reasons()
+            .contains(&"unsupported_button:flow".to_owned())
+    );
+    assert_eq!(changed(&synced, &listed(&edited)), None);
+    let body = json!([{ "type": "BODY", "text": "Oi!" }]);
+    let synced = changed(&local, &listed(&body)).unwrap();
+    assert_eq!(
+        (
+            synced.header_type,
+            &synced.header_text,
+            synced.buttons.len(),
+            synced.variables.len()
+        ),
+        (HeaderType::None, &None, 0, 0)
+    );
+    let draft = Template {
+        meta_status: MetaStatus::Draft,
+        ..local
+    };
+    assert_eq!(changed(&draft, &listed(&body)), None);
+}
+
+/// WhatsApp's URL of a file expires. That of an upload does not.
+#[test]
+fn sync_refreshes_only_the_files_of_whatsapp() {
+    let header = |url: &str| json!({ "type": "HEADER", "format": "IMAGE", "example": { "header_handle": [url] } });
+    let body = json!({ "type": "BODY", "text": "Oi" });
+    let card = |url: &str| json!({ "components": [header(url)] });
+    let list = |url: &str| listed(&json!([header(url), body, { "type": "CAROUSEL", "cards": [card(url), card(url)] }]));
+    let with_file = |url: &str| Template {
+        header_type: HeaderType::Image,
+        header_media_url: Some(url.into()),
+        template_type: TemplateType::Carousel,
+        carousel_cards: vec![card(url).into(), card(url).into()],
+        ..approved_template("Oi", &[])
+    };
+    let own = with_file("https://media.example/a.png");
+    assert_eq!(changed(&own, &list("https://cdn.example/1")), None);
+    let synced = changed(&with_file("https://cdn.example/1"), &list("https://cdn.example/2")).unwrap();
+    let cards = synced
+        .carousel_cards
+        .iter()
+        .map(|card| card.header().unwrap().file.clone());
+    let files: Vec<_> = cards.chain([synced.header_media_url.clone()]).flatten().collect();
+    assert_eq!(files, ["https://cdn.example/2"; 3]);
+    assert_eq!(changed(&synced, &list("4::handle")), None);
 }
