@@ -59,6 +59,10 @@ string_enum! {
         NoteNumber = "note_number",
         /// Looking up a phone number for a message that a user id did not reach. The message fails.
         FindPhone = "find_phone",
+        /// Noting that a message was sent to a phone number instead of a user id.
+        NoteAddress = "note_address",
+        /// Storing that WhatsApp paused or disabled the template of a message. The next message of it stores it.
+        ReviewTemplate = "review_template",
     }
 }
 

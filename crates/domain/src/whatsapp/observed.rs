@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use super::KnownPhones;
 use super::recent::Recent;
@@ -77,24 +78,31 @@ impl ObservedGateway {
         self.report_failure(requested.await);
     }
 
-    /// The phone number for a message that WhatsApp refused to send to a user id.
+    /// The phone number for a message that WhatsApp refused to send to a user id. It is noted before the call, so that
+    /// a message whose outcome stays unknown has the address of its last call.
     async fn phone_instead(
         &self,
         credentials: &WhatsappCredentials,
         to: &Addressee,
+        message: Uuid,
         outcome: &SendOutcome,
     ) -> Option<Addressee> {
         let Addressee::User(user_id) = to else { return None };
         if outcome.class() != Some(ErrorClass::PhoneRequired) {
             return None;
         }
-        match self.phones.phone_of(credentials.profile, user_id).await {
-            Ok(phone) => phone.map(Addressee::Phone),
+        let phone = match self.phones.phone_of(credentials.profile, user_id).await {
+            Ok(phone) => phone?,
             Err(error) => {
                 self.report.swallowed(SideStep::FindPhone, &error);
-                None
+                return None;
             }
+        };
+        let account = credentials.profile.account_id;
+        if let Err(error) = self.phones.note_sent_to_phone(account, message).await {
+            self.report.swallowed(SideStep::NoteAddress, &error);
         }
+        Some(Addressee::Phone(phone))
     }
 
     fn report_failure(&self, noted: Result<(), StoreError>) {
@@ -108,7 +116,10 @@ impl ObservedGateway {
 impl WhatsappGateway for ObservedGateway {
     async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome {
         let mut outcome = self.gateway.send_template(credentials, message).await;
-        if let Some(to) = self.phone_instead(credentials, &message.to, &outcome).await {
+        if let Some(to) = self
+            .phone_instead(credentials, &message.to, message.send_id.0, &outcome)
+            .await
+        {
             let by_phone = OutboundTemplate { to, ..message.clone() };
             outcome = self.gateway.send_template(credentials, &by_phone).await;
         }
@@ -118,7 +129,10 @@ impl WhatsappGateway for ObservedGateway {
 
     async fn send_message(&self, credentials: &WhatsappCredentials, message: &OutboundMessage) -> SendOutcome {
         let mut outcome = self.gateway.send_message(credentials, message).await;
-        if let Some(to) = self.phone_instead(credentials, &message.to, &outcome).await {
+        if let Some(to) = self
+            .phone_instead(credentials, &message.to, message.message_id.0, &outcome)
+            .await
+        {
             let by_phone = OutboundMessage { to, ..message.clone() };
             outcome = self.gateway.send_message(credentials, &by_phone).await;
         }
@@ -360,6 +374,13 @@ mod tests {
                 Err(error) => Err(StoreError::Unavailable(error.to_string().into())),
             });
         let calls = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let noted = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (noted_messages, calls_before) = (noted.clone(), calls.clone());
+        phones.expect_note_sent_to_phone().returning(move |_, message| {
+            assert_eq!(calls_before.lock().unwrap().len(), 1, "before the second call");
+            noted_messages.lock().unwrap().push(message);
+            Ok(())
+        });
         let (template_calls, message_calls) = (calls.clone(), calls.clone());
         let mut gateway = MockWhatsappGateway::new();
         let mut template_outcomes = vec![accepted(), first.clone()];
@@ -385,6 +406,11 @@ mod tests {
             .send_message(&credentials(), &OutboundMessage { to, ..text() })
             .await;
         assert_eq!(*calls.lock().unwrap(), template_calls, "both kinds alike");
+        let by_phone = if template_calls.len() > 1 { vec![7, 8] } else { vec![] };
+        assert_eq!(
+            *noted.lock().unwrap(),
+            by_phone.into_iter().map(Uuid::from_u128).collect::<Vec<_>>()
+        );
         template_calls
     }
 

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use time::Duration;
+use uuid::Uuid;
 
 use super::StoredProfile;
 use crate::messaging::ProfileKey;
@@ -64,4 +65,8 @@ pub trait FileIdStore: Send + Sync {
 pub trait KnownPhones: Send + Sync {
     /// The phone number of the contact whom the number addresses by this user id, if it is known by now.
     async fn phone_of(&self, number: ProfileKey, user_id: &str) -> Result<Option<String>, StoreError>;
+
+    /// Notes that a message whose address was a user id is sent to a phone number. `message` is the id that WhatsApp
+    /// gets with it. Changes nothing if no stored message has it, as for a test send.
+    async fn note_sent_to_phone(&self, account: AccountId, message: Uuid) -> Result<(), StoreError>;
 }
