@@ -65,6 +65,7 @@ mod start;
 mod status;
 #[cfg(test)]
 mod stored_transitions;
+mod template_review;
 mod test_send;
 mod variables;
 
@@ -94,6 +95,7 @@ pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendCont
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
 pub use status::{CampaignRefusal, CampaignStatus, Command, transition};
+pub use template_review::ReviewingGateway;
 pub use test_send::{TestSendError, TestSendInput, TestSendReport, TestSends};
 pub use variables::{Field, RequiredPlaceholder, Variables};
 

@@ -113,7 +113,7 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
 }
 
 /// The template's review status that the cause implies.
-fn review_after(cause: BlockCause) -> Option<MetaStatus> {
+pub(super) fn review_after(cause: BlockCause) -> Option<MetaStatus> {
     match cause {
         BlockCause::TemplatePaused => Some(MetaStatus::Paused),
         BlockCause::TemplateDisabled => Some(MetaStatus::Disabled),

@@ -271,7 +271,7 @@ impl Stores {
     pub fn test_sends(&self, shared: &Shared) -> TestSends {
         TestSends::new(
             Arc::new(PgTestSends::new(self.tenant.clone())),
-            Arc::new(self.whatsapp(shared)),
+            Arc::new(self.whatsapp_outside_runs(shared)),
             self.message_files(shared),
             shared.cipher.clone(),
             Arc::new(shared.reports.clone()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use recado_domain::callbacks::{HeldMessages, HeldStores};
+use recado_domain::campaigns::ReviewingGateway;
 use recado_domain::whatsapp::ObservedGateway;
 use recado_gateways::whatsapp::ERROR_CODES;
 use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
@@ -35,5 +36,16 @@ impl Stores {
             shared.clock.clone(),
             ERROR_CODES,
         )
+    }
+
+    /// The same for messages outside of runs. It also stores that WhatsApp paused or disabled their template.
+    pub fn whatsapp_outside_runs(&self, shared: &Shared) -> ReviewingGateway {
+        ReviewingGateway {
+            gateway: Arc::new(self.whatsapp(shared)),
+            templates: Arc::new(self.templates()),
+            runs: Arc::new(self.runs()),
+            report: Arc::new(shared.reports.clone()),
+            clock: shared.clock.clone(),
+        }
     }
 }

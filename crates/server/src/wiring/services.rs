@@ -175,7 +175,7 @@ impl Services {
         .add(Conversations {
             store: Arc::new(stores.conversations()),
             messages: Arc::new(stores.direct_message_store()),
-            gateway: Arc::new(stores.whatsapp(shared)),
+            gateway: Arc::new(stores.whatsapp_outside_runs(shared)),
             files: stores.message_files(shared),
             content_files: stores.content_files(shared),
             cipher: shared.cipher.clone(),

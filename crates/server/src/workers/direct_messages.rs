@@ -37,7 +37,7 @@ pub(super) fn start(
     let queue = Arc::new(stores.direct_message_queues());
     let messenger = Messenger {
         queue: queue.clone(),
-        gateway: Arc::new(stores.whatsapp(shared)),
+        gateway: Arc::new(stores.whatsapp_outside_runs(shared)),
         files: stores.message_files(shared),
         content_files: stores.content_files(shared),
         cipher: shared.cipher.clone(),

@@ -20,16 +20,15 @@ use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources, keep_new_wa_id};
 use super::service::RUN_LEASE;
+use super::template_review::save_review;
 use super::{
     Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue, RunReport,
     RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome, TimeSlices,
     pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{MetaStatus, WhatsappGateway};
-use crate::shared::{
-    Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, WriteOutcome, retry_on_conflict, retry_up_to,
-};
-use crate::templates::{OFFER_ENDED, TemplateStore, apply_review, review_events};
+use crate::shared::{Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, retry_up_to};
+use crate::templates::{OFFER_ENDED, TemplateStore};
 use crate::whatsapp::{MessageFileError, MessageFiles};
 
 /// The most sends in a claim.
@@ -465,24 +464,11 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Stores the review status that a rejection implies, unless the template was changed since.
     async fn save_review(&self, run: QueuedRun, template: TemplateId, review: MetaStatus) -> Result<(), StoreError> {
-        let Some(facts) = self.starts.facts(run.account_id, run.campaign_id).await? else {
-            return Ok(());
-        };
-        retry_on_conflict(async || {
-            // Read the stored template, not the run's frozen content, since it is written back.
-            let Some(template) = self.templates.find(run.account_id, template).await? else {
-                return Ok(Some(()));
-            };
-            let Some(reviewed) = apply_review(&template, review.into(), facts.now) else {
-                return Ok(Some(()));
-            };
-            let events = review_events(&template, &reviewed);
-            let outcome = self.templates.update(&reviewed, &template, &events).await?;
-            Ok((!matches!(outcome, WriteOutcome::Stale(_))).then_some(()))
-        })
-        .await
+        match self.starts.facts(run.account_id, run.campaign_id).await? {
+            Some(facts) => save_review(self.templates.as_ref(), run.account_id, template, review, facts.now).await,
+            None => Ok(()),
+        }
     }
 
     async fn end_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
