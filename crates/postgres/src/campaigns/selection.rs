@@ -201,21 +201,58 @@ impl<'a> Selection<'a> {
     }
 
     fn select(&self, first: usize, is_reached: &str) -> String {
-        let narrowed = format!(
-            "c.account_id = $1 AND c.deleted_at IS NULL AND {is_reached} AND {}",
-            self.filters.conditions(first + FILTERS)
-        );
+        let narrowed = format!("c.account_id = $1 AND c.deleted_at IS NULL AND {is_reached}");
+        let filters = self.filters.conditions(first + FILTERS);
         match self.sources() {
             Some(sources) if sources.is_empty() => format!("FROM contacts c WHERE {narrowed} AND false"),
             // The look-up has the key alone: a further condition would make the partial indexes an alternative.
             Some(sources) if self.looks_up => format!(
-                "FROM (SELECT DISTINCT id FROM ({ids}) AS source) AS k
+                "FROM {found} AS k
                  CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id {FENCE}) AS c
-                 WHERE {narrowed}",
-                ids = self.ids(&sources, first, false),
+                 WHERE {narrowed} AND {is_chosen}",
+                found = self.found(&sources, first),
+                is_chosen = self.or_same_person(first, &format!("k.is_source AND {filters}")),
             ),
-            _ => format!("FROM contacts c WHERE {narrowed} AND {}", self.is_selected(first)),
+            _ => format!(
+                "FROM contacts c WHERE {narrowed} AND {}",
+                self.or_same_person(first, &format!("{filters} AND {}", self.is_selected(first)))
+            ),
         }
+    }
+
+    /// The contacts of the sources, and with `Reach::Any` the other contacts of the same persons.
+    fn found(&self, sources: &[Source], first: usize) -> String {
+        let ids = self.ids(sources, first, false);
+        if !self.addressing.by_user_id {
+            return format!("(SELECT DISTINCT id, true AS is_source FROM ({ids}) AS source)");
+        }
+        format!(
+            "(SELECT n.id, bool_or(n.is_source) AS is_source FROM (SELECT DISTINCT id FROM ({ids}) AS source) AS s
+              CROSS JOIN LATERAL (
+                SELECT s.id, true AS is_source
+                UNION ALL SELECT p.id, false FROM (
+                  SELECT o.id, o.same_person_as FROM contacts o WHERE o.account_id = $1 AND o.id = s.id {FENCE}) AS o
+                CROSS JOIN LATERAL same_person_contacts($1, o.id) AS p (id)
+                WHERE o.same_person_as IS NOT NULL) AS n
+              GROUP BY n.id)"
+        )
+    }
+
+    /// Whether contact `c` meets the condition, or with `Reach::Any` another contact of the same person is in the
+    /// audience: the person is then written to by the one that goes first.
+    fn or_same_person(&self, first: usize, condition: &str) -> String {
+        if !self.addressing.by_user_id {
+            return condition.to_owned();
+        }
+        format!(
+            "({condition} OR (c.same_person_as IS NOT NULL AND EXISTS (
+               SELECT 1 FROM (SELECT c.id AS known) AS one
+               CROSS JOIN LATERAL same_person_contacts($1, one.known) AS p (id)
+               JOIN contacts c ON c.account_id = $1 AND c.id = p.id
+               WHERE c.deleted_at IS NULL AND {filters} AND {is_selected})))",
+            filters = self.filters.conditions(first + FILTERS),
+            is_selected = self.is_selected(first),
+        )
     }
 
     /// Whether contact `c` has an address, and no other contact of the same person is written to.
@@ -229,7 +266,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// How contact `c` is reached, or why not. Null: another contact of the same person is written to.
+    /// How contact `c` is reached, or why not. Null: another contact of the same person stands for it.
     pub(super) fn reached(&self, first: usize) -> String {
         let user_id = user_id(first);
         let by_id = match (self.addressing.needs_phone, self.addressing.by_user_id) {
@@ -243,7 +280,7 @@ impl<'a> Selection<'a> {
             "false"
         };
         format!(
-            "CASE WHEN {HAS_OPTED_OUT} THEN 'opted_out' WHEN {goes_first} THEN NULL WHEN c.phone IS NOT NULL THEN 'phone'
+            "CASE WHEN {goes_first} THEN NULL WHEN {HAS_OPTED_OUT} THEN 'opted_out' WHEN c.phone IS NOT NULL THEN 'phone'
                WHEN {user_id} IS NOT NULL THEN '{by_id}' ELSE 'no_address' END"
         )
     }

@@ -1,7 +1,7 @@
 //! The recipients of a run, and placeholders without a value.
 
 use recado_domain::campaigns::{
-    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, Field, RequiredPlaceholder, RunStart,
+    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, Field, Reach, RequiredPlaceholder, RunStart,
     RunStartStore as _, SegmentConfig, StartOutcome,
 };
 use recado_domain::shared::{SegmentId, TagId};
@@ -187,6 +187,58 @@ async fn audience_segment_holds_members_and_filter_matches() {
             "old"
         );
     }
+}
+
+/// With `reach` any, the one with the phone stands for a contact of the same person, whichever is in the audience.
+#[tokio::test]
+async fn person_is_a_recipient_if_any_contact_of_it_is_selected() {
+    let (fixture, tag, segment) = audience_contacts().await;
+    fixture
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone, wa_user_id, attributes)
+               SELECT '{account}', md5(name)::uuid, name, phone, user_id, attributes FROM (VALUES
+                 ('zoe', '+91', NULL, '{{}}'::jsonb), ('zoe-id', NULL, 'BR.1', '{{\"city\":\"SP\"}}'),
+                 ('yan', '+92', NULL, '{{}}'), ('yan-id', NULL, 'BR.2', '{{\"city\":\"SP\"}}'), ('yan-id2', NULL, 'BR.3', '{{}}'),
+                 ('lia-id', NULL, 'BR.4', '{{}}'))
+               AS v (name, phone, user_id, attributes);
+             UPDATE contacts c SET same_person_as = o.id FROM contacts o WHERE (c.name, o.name) IN
+               (('zoe', 'zoe-id'), ('zoe-id', 'zoe'), ('yan', 'yan-id'), ('yan-id', 'yan'), ('yan-id2', 'yan'));
+             UPDATE contacts SET opted_out_at = now() WHERE name = 'yan-id2';
+             DELETE FROM contact_tags;
+             INSERT INTO contact_tags SELECT account_id, id, '{tag}' FROM contacts WHERE name LIKE '%-id'",
+            account = fixture.account,
+        ))
+        .await;
+    let tags = Some(SegmentConfig {
+        tag_ids: Some(vec![tag]),
+        ..SegmentConfig::default()
+    });
+    let by_tag = |reach| Campaign {
+        segment_config: tags.clone(),
+        reach,
+        ..fixture.draft()
+    };
+    assert_eq!(recipient_names(&fixture, by_tag(Reach::Any)).await, "lia-id zoe");
+    assert_eq!(recipient_names(&fixture, by_tag(Reach::Phone)).await, "");
+    // A segment of filters is selected in one pass over all contacts.
+    fixture
+        .sql(r#"UPDATE segments SET filters = '{"attributes":{"city":"SP"}}'"#)
+        .await;
+    let by_filter = |reach| Campaign {
+        segment_id: Some(segment),
+        reach,
+        ..fixture.draft()
+    };
+    assert_eq!(recipient_names(&fixture, by_filter(Reach::Any)).await, "city old zoe");
+    assert_eq!(recipient_names(&fixture, by_filter(Reach::Phone)).await, "city old");
+    let all = Campaign {
+        reach: Reach::Any,
+        ..fixture.draft()
+    };
+    assert_eq!(
+        recipient_names(&fixture, all).await,
+        "city lia-id mail old rfm tagged zoe"
+    );
 }
 
 #[tokio::test]
