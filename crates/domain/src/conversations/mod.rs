@@ -30,5 +30,6 @@ pub use ports::*;
 pub use reply::{
     ANSWERED_WITHIN, QuotedMessage, REQUEST_INTERVAL, ReplyFacts, ReplyRefusal, ReplyResult, prepare, sender, to_result,
 };
+pub use same_person::{LinkedContact, linked};
 pub use service::Conversations;
 pub use status::{ConversationEvent, ConversationStatus, Direction, MessageStatus, transition};

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::ScopedUserId;
+use recado_domain::conversations::{LinkedContact, linked};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -133,7 +134,7 @@ pub(crate) async fn write_user_ids(
 }
 
 /// Removes what identifies a deleted contact: its ids, and that other contacts are the same person. Those stay linked to
-/// each other.
+/// each other: each contact that is linked names another one.
 pub(super) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<()> {
     sql("DELETE FROM contact_identities WHERE account_id = $1 AND contact_id = $2")
         .bind(account)
@@ -142,28 +143,36 @@ pub(super) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id:
         .await?;
     sql(
         "UPDATE contacts c SET same_person_as = CASE WHEN c.id <> d.same_person_as THEN d.same_person_as
-           ELSE (SELECT o.id FROM contacts o WHERE o.account_id = $1 AND o.same_person_as = $2 AND o.id <> c.id
+           ELSE (SELECT o.id FROM contacts o
+             WHERE o.account_id = $1 AND o.same_person_as IN ($2, c.id) AND o.id NOT IN ($2, c.id)
              ORDER BY o.id LIMIT 1) END
          FROM contacts d WHERE d.account_id = $1 AND d.id = $2 AND c.account_id = $1 AND c.same_person_as = $2",
     )
     .bind(account)
     .bind(id)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    sql("UPDATE contacts SET same_person_as = NULL WHERE account_id = $1 AND id = $2 AND same_person_as IS NOT NULL")
+        .bind(account)
+        .bind(id)
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
 /// Moves the ids that the numbers of a WhatsApp account reported to their portfolio, once it is known. An id is
-/// deleted instead if its contact already has one of the portfolio, or if any contact has the same id there.
+/// deleted instead if its contact already has one of the portfolio, or if any contact has the same id there. Another
+/// contact with the same id is the same person: both are linked. Returns how many contacts were linked that named none.
 pub(crate) async fn move_to_portfolio(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     waba_id: &str,
     portfolio_id: &str,
-) -> DbResult<()> {
+) -> DbResult<usize> {
     if waba_id == portfolio_id {
-        return Ok(());
+        return Ok(0);
     }
+    let same_persons = link_same_persons(conn, account, waba_id, portfolio_id).await?;
     let exists = "EXISTS (SELECT 1 FROM contact_identities o WHERE o.account_id = $1 AND o.scope = $3
         AND (o.contact_id = i.contact_id OR o.wa_user_id = i.wa_user_id))";
     for statement in [
@@ -177,5 +186,81 @@ pub(crate) async fn move_to_portfolio(
             .execute(&mut *conn)
             .await?;
     }
-    Ok(())
+    Ok(same_persons)
+}
+
+#[derive(QueryableByName)]
+struct PairRow {
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    other_id: Uuid,
+}
+
+#[derive(QueryableByName)]
+struct LinkedRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Bool)]
+    has_phone: bool,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    named: Option<Uuid>,
+}
+
+/// Links the contacts that have the same user id, one in each scope. Returns how many of them named none before.
+async fn link_same_persons(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    waba_id: &str,
+    portfolio_id: &str,
+) -> DbResult<usize> {
+    let pairs: Vec<PairRow> = sql("SELECT i.contact_id, o.contact_id AS other_id FROM contact_identities i
+         JOIN contact_identities o ON o.account_id = $1 AND o.scope = $3 AND o.wa_user_id = i.wa_user_id
+         WHERE i.account_id = $1 AND i.scope = $2 AND o.contact_id <> i.contact_id")
+    .bind(account)
+    .bind(waba_id)
+    .bind(portfolio_id)
+    .load(&mut *conn)
+    .await?;
+    if pairs.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<Uuid> = pairs.iter().flat_map(|pair| [pair.contact_id, pair.other_id]).collect();
+    let rows: Vec<LinkedRow> = sql(format!(
+        "SELECT c.id, c.phone IS NOT NULL AS has_phone, c.same_person_as AS named
+         FROM (SELECT DISTINCT p.id FROM {keys} k CROSS JOIN LATERAL same_person_contacts($1, k.id) p (id)) k
+         JOIN contacts c ON c.account_id = $1 AND c.id = k.id
+         WHERE c.deleted_at IS NULL ORDER BY c.id FOR NO KEY UPDATE OF c",
+        keys = key_rows("$2", "id"),
+    ))
+    .bind(account)
+    .bind(ids)
+    .load(&mut *conn)
+    .await?;
+    let contacts: Vec<LinkedContact> = rows
+        .iter()
+        .map(|row| LinkedContact {
+            id: row.id.into(),
+            has_phone: row.has_phone,
+            named: row.named.map(Into::into),
+        })
+        .collect();
+    let pairs: Vec<_> = pairs
+        .iter()
+        .map(|pair| (pair.contact_id.into(), pair.other_id.into()))
+        .collect();
+    let names: Vec<_> = linked(&contacts, &pairs).into_iter().collect();
+    sql(format!(
+        "UPDATE contacts c SET same_person_as = k.named, updated_at = now(), version = version + 1 FROM {keys} k
+         WHERE c.account_id = $1 AND c.id = k.id AND c.same_person_as IS DISTINCT FROM k.named",
+        keys = key_rows("$2, $3", "id, named"),
+    ))
+    .bind(account)
+    .bind(collect_column(&names, |(id, _)| id.0))
+    .bind(collect_column(&names, |(_, named)| named.0))
+    .execute(conn)
+    .await?;
+    let is_found = |contact: &&LinkedContact| pairs.iter().any(|(one, _)| *one == contact.id);
+    let found = contacts.iter().filter(is_found);
+    Ok(found.filter(|contact| contact.named.is_none()).count())
 }

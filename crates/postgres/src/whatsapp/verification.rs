@@ -1,11 +1,14 @@
 //! The verifications of WhatsApp numbers: due checks, their results, and what a number did last.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use diesel::dsl::count_star;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, QueryableByName};
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::conversations::IdentityReport;
 use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{AccountId, Event, ProfileId, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::verification::{
@@ -27,15 +30,27 @@ use crate::sql::sql;
 use crate::transactions::in_tenant;
 
 /// The verifications of all accounts. Claims and lookups by number run on the owner pool, all else on the tenant pool.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PgVerifications {
     tenants: TenantPool,
     owner: OwnerPool,
+    report: Option<Arc<dyn IdentityReport>>,
 }
 
 impl PgVerifications {
     pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
-        Self { tenants, owner }
+        Self {
+            tenants,
+            owner,
+            report: None,
+        }
+    }
+
+    /// Reports contacts that turn out to be the same person when a portfolio becomes known.
+    #[must_use]
+    pub fn with_report(self, report: Arc<dyn IdentityReport>) -> Self {
+        let report = Some(report);
+        Self { report, ..self }
     }
 }
 
@@ -138,7 +153,7 @@ async fn record(
     id: ProfileId,
     update: &VerificationUpdate,
     events: &[Event],
-) -> DbResult<UpdateOutcome<()>> {
+) -> DbResult<(UpdateOutcome<()>, usize)> {
     let guarded = by_id(account, id)
         .filter(whatsapp_profiles::credentials_version.eq(update.credentials_version))
         .filter(whatsapp_profiles::verification_version.eq(update.verification_version));
@@ -153,13 +168,14 @@ async fn record(
         .await?;
     if updated == 0 {
         let found = find(conn, account, id).await?;
-        return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
+        return Ok((found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale), 0));
     }
+    let mut same_persons = 0;
     if let (Some(portfolio), Some(stored)) = (&update.number.portfolio_id, find(conn, account, id).await?) {
-        move_to_portfolio(conn, account, &stored.profile.waba_id, portfolio).await?;
+        same_persons = move_to_portfolio(conn, account, &stored.profile.waba_id, portfolio).await?;
     }
     append(conn, account, events).await?;
-    Ok(UpdateOutcome::Done(()))
+    Ok((UpdateOutcome::Done(()), same_persons))
 }
 
 /// A number that some account had is in the directory for ever, so the profile itself is compared again.
@@ -203,7 +219,12 @@ impl VerificationStore for PgVerifications {
         update: &VerificationUpdate,
         events: &[Event],
     ) -> Result<UpdateOutcome<()>, StoreError> {
-        in_tenant!(self.tenants, account, |conn| record(conn, account, id, update, events))
+        let recorded = in_tenant!(self.tenants, account, |conn| record(conn, account, id, update, events));
+        let (outcome, same_persons) = recorded?;
+        if let Some(report) = self.report.as_ref().filter(|_| same_persons > 0) {
+            report.same_persons(same_persons);
+        }
+        Ok(outcome)
     }
 
     async fn record_health(

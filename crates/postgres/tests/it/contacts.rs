@@ -8,6 +8,7 @@ use recado_domain::shared::{AccountId, ContactId, CursorQuery, SegmentId, StoreE
 use recado_postgres::PgTags;
 use serde_json::{Map, Value, json};
 use time::Duration;
+use uuid::Uuid;
 
 use crate::contact_updates::{renamed, update};
 use crate::support::{DbFixture, NOW, id, position};
@@ -540,4 +541,85 @@ async fn contact_opt_out_keeps_its_time_until_opt_in() {
         assert!(out.iter().all(Option::is_some), "{out:?}");
         assert_eq!(first.get_or_insert(out.clone()), &out);
     }
+}
+
+/// The links of one person's contacts after the deletion of one: each that is left names another one, so that an opt-out
+/// still counts for all.
+#[tokio::test]
+async fn contacts_of_one_person_stay_linked_after_a_deletion() {
+    for deleted in ["a", "b", "c", "d"] {
+        let fixture = DbFixture::new().await;
+        let account = fixture.account;
+        fixture
+            .sql(&format!(
+                "INSERT INTO contacts (account_id, id, name, phone)
+                   SELECT '{account}', md5(name)::uuid, name, phone
+                   FROM (VALUES ('a', '+1'), ('b', NULL), ('c', NULL), ('d', NULL), ('other', '+2')) AS v (name, phone);
+                 UPDATE contacts c SET same_person_as = o.id FROM contacts o
+                   WHERE (c.name, o.name) IN (('a', 'b'), ('b', 'a'), ('c', 'a'), ('d', 'a'))"
+            ))
+            .await;
+        let id = |name: &str| format!("SELECT id::text FROM contacts WHERE name = '{name}'");
+        let gone = fixture.text(&id(deleted)).await.unwrap().parse::<Uuid>().unwrap();
+        assert!(
+            fixture
+                .contacts()
+                .delete(account, gone.into(), NOW)
+                .await
+                .unwrap()
+                .is_done()
+        );
+        assert_eq!(
+            fixture
+                .text(&format!(
+                    "SELECT same_person_as::text FROM contacts WHERE name = '{deleted}'"
+                ))
+                .await,
+            None,
+            "a deleted contact names none"
+        );
+        let left: Vec<&str> = ["a", "b", "c", "d"]
+            .into_iter()
+            .filter(|name| *name != deleted)
+            .collect();
+        for name in &left {
+            let group = format!(
+                "SELECT string_agg(o.name, ' ' ORDER BY o.name) FROM contacts c
+                 CROSS JOIN LATERAL same_person_contacts(c.account_id, c.same_person_as) p (id)
+                 JOIN contacts o ON o.id = p.id WHERE c.name = '{name}'"
+            );
+            assert_eq!(
+                fixture.text(&group).await,
+                Some(left.join(" ")),
+                "{name} without {deleted}"
+            );
+        }
+        let names_itself = "SELECT count(*) FROM contacts WHERE same_person_as = id";
+        assert_eq!(fixture.number(names_itself).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn last_contact_of_a_person_names_none() {
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    fixture
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name)
+               SELECT '{account}', md5(name)::uuid, name FROM (VALUES ('a'), ('b')) AS v (name);
+             UPDATE contacts c SET same_person_as = o.id FROM contacts o WHERE c.id <> o.id"
+        ))
+        .await;
+    let gone = fixture
+        .text("SELECT id::text FROM contacts WHERE name = 'a'")
+        .await
+        .unwrap();
+    let gone = gone.parse::<Uuid>().unwrap();
+    fixture.contacts().delete(account, gone.into(), NOW).await.unwrap();
+    assert_eq!(
+        fixture
+            .number("SELECT count(*) FROM contacts WHERE same_person_as IS NOT NULL")
+            .await,
+        0
+    );
 }

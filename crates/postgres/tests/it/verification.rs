@@ -233,6 +233,58 @@ async fn user_ids_move_to_the_portfolio_once_it_is_known() {
     assert_eq!(fixture.text(ids).await, Some(expected));
 }
 
+/// A number of the portfolio reported the same id for another contact: WhatsApp says that both are one person.
+#[tokio::test]
+async fn contacts_with_one_id_in_a_portfolio_are_linked() {
+    let fixture = DbFixture::new().await;
+    let (profiles, verifications) = stores(&fixture);
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    let stored = pending("111");
+    profiles.insert(account, &stored, &[]).await.unwrap();
+    let waba = stored.profile.waba_id.clone();
+    for (account, name, phone, scope, user_id) in [
+        (account, "ana", "NULL", waba.as_str(), "BR.1"),
+        (account, "ana2", "'+5511961234501'", "77", "BR.1"),
+        (account, "ana3", "NULL", "x", "BR.9"),
+        (account, "bia", "NULL", waba.as_str(), "BR.2"),
+        (other, "eva", "NULL", "77", "BR.2"),
+    ] {
+        fixture
+            .sql(&format!(
+                "INSERT INTO contacts (account_id, id, name, phone) VALUES ('{account}', md5('{name}')::uuid, '{name}', {phone});
+                 INSERT INTO contact_identities
+                   VALUES ('{account}', '{scope}', '{user_id}', md5('{name}')::uuid, NULL, NULL, now(), now())"
+            ))
+            .await;
+    }
+    fixture
+        .sql(
+            "UPDATE contacts c SET same_person_as = o.id FROM contacts o
+             WHERE (c.name, o.name) IN (('ana', 'ana3'), ('ana3', 'ana'))",
+        )
+        .await;
+    let update = VerificationUpdate {
+        number: NumberFacts {
+            portfolio_id: Some("77".into()),
+            ..NumberFacts::default()
+        },
+        ..checked(&stored, CheckState::Passed)
+    };
+    let id = stored.profile.id;
+    verifications.record(account, id, &update, &[]).await.unwrap();
+    let linked = "SELECT string_agg(c.name || ' ' || o.name, ', ' ORDER BY c.name) FROM contacts c
+                  JOIN contacts o ON o.id = c.same_person_as";
+    // Those who were linked already stay so. All name the one with a phone.
+    let names = fixture.text(linked).await.unwrap();
+    let mut links: Vec<_> = names.split(", ").collect();
+    links.retain(|link| !link.starts_with("ana2 "));
+    assert_eq!(links, ["ana ana2", "ana3 ana2"]);
+    assert!(names.contains("ana2 "), "{names}");
+    let ids = "SELECT string_agg(concat_ws(' ', wa_user_id, scope), ', ' ORDER BY wa_user_id, scope)
+               FROM contact_identities";
+    assert_eq!(fixture.text(ids).await.unwrap(), "BR.1 77, BR.2 77, BR.2 77, BR.9 x");
+}
+
 #[tokio::test]
 async fn phone_is_found_by_the_user_id_that_the_number_may_use() {
     let fixture = DbFixture::new().await;

@@ -12,7 +12,7 @@ impl Stores {
     pub fn verifications(&self, shared: &Shared) -> Verifications {
         Verifications::new(VerificationPorts {
             profiles: Arc::new(PgProfiles::new(self.tenant.clone())),
-            store: Arc::new(self.verification_store()),
+            store: Arc::new(self.verification_store().with_report(Arc::new(shared.reports.clone()))),
             gateway: shared.clients.whatsapp.clone(),
             cipher: shared.cipher.clone(),
             clock: shared.clock.clone(),
