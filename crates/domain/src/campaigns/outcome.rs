@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use crate::messaging::{BlockCause, MetaStatus, SendOutcome, ThrottleScope};
+use crate::messaging::{MetaStatus, SendOutcome, ThrottleScope};
 use crate::shared::{SendId, redacted_debug};
 
 /// The most retries of a send that certainly did not leave.
@@ -100,7 +100,7 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
         ),
         SendOutcome::RunBlocked { code, cause, message } => {
             let reason = format!("{message} (code {code})");
-            let review = review_after(cause);
+            let review = cause.template_status();
             (SendResult::Released, Some(RunBlock { reason, review }))
         }
         SendOutcome::Unknown { .. } => (SendResult::Unknown, None),
@@ -110,21 +110,6 @@ pub fn to_result(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, 
         }
     };
     (send, result, block)
-}
-
-/// The template's review status that the cause implies.
-pub(super) fn review_after(cause: BlockCause) -> Option<MetaStatus> {
-    match cause {
-        BlockCause::TemplatePaused => Some(MetaStatus::Paused),
-        BlockCause::TemplateDisabled => Some(MetaStatus::Disabled),
-        BlockCause::Token
-        | BlockCause::Access
-        | BlockCause::Restricted
-        | BlockCause::Unpaid
-        | BlockCause::NotRegistered
-        | BlockCause::RegistrationLocked
-        | BlockCause::Template => None,
-    }
 }
 
 /// Exponential backoff, at least `retry_after` and at most `BACKOFF_MAX`: 1, 2, 4, ... seconds, or 1, 4, 16, ... if one
@@ -147,6 +132,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::messaging::BlockCause;
 
     fn result_of(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<RunBlock>) {
         let (_, result, block) = to_result(SendId(Uuid::nil()), attempts, outcome);

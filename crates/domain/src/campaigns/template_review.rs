@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::RunStore;
-use super::outcome::review_after;
 use crate::media::MediaFile;
 use crate::messaging::{
     MetaStatus, OutboundMessage, OutboundTemplate, RemotePage, SendOutcome, SubmittedTemplate, TemplateSubmission,
@@ -70,7 +69,7 @@ impl WhatsappGateway for ReviewingGateway {
     async fn send_template(&self, credentials: &WhatsappCredentials, message: &OutboundTemplate) -> SendOutcome {
         let outcome = self.gateway.send_template(credentials, message).await;
         let status = match &outcome {
-            SendOutcome::RunBlocked { cause, .. } => review_after(*cause),
+            SendOutcome::RunBlocked { cause, .. } => cause.template_status(),
             _ => None,
         };
         if let Some(status) = status {

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use super::MetaStatus;
+
 /// What an error code of WhatsApp means for a message, a number or a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
@@ -81,6 +83,23 @@ pub enum BlockCause {
     Template,
     TemplatePaused,
     TemplateDisabled,
+}
+
+impl BlockCause {
+    /// The review status of the template that the cause implies.
+    pub fn template_status(self) -> Option<MetaStatus> {
+        match self {
+            Self::TemplatePaused => Some(MetaStatus::Paused),
+            Self::TemplateDisabled => Some(MetaStatus::Disabled),
+            Self::Token
+            | Self::Access
+            | Self::Restricted
+            | Self::Unpaid
+            | Self::NotRegistered
+            | Self::RegistrationLocked
+            | Self::Template => None,
+        }
+    }
 }
 
 /// WhatsApp's error codes by class.

@@ -1,9 +1,11 @@
 //! Status updates, applied to campaign sends, replies and direct messages.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
-use recado_domain::messaging::{ErrorClass, ErrorCodes};
+use recado_domain::messaging::{ErrorClass, ErrorCodes, MetaStatus, SendStatus};
 use recado_domain::shared::{AccountId, StoreError};
 use uuid::Uuid;
 
@@ -13,7 +15,9 @@ use crate::conversations::{find_message, lock_messages, replies_written_since, r
 use crate::direct_messages::{find_direct_message, lock_direct_messages, write_direct_messages};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
-use crate::transactions::in_transaction;
+use crate::sql::{IdRow, key_rows, sql};
+use crate::templates::review;
+use crate::transactions::{in_tenant, in_transaction};
 
 #[derive(Clone, Debug)]
 pub struct PgStatusUpdates(TenantPool, ErrorCodes);
@@ -30,12 +34,62 @@ impl StatusUpdateStore for PgStatusUpdates {
         if updates.is_empty() {
             return Ok(vec![]);
         }
+        // First and on its own: only messages that have not failed yet say something new of their templates, and the
+        // transaction below holds locks of their campaigns.
+        let withdrawn = withdrawn_templates(updates, &self.1);
+        if !withdrawn.is_empty() {
+            in_tenant!(self.0, account, |conn| review_templates(conn, account, &withdrawn))?;
+        }
         // Asynchronous commit: the callback is deleted only afterwards, and applying a status update twice changes
         // nothing.
         in_transaction!(self.0.begin_async_commit(account), |conn| apply(
             conn, account, updates, &self.1
         ))
     }
+}
+
+/// The messages that failed because their template is paused or disabled, by its status. WhatsApp may hold a message back
+/// after it accepted it, and drop it when it pauses the template.
+fn withdrawn_templates(updates: &[StatusUpdate], codes: &ErrorCodes) -> HashMap<MetaStatus, Vec<Uuid>> {
+    let mut withdrawn: HashMap<MetaStatus, Vec<Uuid>> = HashMap::new();
+    for update in updates.iter().filter(|update| update.status == SendStatus::Failed) {
+        if let (Some(send), Some(ErrorClass::Blocked(cause))) =
+            (update.send_id, update.error_code.map(|code| codes.class(code)))
+            && let Some(status) = cause.template_status()
+        {
+            withdrawn.entry(status).or_default().push(send.into());
+        }
+    }
+    withdrawn
+}
+
+/// Stores what the failed messages say of their templates.
+async fn review_templates(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    withdrawn: &HashMap<MetaStatus, Vec<Uuid>>,
+) -> DbResult<()> {
+    for (status, sends) in withdrawn {
+        let templates: Vec<IdRow> = sql(format!(
+            "SELECT c.template_id AS id FROM {keys} k
+             JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $3 AND s.status <> 'failed'
+             JOIN campaigns c ON c.account_id = $1 AND c.id = s.campaign_id AND c.template_id IS NOT NULL
+             UNION SELECT m.template_id FROM {keys} k
+             JOIN direct_messages m ON m.account_id = $1 AND m.id = k.id AND m.status <> 'failed'
+               AND m.template_id IS NOT NULL
+             ORDER BY id",
+            keys = key_rows("$2", "id"),
+        ))
+        .bind(account)
+        .bind(sends.clone())
+        .bind(sends.iter().min().copied())
+        .load(&mut *conn)
+        .await?;
+        for template in templates {
+            review(conn, account, template.id.into(), *status).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Applies status updates and returns the positions of those that match no message. Executes a fixed number

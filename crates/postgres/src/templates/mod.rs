@@ -2,6 +2,7 @@
 
 mod campaigns;
 mod read;
+mod review;
 mod rows;
 mod sync;
 
@@ -34,6 +35,7 @@ use crate::transactions::in_tenant;
 
 pub(crate) use campaigns::pause_template;
 pub(crate) use read::{find, find_all, find_locked};
+pub(crate) use review::review;
 use rows::{Content, TemplateRow};
 
 #[derive(Clone, Debug)]

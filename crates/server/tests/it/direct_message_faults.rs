@@ -161,3 +161,88 @@ fn batch_without_its_database_is_stored_as_a_whole_or_not_at_all() {
         (&json!(200), 200)
     );
 }
+
+fn failed(user: &User<'_>, id: &str) -> Value {
+    eventually("the message failed", || {
+        Some(get(user, id)).filter(|message| message["status"] == "failed")
+    })
+}
+
+/// What WhatsApp's refusal of one message says of its template holds for all others.
+#[test]
+fn refused_template_of_a_message_is_not_tried_again() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    for (code, status) in [(132_015, "paused"), (132_016, "disabled")] {
+        let refusal = WhatsappFaultKind::error(code, "The template is stopped.");
+        server.whatsapp.script(vec![WhatsappFault::send(refusal)]);
+        let template = ana.approved("Oi", &[]);
+        let body = json!({ "to": { "phone": ANA }, "template": { "id": template } });
+        let id = text(&ana.post("/api/messages", body.clone()).created()["id"]);
+        assert_eq!(failed(&ana, &id)["error_code"], code);
+        let calls = server.whatsapp.ledger().len();
+        let shown = ana.get(&format!("/api/templates/{template}")).ok();
+        assert_eq!(shown["meta_status"], status);
+        let refused = ana.post("/api/messages", body).refused(400, "VALIDATION_ERROR");
+        assert_eq!(refused["details"]["reason"], "template_not_approved");
+        let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+        let refused = ana
+            .request("POST", &format!("/api/campaigns/{campaign}/execute"))
+            .send();
+        refused.refused(400, "VALIDATION_ERROR");
+        assert_eq!(server.whatsapp.ledger().len(), calls);
+    }
+}
+
+/// WhatsApp drops a message that it accepted if it pauses the template meanwhile.
+#[test]
+fn status_of_a_dropped_message_pauses_its_template_once() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let template = ana.approved("Oi", &[]);
+    let body = json!({ "to": { "phone": ANA }, "template": { "id": template } });
+    let id = text(&ana.post("/api/messages", body).created()["id"]);
+    eventually("the message is sent", || {
+        Some(get(&ana, &id)).filter(|message| message["status"] == "sent")
+    });
+    let status = json!({ "object": "whatsapp_business_account", "entry": [{ "id": "1", "changes": [{ "field": "messages",
+        "value": { "metadata": { "phone_number_id": NUMBER }, "statuses": [{ "id": get(&ana, &id)["wa_message_id"],
+            "status": "failed", "timestamp": now().to_string(), "biz_opaque_callback_data": id,
+            "errors": [{ "code": 132_015, "title": "Template is paused" }] }] } }] }] });
+    let path = format!("/api/templates/{template}");
+    assert_eq!(server.callback(&status).status, 200);
+    failed(&ana, &id);
+    assert_eq!(ana.get(&path).ok()["meta_status"], "paused");
+    // WhatsApp repeats a callback for days. Meanwhile it may have approved the template again.
+    server.db.run("UPDATE message_templates SET meta_status = 'approved'");
+    assert_eq!(server.callback(&status).status, 200);
+    assert_eq!(ana.get(&path).ok()["meta_status"], "approved");
+}
+
+/// The number is refused for a quarter of a minute, the message expires before.
+#[test]
+fn held_message_fails_when_it_expires() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let refusal = WhatsappFaultKind::error(131_042, "Not paid");
+    server.whatsapp.script(vec![WhatsappFault::send(refusal)]);
+    let template = ana.approved("Oi", &[]);
+    let expires_at = time::OffsetDateTime::from_unix_timestamp(i64::try_from(now() + 4).unwrap()).unwrap();
+    let expires_at = expires_at
+        .format(&time::format_description::well_known::Rfc3339)
+        .unwrap();
+    let body = json!({ "to": { "phone": ANA }, "template": { "id": template }, "expires_at": expires_at });
+    let begun = Instant::now();
+    let id = text(&ana.post("/api/messages", body).created()["id"]);
+    let held = eventually("the message is held", || {
+        Some(get(&ana, &id)).filter(|message| message["phase"] == "held")
+    });
+    assert_eq!(held["hold_reason"], "number");
+    let message = failed(&ana, &id);
+    assert!(text(&message["error_message"]).contains("expired"), "{message}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(server.whatsapp.sends().len(), 0);
+}
