@@ -610,6 +610,7 @@ CREATE TABLE public.direct_message_queues (
     hold_reason text,
     worker uuid,
     leased_until timestamp with time zone,
+    held_until timestamp with time zone,
     CONSTRAINT direct_message_queues_hold_reason_check CHECK ((hold_reason = ANY (ARRAY['number'::text, 'suspended'::text])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');

@@ -487,6 +487,7 @@ diesel::table! {
         hold_reason -> Nullable<Text>,
         worker -> Nullable<Uuid>,
         leased_until -> Nullable<Timestamptz>,
+        held_until -> Nullable<Timestamptz>,
     }
 }
 

@@ -7,8 +7,8 @@ use futures_util::future::select;
 use time::Duration;
 
 use super::{
-    DirectMessageQueue, HoldReason, LeavingContent, LeavingMessage, NumberQueue, QueueInputs, TemplateFileError,
-    TemplateFiles,
+    DirectMessageQueue, HoldReason, LeavingContent, LeavingMessage, NumberChoice, NumberQueue, QueueInputs,
+    TemplateFileError, TemplateFiles,
 };
 use crate::campaigns::{
     Burst, CompletedCall, InFlightSends, SendRate, SendRateLimiter, SendResult, SlotTime, Worker, to_result,
@@ -91,6 +91,13 @@ impl Messenger {
         let Some(inputs) = self.queue.inputs(queue).await? else {
             return Ok(QueueEnd::Gone);
         };
+        if let Some((reason, left)) = inputs.held {
+            // The queue is due because a message expired.
+            return self.hold(queue, reason, left).await;
+        }
+        if let Some(number) = inputs.successor {
+            return self.hand_over(queue, number).await;
+        }
         let sender = match self.sender(queue, &inputs) {
             Ok(sender) => sender,
             Err((reason, delay)) => return self.hold(queue, reason, delay).await,
@@ -115,6 +122,15 @@ impl Messenger {
 
     pub async fn abandon(&self, queue: NumberQueue) -> Result<(), StoreError> {
         self.queue.abandon(queue, self.worker.id).await
+    }
+
+    /// An account that had no number when the messages were made has one now: nothing of it is simulated any more.
+    async fn hand_over(&self, queue: NumberQueue, number: NumberChoice) -> Result<QueueEnd, StoreError> {
+        if !number.is_verified {
+            return self.hold(queue, HoldReason::Number, UNVERIFIED_DELAY).await;
+        }
+        self.queue.hand_over(queue, self.worker.id, number.id).await?;
+        Ok(QueueEnd::HandedOver)
     }
 
     async fn hold(&self, queue: NumberQueue, reason: HoldReason, delay: Duration) -> Result<QueueEnd, StoreError> {

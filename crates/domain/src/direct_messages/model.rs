@@ -39,7 +39,8 @@ pub struct DirectMessage {
     pub phone: Option<String>,
     /// WhatsApp's user id of the contact now.
     pub wa_user_id: Option<String>,
-    /// The sending number. None: the account has no number, and the message is simulated.
+    /// The sending number. None: the account had no number when the message was made. It is simulated, unless the account
+    /// has connected one before it leaves.
     pub profile_id: Option<ProfileId>,
     pub kind: ContentKind,
     pub template: Option<MessageTemplate>,
@@ -129,6 +130,6 @@ pub struct DirectMessageQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NumberQueue {
     pub account_id: AccountId,
-    /// None: the simulated messages of an account without numbers.
+    /// None: the messages that were made when the account had no number.
     pub profile_id: Option<ProfileId>,
 }

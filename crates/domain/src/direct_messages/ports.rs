@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use super::{
     CreationFacts, CreationPlan, DirectMessage, DirectMessageQuery, HoldReason, LeavingMessage, MessageRequest,
-    NumberQueue,
+    NumberChoice, NumberQueue,
 };
 use crate::campaigns::SendResult;
-use crate::shared::{AccountId, CursorPage, MessageId, StoreError};
+use crate::shared::{AccountId, CursorPage, MessageId, ProfileId, StoreError};
 use crate::whatsapp::StoredProfile;
 
 /// How the insert of new messages ended. Unless it is `Inserted`, nothing was written.
@@ -66,6 +66,10 @@ pub struct QueueInputs {
     pub profile: Option<StoredProfile>,
     /// Whether the account is active.
     pub is_active: bool,
+    /// Why and how long all messages of the queue are still kept back.
+    pub held: Option<(HoldReason, Duration)>,
+    /// Of a queue without a number: the number that sends its messages, because the account has connected one.
+    pub successor: Option<NumberChoice>,
 }
 
 /// The queues of direct messages, across accounts. One worker at a time has leased a queue. Every method with a worker
@@ -105,7 +109,7 @@ pub trait DirectMessageQueue: Send + Sync {
     async fn release(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;
 
     /// Releases the queue and fails a batch of due messages that have expired. If a message is due within `delay`, all
-    /// messages of the queue wait until `delay` is over.
+    /// messages of the queue wait until `delay` is over. The queue is due earlier if a message expires earlier.
     async fn hold(
         &self,
         queue: NumberQueue,
@@ -113,6 +117,10 @@ pub trait DirectMessageQueue: Send + Sync {
         reason: HoldReason,
         delay: Duration,
     ) -> Result<(), StoreError>;
+
+    /// Moves the due messages of a queue without a number to that of the contact's conversation, if it is verified, else
+    /// to that of `number`, and releases the queue.
+    async fn hand_over(&self, queue: NumberQueue, worker: Uuid, number: ProfileId) -> Result<(), StoreError>;
 
     /// Releases the queue after an error. Messages that were started and not recorded become unknown.
     async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;

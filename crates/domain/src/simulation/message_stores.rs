@@ -18,8 +18,9 @@ use crate::direct_messages::{
     DirectMessageQuery, DirectMessageQueue, DirectMessageStore, HoldReason, LeavingMessage, MessageRequest,
     NumberChoice, NumberQueue, QueueInputs, Requested, RequestedTemplate,
 };
-use crate::shared::{AccountId, Clock, ContactId, CursorPage, MessageId, StoreError};
+use crate::shared::{AccountId, Clock, ContactId, CursorPage, MessageId, ProfileId, StoreError};
 use crate::templates::tests::approved_template;
+use crate::whatsapp::StoredProfile;
 
 impl Stores {
     /// The contacts of an account.
@@ -213,9 +214,17 @@ impl DirectMessageQueue for Stores {
             let runs = self.runs.tables();
             let account = &runs.accounts[&queue.account_id];
             let profile = queue.profile_id.and_then(|id| account.profiles.get(&id));
+            let number = |number: &StoredProfile| NumberChoice {
+                id: number.profile.id,
+                is_verified: number.is_verified(),
+            };
+            let mut numbers: Vec<_> = account.profiles.values().map(number).collect();
+            numbers.sort_by_key(|number| (!number.is_verified, number.id));
             Ok(Some(QueueInputs {
                 profile: profile.cloned(),
                 is_active: !account.suspended,
+                held: self.messages().held(queue),
+                successor: numbers.first().copied().filter(|_| queue.profile_id.is_none()),
             }))
         })
         .await
@@ -249,6 +258,13 @@ impl DirectMessageQueue for Stores {
     async fn release(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError> {
         self.leave_queue("release message queue", queue, worker, |stores| {
             stores.messages().release(queue, worker, None);
+        })
+        .await
+    }
+
+    async fn hand_over(&self, queue: NumberQueue, worker: Uuid, number: ProfileId) -> Result<(), StoreError> {
+        self.leave_queue("hand message queue over", queue, worker, |stores| {
+            stores.messages().hand_over(queue, worker, number);
         })
         .await
     }

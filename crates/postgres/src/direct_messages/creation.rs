@@ -104,31 +104,50 @@ async fn keep_files(conn: &mut AsyncPgConnection, account: AccountId, plan: &Cre
 
 /// Makes the queues of the messages due when their first message is.
 async fn queue_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<()> {
-    let mut due: BTreeMap<Uuid, OffsetDateTime> = BTreeMap::new();
-    for new in &plan.messages {
-        let first = due
-            .entry(stored_profile(new.message.profile_id))
-            .or_insert(new.message.send_at);
-        *first = (*first).min(new.message.send_at);
+    let mut due: BTreeMap<Uuid, DueTime> = BTreeMap::new();
+    for NewDirectMessage { message, .. } in &plan.messages {
+        let first = due.entry(stored_profile(message.profile_id)).or_insert(DueTime {
+            due_at: message.send_at,
+            expires_at: Some(message.expires_at),
+        });
+        first.due_at = first.due_at.min(message.send_at);
+        first.expires_at = first.expires_at.into_iter().chain([message.expires_at]).min();
     }
-    let (profiles, times) = due.into_iter().unzip();
-    make_due(conn, account, profiles, times).await
+    make_due(conn, account, &due.into_iter().collect::<Vec<_>>()).await
 }
 
-/// Makes queues due at these times, or earlier. A held queue stays held: a new message does not change the reason.
+/// When messages are due, and when the first of them expires.
+#[derive(Clone, Copy)]
+pub(super) struct DueTime {
+    pub(super) due_at: OffsetDateTime,
+    pub(super) expires_at: Option<OffsetDateTime>,
+}
+
+impl DueTime {
+    /// At once. The next release sets the time.
+    pub(super) const AT_ONCE: Self = Self {
+        due_at: OffsetDateTime::UNIX_EPOCH,
+        expires_at: None,
+    };
+}
+
+/// Makes queues due at these times, or earlier. A held queue stays held: a new message does not change the reason. It is
+/// due when a message expires.
 pub(super) async fn make_due(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    profiles: Vec<Uuid>,
-    times: Vec<OffsetDateTime>,
+    queues: &[(Uuid, DueTime)],
 ) -> DbResult<()> {
     sql("INSERT INTO direct_message_queues AS q (account_id, profile_id, due_at)
          SELECT $1, k.profile_id, k.due_at FROM unnest($2, $3) AS k (profile_id, due_at) ORDER BY k.profile_id
-         ON CONFLICT (account_id, profile_id) DO UPDATE
-           SET due_at = CASE WHEN q.hold_reason IS NULL THEN least(q.due_at, excluded.due_at) ELSE q.due_at END")
+         ON CONFLICT (account_id, profile_id) DO UPDATE SET due_at = CASE
+           WHEN q.hold_reason IS NULL THEN least(q.due_at, excluded.due_at)
+           ELSE least(q.due_at, (SELECT k.expires_at FROM unnest($2, $4) AS k (profile_id, expires_at)
+             WHERE k.profile_id = q.profile_id)) END")
     .bind(account)
-    .bind(profiles)
-    .bind(times)
+    .bind(collect_column(queues, |(profile, _)| *profile))
+    .bind(collect_column(queues, |(_, time)| time.due_at))
+    .bind(collect_column(queues, |(_, time)| time.expires_at))
     .execute(conn)
     .await?;
     Ok(())

@@ -248,6 +248,22 @@ async fn references(
     Ok(found)
 }
 
+/// The account's numbers: verified ones first, then the oldest.
+pub(super) async fn numbers(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Vec<NumberChoice>> {
+    let rows: Vec<NumberRow> = sql(
+        "SELECT id, verification_state = 'verified' AS is_verified FROM whatsapp_profiles WHERE account_id = $1
+         ORDER BY verification_state <> 'verified', created_at, id",
+    )
+    .bind(account)
+    .load(conn)
+    .await?;
+    let numbers = rows.into_iter().map(|row| NumberChoice {
+        id: row.id.into(),
+        is_verified: row.is_verified,
+    });
+    Ok(numbers.collect())
+}
+
 /// Reads what decides on these requests.
 pub(super) async fn creation(
     conn: &mut AsyncPgConnection,
@@ -256,21 +272,10 @@ pub(super) async fn creation(
     codes: ErrorCodes,
 ) -> DbResult<CreationFacts> {
     let (billing, now) = billing::entitlement(conn, account).await?;
-    let numbers: Vec<NumberRow> = sql(
-        "SELECT id, verification_state = 'verified' AS is_verified FROM whatsapp_profiles WHERE account_id = $1
-         ORDER BY verification_state <> 'verified', created_at, id",
-    )
-    .bind(account)
-    .load(&mut *conn)
-    .await?;
-    let numbers = numbers.into_iter().map(|row| NumberChoice {
-        id: row.id.into(),
-        is_verified: row.is_verified,
-    });
     Ok(CreationFacts {
         now,
         billing,
-        numbers: numbers.collect(),
+        numbers: numbers(conn, account).await?,
         contacts: requested_contacts(conn, account, requests).await?,
         templates: requested_templates(conn, account, requests.iter().map(|request| &request.content)).await?,
         references: references(conn, account, requests, codes).await?,

@@ -1,11 +1,11 @@
 //! The queues of direct messages: one row for each number with messages that are not started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Integer, Jsonb, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Integer, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{NEVER_CONFIRMED, SendResult};
 use recado_domain::direct_messages::{
@@ -13,18 +13,18 @@ use recado_domain::direct_messages::{
     RequestedContent, RequestedTemplate, departure,
 };
 use recado_domain::messaging::{AddressKind, ErrorClass, ErrorCodes, SendStatus};
-use recado_domain::shared::{AccountId, MessageId, StoreError};
+use recado_domain::shared::{AccountId, MessageId, ProfileId, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::changes::{self, find, lock, write};
-use super::creation::make_due;
-use super::facts::{ContactKey, contacts, requested_templates};
+use super::creation::{DueTime, make_due};
+use super::facts::{ContactKey, contacts, numbers, requested_templates};
 use super::{read_profile, stored_profile};
 use crate::billing;
 use crate::contacts::{opt_out_now, set_wa_ids};
-use crate::errors::{DbResult, corrupt};
+use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{FlagRow, IdRow, NumberRow, PlannedEachTime, collect_column, key_rows, sql};
 use crate::transactions::in_tenant;
@@ -236,10 +236,8 @@ async fn record(
 ) -> DbResult<()> {
     let account = queue.account_id;
     if results.iter().any(|(_, result)| may_be_due_again(result)) {
-        // The worker may have lost the queue, and its new worker may have deleted the row. The next release sets the time.
-        let at_once = OffsetDateTime::UNIX_EPOCH;
-        let (profiles, times) = (vec![stored_profile(queue.profile_id)], vec![at_once]);
-        make_due(conn, account, profiles, times).await?;
+        // The worker may have lost the queue, and its new worker may have deleted the row.
+        make_due(conn, account, &[(stored_profile(queue.profile_id), DueTime::AT_ONCE)]).await?;
     }
     let mut locked = lock(conn, account, results.iter().map(|(id, _)| id.0).collect(), vec![]).await?;
     let (mut contacts, mut wa_ids, mut opt_outs) = (Vec::new(), Vec::new(), Vec::new());
@@ -326,14 +324,83 @@ async fn inputs(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<Op
         .await
         .optional()?;
     let Some(active) = active else { return Ok(None) };
-    let profile = match queue.profile_id {
-        None => None,
-        Some(profile) => find_profile(conn, queue.account_id, profile).await?,
+    let (profile, successor) = match queue.profile_id {
+        None => (None, numbers(conn, queue.account_id).await?.into_iter().next()),
+        Some(profile) => (find_profile(conn, queue.account_id, profile).await?, None),
     };
     Ok(Some(QueueInputs {
         profile,
         is_active: active.yes,
+        held: held(conn, queue).await?,
+        successor,
     }))
+}
+
+#[derive(QueryableByName)]
+struct HeldRow {
+    #[diesel(sql_type = Text)]
+    hold_reason: String,
+    #[diesel(sql_type = Timestamptz)]
+    held_until: OffsetDateTime,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+/// Why and how long the messages of a queue are still kept back.
+async fn held(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<Option<(HoldReason, Duration)>> {
+    let row: Option<HeldRow> = sql("SELECT hold_reason, held_until, now() AS now FROM direct_message_queues
+         WHERE account_id = $1 AND profile_id = $2 AND hold_reason IS NOT NULL AND held_until > now()")
+    .bind(queue.account_id)
+    .bind(stored_profile(queue.profile_id))
+    .get_result(conn)
+    .await
+    .optional()?;
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some((parse_enum(&row.hold_reason)?, row.held_until - row.now)))
+}
+
+#[derive(QueryableByName)]
+struct SuccessorRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    successor: Uuid,
+}
+
+/// Moves the due messages of a queue to the numbers that send them.
+async fn hand_over(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid, number: ProfileId) -> DbResult<()> {
+    if !lock_leased(conn, queue, worker).await? {
+        return Ok(());
+    }
+    let account = queue.account_id;
+    let rows: Vec<SuccessorRow> = sql("SELECT m.id, coalesce(p.id, $3) AS successor FROM direct_messages m
+         LEFT JOIN conversations v ON v.account_id = $1 AND v.contact_id = m.contact_id
+         LEFT JOIN whatsapp_profiles p ON p.account_id = $1 AND p.id = v.profile_id AND p.verification_state = 'verified'
+         WHERE m.account_id = $1 AND m.profile_id = $2 AND m.due_at <= now()")
+    .bind(account)
+    .bind(stored_profile(queue.profile_id))
+    .bind(number)
+    .load(&mut *conn)
+    .await?;
+    let successors: BTreeSet<Uuid> = rows.iter().map(|row| row.successor).collect();
+    let successors: Vec<_> = successors.into_iter().map(|id| (id, DueTime::AT_ONCE)).collect();
+    // Queues are locked before messages.
+    make_due(conn, account, &successors).await?;
+    sql(format!(
+        "WITH locked AS MATERIALIZED (SELECT m.id, k.successor FROM {keys} k
+           JOIN direct_messages m ON m.account_id = $1 AND m.id = k.id AND m.profile_id = $4 AND m.due_at IS NOT NULL
+           ORDER BY m.id FOR NO KEY UPDATE OF m)
+         UPDATE direct_messages m SET profile_id = l.successor, updated_at = now()
+         FROM locked l WHERE m.account_id = $1 AND m.id = l.id",
+        keys = key_rows("$2, $3", "id, successor"),
+    ))
+    .bind(account)
+    .bind(collect_column(&rows, |row| row.id))
+    .bind(collect_column(&rows, |row| row.successor))
+    .bind(stored_profile(queue.profile_id))
+    .execute(&mut *conn)
+    .await?;
+    release(conn, queue, worker, None).await
 }
 
 async fn due(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: u32) -> DbResult<u32> {
@@ -422,6 +489,12 @@ impl DirectMessageQueue for PgDirectMessageQueues {
         let hold = Some((reason, delay));
         in_tenant!(self.tenants, queue.account_id, |conn| release(
             conn, queue, worker, hold
+        ))
+    }
+
+    async fn hand_over(&self, queue: NumberQueue, worker: Uuid, number: ProfileId) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, queue.account_id, |conn| hand_over(
+            conn, queue, worker, number
         ))
     }
 

@@ -1,7 +1,7 @@
 //! The queues of direct messages: lost leases and holds.
 
 use recado_domain::campaigns::SendResult;
-use recado_domain::direct_messages::{DirectMessageQueue, HoldReason, NumberQueue, Phase};
+use recado_domain::direct_messages::{DirectMessageQueue, EXPIRED, HoldReason, NumberQueue, Phase};
 use recado_postgres::{PgDirectMessageQueues, PgWaitingMessages, WaitingMessages};
 use time::Duration;
 use uuid::Uuid;
@@ -108,6 +108,92 @@ async fn hold_lasts_beside_new_messages_and_begins_only_with_a_due_one() {
         .await
         .unwrap();
     assert_eq!(fixture.number(held).await, 1, "only the first queue");
+}
+
+/// A held queue is due when a message expires. Until the end of the hold it only fails those.
+#[tokio::test]
+async fn held_queue_is_due_when_a_message_expires() {
+    let fixture = DbFixture::new().await;
+    let (store, profile, worker) = (queues(&fixture), id(), id());
+    let queue = NumberQueue {
+        account_id: fixture.account,
+        profile_id: Some(profile.into()),
+    };
+    let message = message_due_in(&fixture, profile, 0).await;
+    message_due_in(&fixture, profile, 0).await;
+    fixture
+        .sql(&format!(
+            "UPDATE direct_messages SET expires_at = now() + interval '300 milliseconds' WHERE id = '{message}'"
+        ))
+        .await;
+    assert_eq!(store.take(worker, LEASE).await.unwrap(), Some(queue));
+    let hold = async |delay| store.hold(queue, worker, HoldReason::Number, delay).await.unwrap();
+    hold(Duration::MINUTE).await;
+    assert_eq!(store.take(worker, LEASE).await.unwrap(), None, "not yet");
+    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    assert_eq!(store.take(worker, LEASE).await.unwrap(), Some(queue));
+    let held = store.inputs(queue).await.unwrap().unwrap().held;
+    let (reason, left) = held.unwrap();
+    assert_eq!(reason, HoldReason::Number);
+    assert!(left > Duration::seconds(50) && left < Duration::MINUTE, "{left}");
+    hold(left).await;
+    let failed = "SELECT string_agg(id || ' ' || error_message, ', ') FROM direct_messages WHERE status = 'failed'";
+    assert_eq!(fixture.text(failed).await, Some(format!("{message} {EXPIRED}")));
+    let held = "SELECT count(*) FROM direct_message_queues
+                WHERE due_at = held_until AND due_at BETWEEN now() + interval '50 seconds' AND now() + interval '1 minute'";
+    assert_eq!(fixture.number(held).await, 1);
+}
+
+#[tokio::test]
+async fn messages_of_no_number_are_handed_over_when_they_are_due() {
+    let fixture = DbFixture::new().await;
+    let (store, worker) = (queues(&fixture), id());
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    let queue = NumberQueue {
+        account_id: account,
+        profile_id: None,
+    };
+    let successor = async || store.inputs(queue).await.unwrap().unwrap().successor;
+    message_due_in(&fixture, Uuid::nil(), 0).await;
+    message_due_in(&fixture, Uuid::nil(), 3600).await;
+    let profile = async |account, state: &str| {
+        let id = id();
+        fixture
+            .sql(&format!(
+                "INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token, verification_state)
+                 VALUES ('{account}', '{id}', 'p', '{id}', '1', ''::bytea, '{state}')"
+            ))
+            .await;
+        id
+    };
+    profile(other, "verified").await;
+    assert_eq!(successor().await, None, "numbers of another account");
+    profile(account, "failed").await;
+    assert!(!successor().await.unwrap().is_verified);
+    let verified = profile(account, "verified").await;
+    assert_eq!(successor().await.unwrap().id, verified.into());
+    assert_eq!(store.take(worker, LEASE).await.unwrap(), Some(queue));
+    store.hand_over(queue, id(), verified.into()).await.unwrap();
+    let moved = format!("SELECT count(*) FROM direct_messages WHERE profile_id = '{verified}'");
+    assert_eq!(fixture.number(&moved).await, 0, "another worker is fenced off");
+    store.hand_over(queue, worker, verified.into()).await.unwrap();
+    assert_eq!(fixture.number(&moved).await, 1);
+    assert_eq!(
+        fixture
+            .number("SELECT count(*) FROM direct_message_queues WHERE worker IS NULL")
+            .await,
+        2
+    );
+    let of_number = NumberQueue {
+        profile_id: Some(verified.into()),
+        ..queue
+    };
+    assert_eq!(store.take(worker, LEASE).await.unwrap(), Some(of_number));
+    assert_eq!(
+        store.take(worker, LEASE).await.unwrap(),
+        None,
+        "the other is due in an hour"
+    );
 }
 
 #[tokio::test]

@@ -253,6 +253,43 @@ fn scheduled_message_waits_and_a_cancel_returns_its_quota() {
     );
 }
 
+/// The account had no number when the messages were made.
+#[test]
+fn scheduled_message_is_sent_by_a_number_that_was_connected_since() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    let template = ana.approved("Oi", &[]);
+    let scheduled = |seconds| {
+        let body = with(to_phone(&template, ANA), "send_at", after(seconds));
+        post(&ana, body).created()
+    };
+    let simulated = post(&ana, to_phone(&template, ANA)).created();
+    wait_for_status(&ana, &simulated["id"], "sent");
+    let (first, later) = (scheduled(3), scheduled(HOUR));
+    assert_eq!(first["profile_id"], json!(null));
+    let profile = ana.profile();
+    let sent = wait_for_status(&ana, &first["id"], "sent");
+    assert_eq!(sent["profile_id"], json!(profile));
+    assert!(sent["wa_message_id"].is_string(), "{sent}");
+    assert_eq!(server.whatsapp.sends().len(), 1);
+    // Those that are due later are judged then: a number that is not verified holds them.
+    server
+        .db
+        .run("UPDATE whatsapp_profiles SET verification_state = 'failed', next_check_at = NULL");
+    server.db.run(
+        "UPDATE direct_messages SET send_at = now(), due_at = now() WHERE due_at IS NOT NULL;
+         UPDATE direct_message_queues SET due_at = now()",
+    );
+    let held = eventually("the message is held", || {
+        Some(get(&ana, &later["id"])).filter(|message| message["phase"] == "held")
+    });
+    assert_eq!(
+        (&held["hold_reason"], &held["profile_id"]),
+        (&json!("number"), &json!(null))
+    );
+    assert_eq!(server.whatsapp.sends().len(), 1);
+}
+
 #[test]
 fn text_leaves_within_the_window_and_is_shown_in_the_conversation() {
     let server = Server::start(without_statuses());

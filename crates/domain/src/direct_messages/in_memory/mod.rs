@@ -15,7 +15,7 @@ use super::{
 };
 use crate::campaigns::{MessageStatusEvent, NEVER_CONFIRMED, SendResult};
 use crate::messaging::SendStatus;
-use crate::shared::{AccountId, MessageId};
+use crate::shared::{AccountId, MessageId, ProfileId};
 
 pub use tables::*;
 
@@ -98,28 +98,32 @@ impl MessageTables {
             if let Some(month) = new.quota_month {
                 self.usage.entry((account, month)).or_default().reserved += 1;
             }
-            let queue = row.queue();
+            let (queue, expires_at) = (row.queue(), row.message.expires_at);
             self.messages.insert(new.message.id, row);
             if !self.has_bug(PlantedMessageBug::QueueNotDue) || !self.queues.contains_key(&queue) {
-                self.make_due(queue, due_at);
+                self.make_due(queue, due_at, Some(expires_at));
             }
         }
         CreationOutcome::Inserted
     }
 
-    /// Makes a queue due at this time, or earlier. A held queue stays held.
-    fn make_due(&mut self, queue: NumberQueue, at: OffsetDateTime) {
+    /// Makes a queue due at this time, or earlier. A held queue stays held, but is due when a message expires.
+    fn make_due(&mut self, queue: NumberQueue, at: OffsetDateTime, expires_at: Option<OffsetDateTime>) {
         self.last_position += 1;
         let row = self.queues.entry(queue).or_insert(InMemoryQueue {
             due_at: Some(at),
             worker: None,
             leased_until: self.now,
             hold_reason: None,
+            held_until: None,
             position: self.last_position,
         });
-        if row.hold_reason.is_none() {
-            row.due_at = Some(row.due_at.map_or(at, |due_at| due_at.min(at)));
-        }
+        let at = if row.hold_reason.is_none() {
+            Some(at)
+        } else {
+            expires_at
+        };
+        row.due_at = row.due_at.into_iter().chain(at).min();
     }
 
     pub fn cancel(&mut self, account: AccountId, id: MessageId) -> CancelOutcome {
@@ -316,7 +320,7 @@ impl MessageTables {
         use SendResult::{Deferred, Released, Throttled};
         let may_be_due = |result: &SendResult| matches!(result, Deferred { .. } | Throttled { .. } | Released);
         if results.iter().any(|(_, result)| may_be_due(result)) {
-            self.make_due(queue, OffsetDateTime::UNIX_EPOCH);
+            self.make_due(queue, OffsetDateTime::UNIX_EPOCH, None);
         }
         for (id, result) in results {
             self.apply_result(*id, result);
@@ -382,7 +386,10 @@ impl MessageTables {
             }
         }
         let waiting = self.messages.values().filter(|row| row.queue() == queue);
-        let first = waiting.filter_map(|row| row.due_at).min();
+        let waiting = waiting.filter_map(|row| Some((row.due_at?, row.message.expires_at)));
+        let waiting: Vec<_> = waiting.collect();
+        let first = waiting.iter().map(|(due_at, _)| *due_at).min();
+        let expires = waiting.iter().map(|(due_at, expires_at)| *due_at.max(expires_at)).min();
         let first = first.filter(|at| *at <= now || !self.has_bug(PlantedMessageBug::QueueDeleted));
         self.last_position += 1;
         let position = self.last_position;
@@ -396,8 +403,32 @@ impl MessageTables {
             row.worker = None;
             row.position = position;
             row.hold_reason = hold.map(|(reason, _)| reason);
-            row.due_at = Some(hold.map_or(first, |(_, until)| until));
+            row.held_until = hold.map(|(_, until)| until);
+            row.due_at = Some(hold.map_or(first, |(_, until)| expires.map_or(until, |at| at.min(until))));
         }
+    }
+
+    /// Why and how long the messages of a queue are still kept back.
+    pub fn held(&self, queue: NumberQueue) -> Option<(HoldReason, Duration)> {
+        let row = self.queues.get(&queue)?;
+        let left = row.held_until? - self.now;
+        Some((row.hold_reason?, left)).filter(|_| left.is_positive())
+    }
+
+    /// Moves the due messages of a queue to another number, and releases the queue.
+    pub fn hand_over(&mut self, queue: NumberQueue, worker: Uuid, number: ProfileId) {
+        if self.held_queue(queue, worker).is_none() {
+            return;
+        }
+        let successor = NumberQueue {
+            profile_id: Some(number),
+            ..queue
+        };
+        for id in self.due_messages(queue) {
+            self.change(id, |row| row.message.profile_id = Some(number));
+            self.make_due(successor, OffsetDateTime::UNIX_EPOCH, None);
+        }
+        self.release(queue, worker, None);
     }
 
     pub fn abandon(&mut self, queue: NumberQueue, worker: Uuid) {

@@ -102,6 +102,7 @@ pub struct InMemoryQueue {
     pub worker: Option<Uuid>,
     pub leased_until: OffsetDateTime,
     pub hold_reason: Option<HoldReason>,
+    pub held_until: Option<OffsetDateTime>,
     /// Its order among the queues.
     pub(super) position: u64,
 }

@@ -76,6 +76,11 @@ fn queue(inputs: QueueInputs, due: Vec<LeavingMessage>, steps: &Steps) -> MockDi
         log.lock().unwrap().push(format!("hold {reason}"));
         Ok(())
     });
+    let log = steps.clone();
+    queue.expect_hand_over().returning(move |_, _, number| {
+        log.lock().unwrap().push(format!("hand over to {number}"));
+        Ok(())
+    });
     queue
 }
 
@@ -120,6 +125,8 @@ fn verified() -> QueueInputs {
     QueueInputs {
         profile: Some(StoredProfile::for_tests(NUMBER, NOW)),
         is_active: true,
+        held: None,
+        successor: None,
     }
 }
 
@@ -228,7 +235,7 @@ fn message_of_a_throttled_number_is_tried_again_a_few_times() {
 fn messages_of_a_removed_number_are_not_called() {
     let removed = QueueInputs {
         profile: None,
-        is_active: true,
+        ..verified()
     };
     let (end, steps) = run(removed, vec![text_message(1)], accepted());
     assert_eq!(
@@ -237,6 +244,42 @@ fn messages_of_a_removed_number_are_not_called() {
             QueueEnd::Empty,
             vec!["start 1 removed".to_owned(), "release".to_owned()]
         )
+    );
+}
+
+#[test]
+fn queue_of_an_account_that_connected_a_number_is_handed_over() {
+    let inputs = |is_verified| QueueInputs {
+        profile: None,
+        successor: Some(NumberChoice {
+            id: NUMBER,
+            is_verified,
+        }),
+        ..verified()
+    };
+    let (end, steps) = run(inputs(true), vec![text_message(1)], accepted());
+    assert_eq!(
+        (end, steps),
+        (QueueEnd::HandedOver, vec![format!("hand over to {NUMBER}")])
+    );
+    let (end, steps) = run(inputs(false), vec![text_message(1)], accepted());
+    assert_eq!(
+        (end, steps),
+        (QueueEnd::Held(HoldReason::Number), vec!["hold number".to_owned()])
+    );
+}
+
+/// The queue is due because a message expired. WhatsApp, which refused the number, is not asked again.
+#[test]
+fn queue_that_is_still_held_calls_nothing() {
+    let held = QueueInputs {
+        held: Some((HoldReason::Number, Duration::SECOND)),
+        ..verified()
+    };
+    let (end, steps) = run(held, vec![text_message(1)], accepted());
+    assert_eq!(
+        (end, steps),
+        (QueueEnd::Held(HoldReason::Number), vec!["hold number".to_owned()])
     );
 }
 

@@ -1,0 +1,1 @@
+ALTER TABLE direct_message_queues DROP COLUMN held_until;
