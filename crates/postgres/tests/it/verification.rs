@@ -337,6 +337,55 @@ async fn phone_is_found_by_the_user_id_that_the_number_may_use() {
     }
 }
 
+/// Every kind of message, and none of another account.
+#[tokio::test]
+async fn message_that_was_sent_to_a_phone_instead_has_that_address() {
+    let fixture = DbFixture::new().await;
+    let (profiles, _) = stores(&fixture);
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    for account in [account, other] {
+        fixture
+            .sql(&format!(
+                "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{account}', 'c');
+                 INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+                   VALUES ('{account}', '{account}', '{account}', now());
+                 INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, send_at, expires_at,
+                   created_by, created_at, updated_at, by_user_id)
+                   SELECT '{account}', md5('direct')::uuid, '{account}', '{account}', 'text', '{{}}', now(), now(), '{account}',
+                     now(), now(), true"
+            ))
+            .await;
+    }
+    fixture.add_contacts(2).await;
+    let (campaign, _) = fixture.started(id()).await;
+    let reply = id();
+    fixture
+        .sql(&format!(
+            "UPDATE campaign_sends SET by_user_id = true;
+             INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at, by_user_id)
+               VALUES ('{account}', '{reply}', '{account}', 'outbound', 'text', 'pending', now(), true)"
+        ))
+        .await;
+    let send = format!(
+        "SELECT min(id::text) FROM campaign_sends WHERE campaign_id = '{}'",
+        campaign.id
+    );
+    let direct = fixture.text("SELECT md5('direct')::uuid::text").await;
+    let send = fixture.text(&send).await;
+    let by_phone = "SELECT concat_ws(' ', (SELECT count(*) FROM campaign_sends WHERE NOT by_user_id),
+        (SELECT count(*) FROM direct_messages WHERE NOT by_user_id), (SELECT count(*) FROM messages WHERE NOT by_user_id))";
+    for (message, expected) in [
+        (Some(id().to_string()), "0 0 0"),
+        (send, "1 0 0"),
+        (direct, "1 1 0"),
+        (Some(reply.to_string()), "1 1 1"),
+    ] {
+        let message = message.unwrap().parse().unwrap();
+        profiles.note_sent_to_phone(account, message).await.unwrap();
+        assert_eq!(fixture.text(by_phone).await.unwrap(), expected);
+    }
+}
+
 #[tokio::test]
 async fn verified_profile_waits_for_held_messages_until_the_hold_ends() {
     let fixture = DbFixture::new().await;
