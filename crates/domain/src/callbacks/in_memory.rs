@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{StatusUpdate, StatusUpdateStore};
+use super::{NamedRecipient, StatusUpdate, StatusUpdateStore};
 use crate::campaigns::in_memory::InMemoryRuns;
 use crate::shared::{AccountId, StoreError};
 
@@ -15,5 +15,13 @@ impl StatusUpdateStore for InMemoryRuns {
             !tables.apply_status(account, update.send_id, message, update.status, code)
         });
         Ok(unmatched.map(|(position, _)| position).collect())
+    }
+
+    async fn new_recipients(
+        &self,
+        _account: AccountId,
+        _recipients: &[NamedRecipient],
+    ) -> Result<Vec<NamedRecipient>, StoreError> {
+        Ok(vec![])
     }
 }

@@ -14,8 +14,8 @@ mod service;
 
 pub use held::{HELD_FOR, HeldMessages, HeldStores};
 pub use payload::{
-    CallbackChange, CallbackPayload, ReceivedInbound, ReceivedStatus, StatusUpdate, TemplateChange, TemplateUpdate,
-    Unread, Unreadable,
+    CallbackChange, CallbackPayload, NamedRecipient, ReceivedInbound, ReceivedStatus, StatusUpdate, TemplateChange,
+    TemplateUpdate, Unread, Unreadable,
 };
 pub use ports::*;
 pub use service::{CallbackStores, Callbacks, MAX_CLAIMS, PROCESSING_LEASE};

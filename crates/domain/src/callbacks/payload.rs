@@ -3,7 +3,7 @@
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use crate::conversations::InboundEvent;
+use crate::conversations::{InboundEvent, Sender};
 use crate::messaging::{Pricing, SendStatus, StatusPricing};
 use crate::shared::{SendId, redacted_debug};
 use crate::templates::{CategoryUpdate, Review};
@@ -27,6 +27,33 @@ pub struct ReceivedStatus {
     /// WhatsApp's id of the number.
     pub phone_number_id: String,
     pub update: StatusUpdate,
+    /// The recipient, if WhatsApp names its user id.
+    pub recipient: Option<Sender>,
+}
+
+/// The recipient of a message that Recado sent, as a status update names it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NamedRecipient {
+    pub send_id: SendId,
+    pub recipient: Sender,
+    /// The time of the status, by WhatsApp's clock.
+    pub at: OffsetDateTime,
+}
+
+redacted_debug!(NamedRecipient { send_id, at });
+
+impl NamedRecipient {
+    /// None without a user id, or if WhatsApp does not name the send.
+    pub fn of(status: &ReceivedStatus) -> Option<Self> {
+        Some(Self {
+            send_id: status.update.send_id?,
+            recipient: status
+                .recipient
+                .clone()
+                .filter(|recipient| recipient.user_id.is_some())?,
+            at: status.update.at,
+        })
+    }
 }
 
 /// An inbound event, with the number that received it.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::Duration;
 
-use super::{CallbackPayload, StatusUpdate, Unread, Unreadable};
+use super::{CallbackPayload, NamedRecipient, StatusUpdate, Unread, Unreadable};
 use crate::shared::{AccountId, CallbackId, StoreError, redacted_debug};
 
 /// Callbacks, stored until they are processed, and the directory from WhatsApp's ids to accounts.
@@ -79,4 +79,13 @@ pub trait StatusUpdateStore: Send + Sync {
     /// at most once. A missing `wa_message_id` is stored. An error of the class `OptedOut` opts the contact out.
     /// Returns the positions in `updates` that match no message of the account.
     async fn apply(&self, account: AccountId, updates: &[StatusUpdate]) -> Result<Vec<usize>, StoreError>;
+
+    /// The recipients of the account's messages of whose contacts the user id, or the parent's, is not stored. If a
+    /// message was sent to a phone number and the recipient has none, it is that of the contact. Takes no locks: most
+    /// status updates name what is stored.
+    async fn new_recipients(
+        &self,
+        account: AccountId,
+        recipients: &[NamedRecipient],
+    ) -> Result<Vec<NamedRecipient>, StoreError>;
 }

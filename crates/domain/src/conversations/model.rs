@@ -149,6 +149,12 @@ pub enum InboundEvent {
         /// The sender with the new ids.
         now: Sender,
     },
+    /// WhatsApp named the recipient of a message of the account.
+    Recipient {
+        recipient: Sender,
+        #[serde(with = "timestamp")]
+        at: OffsetDateTime,
+    },
 }
 
 redacted_debug!(
@@ -159,6 +165,7 @@ redacted_debug!(
         Edited,
         Preference,
         NumberChanged,
+        Recipient,
     }
 );
 

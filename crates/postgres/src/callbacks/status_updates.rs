@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
+use recado_domain::callbacks::{NamedRecipient, StatusUpdate, StatusUpdateStore};
 use recado_domain::messaging::{ErrorClass, ErrorCodes, MetaStatus, SendStatus};
 use recado_domain::shared::{AccountId, StoreError};
 use uuid::Uuid;
@@ -15,7 +17,7 @@ use crate::conversations::{find_message, lock_messages, replies_written_since, r
 use crate::direct_messages::{find_direct_message, lock_direct_messages, write_direct_messages};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
-use crate::sql::{IdRow, key_rows, sql};
+use crate::sql::{IdRow, collect_column, key_rows, sql};
 use crate::templates::review;
 use crate::transactions::{in_tenant, in_transaction};
 
@@ -46,6 +48,67 @@ impl StatusUpdateStore for PgStatusUpdates {
             conn, account, updates, &self.1
         ))
     }
+
+    async fn new_recipients(
+        &self,
+        account: AccountId,
+        recipients: &[NamedRecipient],
+    ) -> Result<Vec<NamedRecipient>, StoreError> {
+        in_tenant!(self.0, account, |conn| new_recipients(conn, account, recipients))
+    }
+}
+
+#[derive(QueryableByName)]
+struct NewRecipientRow {
+    #[diesel(sql_type = SqlUuid)]
+    send_id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_id: Option<String>,
+}
+
+async fn new_recipients(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    recipients: &[NamedRecipient],
+) -> DbResult<Vec<NamedRecipient>> {
+    let ids = || recipients.iter().map(|recipient| recipient.send_id.0);
+    let rows: Vec<NewRecipientRow> = sql(format!(
+        "SELECT k.send_id, CASE WHEN NOT m.by_user_id THEN coalesce(c.wa_id, ltrim(c.phone, '+')) END AS wa_id
+         FROM {keys} k
+         CROSS JOIN LATERAL (
+           SELECT s.contact_id, s.by_user_id FROM campaign_sends s
+             WHERE s.account_id = $1 AND s.id = k.send_id AND s.id >= $6
+           UNION ALL SELECT d.contact_id, d.by_user_id FROM direct_messages d
+             WHERE d.account_id = $1 AND d.id = k.send_id
+           UNION ALL SELECT v.contact_id, r.by_user_id FROM messages r
+             JOIN conversations v ON v.account_id = $1 AND v.id = r.conversation_id
+             WHERE r.account_id = $1 AND r.id = k.send_id AND r.created_at >= k.written_since) m
+         JOIN contacts c ON c.account_id = $1 AND c.id = m.contact_id AND c.deleted_at IS NULL
+         WHERE NOT EXISTS (SELECT 1 FROM contact_identities i
+           WHERE i.account_id = $1 AND i.wa_user_id = k.user_id
+             AND (k.parent_user_id IS NULL OR i.parent_user_id = k.parent_user_id)
+             AND (i.contact_id = c.id OR (c.same_person_as IS NOT NULL
+               AND i.contact_id IN (SELECT p.id FROM same_person_contacts($1, c.id) p (id)))))",
+        keys = key_rows("$2, $3, $4, $5", "send_id, user_id, parent_user_id, written_since"),
+    ))
+    .bind(account)
+    .bind(ids().collect::<Vec<_>>())
+    .bind(collect_column(recipients, |named| named.recipient.user_id.clone()))
+    .bind(collect_column(recipients, |named| {
+        named.recipient.parent_user_id.clone()
+    }))
+    .bind(ids().map(reply_written_since).collect::<Vec<_>>())
+    .bind(ids().min())
+    .load(conn)
+    .await?;
+    let wa_ids: HashMap<Uuid, Option<String>> = rows.into_iter().map(|row| (row.send_id, row.wa_id)).collect();
+    let new = recipients.iter().filter_map(|named| {
+        let mut named = named.clone();
+        let of_contact = wa_ids.get(&named.send_id.0)?;
+        named.recipient.wa_id = named.recipient.wa_id.or_else(|| of_contact.clone());
+        Some(named)
+    });
+    Ok(new.collect())
 }
 
 /// The messages that failed because their template is paused or disabled, by its status. WhatsApp may hold a message back

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::conversations::wait_for_callbacks;
 use crate::harness::runs::{final_status, without_statuses};
-use crate::harness::users::{User, phone};
-use crate::harness::{Server, text};
+use crate::harness::users::{User, now, phone};
+use crate::harness::{Server, text, until};
 
 const FIRST: &str = "106500000001";
 const SECOND: &str = "106500000002";
@@ -343,4 +343,64 @@ fn retry_reaches_people_by_user_id_or_by_a_phone_that_became_known() {
     assert_eq!((before, server.whatsapp.sends().len()), (2, 4));
     let to: BTreeSet<String> = addresses(&server).into_iter().map(|(_, to)| to).collect();
     assert_eq!(to, ["BR.1".to_owned(), "BR.2".to_owned(), phone(2)].into());
+}
+
+/// What a status says of its recipient makes no second contact of the person, and says that two contacts are one.
+#[test]
+fn status_names_the_user_id_of_its_recipient() {
+    let server = Server::start(without_statuses());
+    let (ana, _) = two_portfolios(&server);
+    let contact = ana.contact("Bia", &phone(1));
+    let template = ana.approved("Oi", &[]);
+    let sent = || {
+        let body = json!({ "to": { "contact_id": contact }, "template": { "id": template } });
+        let id = text(&ana.post("/api/messages", body).created()["id"]);
+        until("the message is sent", || {
+            ana.get(&format!("/api/messages/{id}")).ok()["status"] == "sent"
+        });
+        id
+    };
+    let report = |id: &str, user_id: &str, wa_id: Option<String>| {
+        let mut status = json!({ "id": format!("wamid.{id}"), "status": "delivered", "timestamp": now().to_string(),
+            "biz_opaque_callback_data": id, "recipient_user_id": user_id });
+        if let Some(wa_id) = wa_id {
+            status["recipient_id"] = json!(wa_id);
+        }
+        let callback = json!({ "object": "whatsapp_business_account", "entry": [{ "id": "1", "changes": [{ "field": "messages",
+            "value": { "metadata": { "phone_number_id": FIRST }, "statuses": [status] } }] }] });
+        // It is applied before the response.
+        for _ in 0..2 {
+            assert_eq!(server.callback(&callback).status, 200);
+        }
+    };
+    let found = || ana.get(&format!("/api/contacts/{contact}")).ok();
+    // The person hides the number from the callback, but the message was sent to it.
+    report(&sent(), "BR.1", None);
+    let bia = found();
+    assert_eq!(bia["identities"].as_array().unwrap().len(), 1, "{bia}");
+    assert_eq!(
+        (
+            &bia["identities"][0]["scope"],
+            &bia["identities"][0]["wa_user_id"],
+            &bia["wa_user_id"]
+        ),
+        (&json!(PORTFOLIO), &json!("BR.1"), &json!("BR.1"))
+    );
+    receive(&server, &[hidden(FIRST, "BR.1")]);
+    assert_eq!(contacts(&ana).len(), 1);
+    // Another contact has the id that the second number's portfolio uses.
+    receive(&server, &[hidden(FIRST, "BR.9")]);
+    report(&sent(), "BR.9", Some(phone(1).trim_start_matches('+').to_owned()));
+    let other = named(&ana, "BR.9");
+    assert_eq!(
+        (&found()["same_person_as"], &other["same_person_as"]),
+        (&other["id"], &json!(contact))
+    );
+    // A status of somebody else's message says nothing.
+    report(
+        "0190a1b2-c3d4-7e5f-8a9b-000000000001",
+        "BR.7",
+        Some("5511900000000".into()),
+    );
+    assert_eq!(contacts(&ana).len(), 2);
 }

@@ -181,6 +181,7 @@ fn key(number: &str, event: &InboundEvent, json: &str) -> Vec<u8> {
         InboundEvent::Message(message) | InboundEvent::Echo(message) => message.wa_message_id.as_str(),
         InboundEvent::Preference { .. }
         | InboundEvent::NumberChanged { .. }
+        | InboundEvent::Recipient { .. }
         | InboundEvent::Revoked { .. }
         | InboundEvent::Edited { .. } => json,
     };

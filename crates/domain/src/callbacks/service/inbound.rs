@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::NamedRecipient;
 use super::super::held::inbound_items;
 use super::Callbacks;
 use super::progress::Progress;
@@ -51,6 +52,27 @@ impl Callbacks {
         }
         if is_given_late && !is_given {
             progress.note(self.held.hold(number, events, true).await)?;
+        }
+        Ok(())
+    }
+
+    /// Gives what status updates say of the user ids of recipients to the accounts that sent the messages, if their
+    /// profile is verified. An id that is lost comes again with the next message.
+    pub(super) async fn learn_recipients(
+        &self,
+        number: &str,
+        recipients: &[NamedRecipient],
+        progress: &mut Progress,
+    ) -> Result<(), StoreError> {
+        let holders = self.stores.holders.holders_of_number(number).await?;
+        for account in verified(&holders) {
+            let new = self.stores.status_updates.new_recipients(account, recipients).await;
+            let new = progress.note(new)?.unwrap_or_default();
+            let event = |NamedRecipient { recipient, at, .. }| InboundEvent::Recipient { recipient, at };
+            let events: Vec<_> = new.into_iter().map(event).collect();
+            if !events.is_empty() {
+                self.give(account, number, &events, progress).await?;
+            }
         }
         Ok(())
     }

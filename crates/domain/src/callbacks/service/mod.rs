@@ -11,7 +11,7 @@ use time::Duration;
 
 use self::progress::Progress;
 use super::{
-    CallbackChange, CallbackReader, CallbackReport, CallbackStore, HeldMessages, ReceivedInbound, ReceivedStatus,
+    CallbackChange, CallbackReader, CallbackReport, CallbackStore, HeldMessages, NamedRecipient, ReceivedInbound,
     StatusUpdate, StatusUpdateStore, StoredCallback, TemplateChange, TemplateUpdate, Unreadable,
 };
 use crate::campaigns::RunStore;
@@ -162,14 +162,16 @@ impl Callbacks {
         let may_be_early = callback.attempts < EARLY_RETRIES;
         let mut progress = Progress::new(callback.claims > 0);
         let mut by_number: BTreeMap<String, Vec<StatusUpdate>> = BTreeMap::new();
+        let mut recipients_by_number: BTreeMap<String, Vec<NamedRecipient>> = BTreeMap::new();
         let mut inbound_by_number: BTreeMap<String, Vec<InboundEvent>> = BTreeMap::new();
         for item in self.read(callback) {
             match item {
-                CallbackChange::Status(ReceivedStatus {
-                    phone_number_id,
-                    update,
-                }) => {
-                    by_number.entry(phone_number_id).or_default().push(update);
+                CallbackChange::Status(status) => {
+                    if let Some(recipient) = NamedRecipient::of(&status) {
+                        let number = status.phone_number_id.clone();
+                        recipients_by_number.entry(number).or_default().push(recipient);
+                    }
+                    by_number.entry(status.phone_number_id).or_default().push(status.update);
                 }
                 CallbackChange::Inbound(ReceivedInbound { phone_number_id, event }) => {
                     inbound_by_number.entry(phone_number_id).or_default().push(event);
@@ -191,6 +193,9 @@ impl Callbacks {
         }
         for (number, updates) in by_number {
             progress.complete &= self.apply_status_updates(&number, updates, &mut progress).await?;
+        }
+        for (number, recipients) in recipients_by_number {
+            self.learn_recipients(&number, &recipients, &mut progress).await?;
         }
         self.note_numbers(numbers, &mut progress).await?;
         progress.end()

@@ -140,6 +140,7 @@ impl InboxKeys {
                     keys.add(sender);
                     keys.add(now);
                 }
+                InboundEvent::Recipient { recipient, .. } => keys.add(recipient),
             }
         }
         for list in [&mut keys.phones, &mut keys.wa_ids, &mut keys.user_ids] {
@@ -241,8 +242,8 @@ impl Inbox {
         self
     }
 
-    /// Applies the inbound events of one number in their order. A stored message changes nothing. A preference or
-    /// number change of an unknown sender changes nothing.
+    /// Applies the inbound events of one number in their order. A stored message changes nothing. A preference, number
+    /// change or name of an unknown person changes nothing.
     #[must_use]
     pub fn apply(mut self, items: Vec<InboundItem>, number: &ReceivingNumber) -> InboxChanges {
         let (contacts, conversations) = (self.contacts.clone(), self.conversations.clone());
@@ -287,6 +288,14 @@ impl Inbox {
                         };
                         self.changes.same_persons += change_number(&mut self.contacts, at, &now, reported);
                     }
+                }
+                InboundEvent::Recipient { recipient, at } => {
+                    let matched = matches(&self.contacts, &recipient, &number.scope);
+                    let reported = ReportedBy {
+                        scope: &number.scope,
+                        at,
+                    };
+                    self.changes.same_persons += set_ids(&mut self.contacts, &matched, &recipient, reported);
                 }
             }
         }
@@ -435,5 +444,7 @@ fn released(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<ContactI
 
 #[cfg(test)]
 mod identity_tests;
+#[cfg(test)]
+mod recipient_tests;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::super::{ANSWERED_WITHIN, Consent};
 use super::*;
 
-const T: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+pub(super) const T: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 const PROFILE: ProfileId = ProfileId(Uuid::from_u128(77));
 
 fn sender(wa_id: &str) -> Sender {
@@ -50,7 +50,7 @@ fn items(events: Vec<InboundEvent>) -> Vec<InboundItem> {
     numbered.map(item).collect()
 }
 
-fn apply(inbox: Inbox, events: Vec<InboundEvent>) -> InboxChanges {
+pub(super) fn apply(inbox: Inbox, events: Vec<InboundEvent>) -> InboxChanges {
     inbox.apply(items(events), &number("W1"))
 }
 
@@ -339,7 +339,7 @@ fn inbox_keys_cover_every_sender() {
     assert_eq!(keys.user_ids, ["BR.1"]);
 }
 
-fn contact(id: u128, phone: Option<&str>, user: Option<&str>) -> ContactIdentity {
+pub(super) fn contact(id: u128, phone: Option<&str>, user: Option<&str>) -> ContactIdentity {
     ContactIdentity {
         id: ContactId(Uuid::from_u128(id)),
         name: "Ana".into(),

@@ -93,6 +93,7 @@ fn received_statuses(value: &Value) -> impl Iterator<Item = ReceivedStatus> + '_
         Some(ReceivedStatus {
             phone_number_id: phone_number_id.clone()?,
             update: status_update(status)?,
+            recipient: inbound::recipient(status, value),
         })
     })
 }
@@ -175,6 +176,7 @@ fn quality(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use recado_domain::conversations::Sender;
     use recado_domain::messaging::Category;
     use serde_json::json;
     use time::macros::datetime;
@@ -223,9 +225,52 @@ mod tests {
             changes,
             [CallbackChange::Status(ReceivedStatus {
                 phone_number_id: "1065".into(),
-                update: expected
+                update: expected,
+                recipient: None,
             })]
         );
+    }
+
+    #[test]
+    fn status_names_the_user_id_of_its_recipient() {
+        let named = |status: Value, contacts: Value| {
+            let mut status = status;
+            for (field, value) in [("id", "a"), ("status", "read"), ("timestamp", "1")] {
+                status[field] = json!(value);
+            }
+            let mut body = messages(&json!([status]));
+            body["entry"][0]["changes"][0]["value"]["contacts"] = contacts;
+            match &read(&body)[..] {
+                [CallbackChange::Status(received)] => received.recipient.clone(),
+                changes => panic!("{changes:?}"),
+            }
+        };
+        let recipient = |wa_id: Option<&str>, user_id: &str, parent: Option<&str>| {
+            Some(Sender {
+                wa_id: wa_id.map(str::to_owned),
+                user_id: Some(user_id.into()),
+                parent_user_id: parent.map(str::to_owned),
+                ..Sender::default()
+            })
+        };
+        let own = json!({ "recipient_id": "5511961234567", "recipient_user_id": "BR.1",
+            "recipient_parent_user_id": "BR.ENT.1" });
+        assert_eq!(
+            named(own, json!([])),
+            recipient(Some("5511961234567"), "BR.1", Some("BR.ENT.1"))
+        );
+        assert_eq!(
+            named(json!({ "recipient_user_id": "BR.1" }), Value::Null),
+            recipient(None, "BR.1", None)
+        );
+        let contacts = json!([{ "wa_id": "55", "user_id": "BR.2" }, { "wa_id": "5511961234567", "user_id": "BR.1" }]);
+        let by_phone = json!({ "recipient_id": "5511961234567" });
+        assert_eq!(
+            named(by_phone.clone(), contacts),
+            recipient(Some("5511961234567"), "BR.1", None)
+        );
+        assert_eq!(named(by_phone, json!([{ "wa_id": "55", "user_id": "BR.2" }])), None);
+        assert_eq!(named(json!({}), json!([{ "wa_id": "55", "user_id": "BR.2" }])), None);
     }
 
     #[test]

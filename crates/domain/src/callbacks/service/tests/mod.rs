@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::{CallbackPayload, HeldStores, MockCallbackReport, MockCallbackStore, MockStatusUpdateStore, Unread};
+use super::super::{
+    CallbackPayload, HeldStores, MockCallbackReport, MockCallbackStore, MockStatusUpdateStore, ReceivedStatus, Unread,
+};
 use super::*;
 use crate::campaigns::MockRunStore;
 use crate::conversations::{MockInboxStore, ReceiveOutcome};
@@ -67,6 +69,7 @@ fn review(status: MetaStatus) -> TemplateChange {
 fn status_change(message_id: &str) -> CallbackChange {
     CallbackChange::Status(ReceivedStatus {
         phone_number_id: "1065".into(),
+        recipient: None,
         update: StatusUpdate {
             send_id: None,
             message_id: message_id.into(),

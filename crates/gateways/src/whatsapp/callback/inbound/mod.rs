@@ -352,6 +352,19 @@ fn sender(item: &Value, wa_field: &str, user_field: &str, value: &Value) -> Opti
     (sender.wa_id.is_some() || sender.user_id.is_some()).then_some(sender)
 }
 
+/// The recipient that a status names, if its user id is known. `contacts` may name it beside the number.
+pub(super) fn recipient(status: &Value, value: &Value) -> Option<Sender> {
+    if wa_id(status, "recipient_id").is_none() && user_id(status, "recipient_user_id").is_none() {
+        return None;
+    }
+    let found = sender(status, "recipient_id", "recipient_user_id", value)?;
+    found.user_id.as_ref()?;
+    Some(Sender {
+        parent_user_id: user_id(status, "recipient_parent_user_id").or(found.parent_user_id),
+        ..found
+    })
+}
+
 fn username(contact: &Value) -> Option<String> {
     let given = contact.pointer("/profile/username")?.as_str()?;
     let name: String = storable_text(given).chars().take(USERNAME_CHARS).collect();
