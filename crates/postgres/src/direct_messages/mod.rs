@@ -6,6 +6,7 @@
 mod changes;
 mod creation;
 mod facts;
+mod hand_over;
 mod queues;
 mod rows;
 mod store;

@@ -1,6 +1,6 @@
 //! The queues of direct messages: one row for each number with messages that are not started.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::changes::{self, find, lock, write};
 use super::creation::{DueTime, make_due};
 use super::facts::{ContactKey, contacts, numbers, requested_templates};
+use super::hand_over::move_due;
 use super::{read_profile, stored_profile};
 use crate::billing;
 use crate::contacts::{opt_out_now, set_wa_ids};
@@ -32,6 +33,9 @@ use crate::whatsapp::find_profile;
 
 /// The most messages of a held queue that fail together because they have expired.
 const EXPIRED_BATCH: i64 = 100;
+
+/// The first messages of a held queue that expire in time. Later ones wait for the end of a hold.
+const EXPIRY_WINDOW: i64 = 1000;
 
 #[derive(Clone, Debug)]
 pub struct PgDirectMessageQueues {
@@ -288,6 +292,7 @@ async fn release(
         .bind(stored_profile(queue.profile_id))
         .bind(hold.map(|(reason, _)| reason.as_str()))
         .bind(hold.map_or(Duration::ZERO, |(_, delay)| delay))
+        .bind(EXPIRY_WINDOW)
         .execute(&mut *conn)
         .await?;
     sql(
@@ -357,50 +362,6 @@ async fn held(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<Opti
     .optional()?;
     let Some(row) = row else { return Ok(None) };
     Ok(Some((parse_enum(&row.hold_reason)?, row.held_until - row.now)))
-}
-
-#[derive(QueryableByName)]
-struct SuccessorRow {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    successor: Uuid,
-}
-
-/// Moves the due messages of a queue to the numbers that send them.
-async fn hand_over(conn: &mut AsyncPgConnection, queue: NumberQueue, worker: Uuid, number: ProfileId) -> DbResult<()> {
-    if !lock_leased(conn, queue, worker).await? {
-        return Ok(());
-    }
-    let account = queue.account_id;
-    let rows: Vec<SuccessorRow> = sql("SELECT m.id, coalesce(p.id, $3) AS successor FROM direct_messages m
-         LEFT JOIN conversations v ON v.account_id = $1 AND v.contact_id = m.contact_id
-         LEFT JOIN whatsapp_profiles p ON p.account_id = $1 AND p.id = v.profile_id AND p.verification_state = 'verified'
-         WHERE m.account_id = $1 AND m.profile_id = $2 AND m.due_at <= now()")
-    .bind(account)
-    .bind(stored_profile(queue.profile_id))
-    .bind(number)
-    .load(&mut *conn)
-    .await?;
-    let successors: BTreeSet<Uuid> = rows.iter().map(|row| row.successor).collect();
-    let successors: Vec<_> = successors.into_iter().map(|id| (id, DueTime::AT_ONCE)).collect();
-    // Queues are locked before messages.
-    make_due(conn, account, &successors).await?;
-    sql(format!(
-        "WITH locked AS MATERIALIZED (SELECT m.id, k.successor FROM {keys} k
-           JOIN direct_messages m ON m.account_id = $1 AND m.id = k.id AND m.profile_id = $4 AND m.due_at IS NOT NULL
-           ORDER BY m.id FOR NO KEY UPDATE OF m)
-         UPDATE direct_messages m SET profile_id = l.successor, updated_at = now()
-         FROM locked l WHERE m.account_id = $1 AND m.id = l.id",
-        keys = key_rows("$2, $3", "id, successor"),
-    ))
-    .bind(account)
-    .bind(collect_column(&rows, |row| row.id))
-    .bind(collect_column(&rows, |row| row.successor))
-    .bind(stored_profile(queue.profile_id))
-    .execute(&mut *conn)
-    .await?;
-    release(conn, queue, worker, None).await
 }
 
 async fn due(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: u32) -> DbResult<u32> {
@@ -493,9 +454,12 @@ impl DirectMessageQueue for PgDirectMessageQueues {
     }
 
     async fn hand_over(&self, queue: NumberQueue, worker: Uuid, number: ProfileId) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, queue.account_id, |conn| hand_over(
-            conn, queue, worker, number
-        ))
+        in_tenant!(self.tenants, queue.account_id, |conn| async {
+            if lock_leased(conn, queue, worker).await? {
+                move_due(conn, queue, number).await?;
+            }
+            release(conn, queue, worker, None).await
+        })
     }
 
     async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError> {
