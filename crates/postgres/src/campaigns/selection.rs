@@ -239,13 +239,14 @@ impl<'a> Selection<'a> {
     }
 
     /// Whether contact `c` meets the condition, or with `Reach::Any` another contact of the same person is in the
-    /// audience: the person is then written to by the one that goes first.
+    /// audience: the person is then written to by the one that goes first. An opted-out person is counted by what is
+    /// selected.
     fn or_same_person(&self, first: usize, condition: &str) -> String {
         if !self.addressing.by_user_id {
             return condition.to_owned();
         }
         format!(
-            "({condition} OR (c.same_person_as IS NOT NULL AND EXISTS (
+            "({condition} OR (c.same_person_as IS NOT NULL AND NOT {HAS_OPTED_OUT} AND EXISTS (
                SELECT 1 FROM (SELECT c.id AS known) AS one
                CROSS JOIN LATERAL same_person_contacts($1, one.known) AS p (id)
                JOIN contacts c ON c.account_id = $1 AND c.id = p.id
@@ -280,7 +281,7 @@ impl<'a> Selection<'a> {
             "false"
         };
         format!(
-            "CASE WHEN {goes_first} THEN NULL WHEN {HAS_OPTED_OUT} THEN 'opted_out' WHEN c.phone IS NOT NULL THEN 'phone'
+            "CASE WHEN {HAS_OPTED_OUT} THEN 'opted_out' WHEN {goes_first} THEN NULL WHEN c.phone IS NOT NULL THEN 'phone'
                WHEN {user_id} IS NOT NULL THEN '{by_id}' ELSE 'no_address' END"
         )
     }
