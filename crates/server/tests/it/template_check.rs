@@ -50,7 +50,6 @@ fn random_buttons(rng: &mut TestRng) -> Value {
         json!({ "type": "COPY_CODE", "example": "PROMO10" }),
         json!({ "type": "COPY_CODE", "example": "x".repeat(18) }),
         json!({ "type": "OTP", "otp_type": "COPY_CODE" }),
-        json!({ "type": "FLOW", "text": "Agendar", "flow_id": "7" }),
     ];
     let offer = json!([{ "type": "COPY_CODE", "example": "PROMO10" },
         { "type": "URL", "text": "Ver", "url": "https://l.example" }]);
