@@ -2,7 +2,6 @@
 
 mod campaigns;
 mod read;
-mod review;
 mod rows;
 mod sync;
 
@@ -10,8 +9,10 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::dsl::auto_type;
 use diesel::pg::Pg;
-use diesel::prelude::{BoolExpressionMethods, ExpressionMethods, PgTextExpressionMethods, QueryDsl, SelectableHelper};
-use diesel::sql_types::{Array, Bool, Text};
+use diesel::prelude::{
+    BoolExpressionMethods, ExpressionMethods, PgTextExpressionMethods, QueryDsl, QueryableByName, SelectableHelper,
+};
+use diesel::sql_types::{Array, Bool, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
 use recado_domain::messaging::MetaStatus;
@@ -19,8 +20,8 @@ use recado_domain::shared::{
     AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, RowOutcome, StoreError, TemplateId, WriteOutcome,
 };
 use recado_domain::templates::{
-    SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
-    category_changing_event, scheduled_category_change, status_changed_event,
+    SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore, apply_review,
+    category_changing_event, review_events, scheduled_category_change, status_changed_event,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -30,12 +31,11 @@ use crate::folders;
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::schema::message_templates;
-use crate::sql::like_contains;
+use crate::sql::{like_contains, sql};
 use crate::transactions::in_tenant;
 
 pub(crate) use campaigns::pause_template;
 pub(crate) use read::{find, find_all, find_locked};
-pub(crate) use review::review;
 use rows::{Content, TemplateRow};
 
 #[derive(Clone, Debug)]
@@ -202,6 +202,38 @@ async fn webhook_events(conn: &mut AsyncPgConnection, template: &Template, befor
         events.push(category_changing_event(template, change, &campaigns));
     }
     Ok(events)
+}
+
+#[derive(QueryableByName)]
+struct NowRow {
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+/// Stores the status, unless the template was changed since its submission, and pauses the runs of the template.
+pub(crate) async fn review(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    template: TemplateId,
+    status: MetaStatus,
+) -> DbResult<()> {
+    let locked: Option<NowRow> = sql("SELECT now() AS now FROM message_templates
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE")
+    .bind(account)
+    .bind(template)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    if let (Some(row), Some(template)) = (locked, find(conn, account, template, false).await?)
+        && let Some(reviewed) = apply_review(&template, status.into(), row.now)
+    {
+        update(conn, &reviewed, &template, &review_events(&template, &reviewed)).await?;
+    }
+    // Runs pause last, as after a synchronization.
+    match status.pause_reason() {
+        Some(reason) => pause_template(conn, account, template, reason).await,
+        None => Ok(()),
+    }
 }
 
 async fn delete(

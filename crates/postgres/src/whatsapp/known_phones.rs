@@ -6,14 +6,18 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::messaging::ProfileKey;
 use recado_domain::shared::{AccountId, StoreError};
 use recado_domain::whatsapp::KnownPhones;
+use time::Duration;
 use uuid::Uuid;
 
 use super::{PgProfiles, USER_ID_SCOPE};
 use crate::contacts::IDS_BY_USER_ID;
-use crate::conversations::reply_written_since;
+use crate::deterministic_ids::time_of;
 use crate::errors::DbResult;
 use crate::sql::{TextRow, sql};
 use crate::transactions::in_tenant;
+
+/// How much earlier than its id a reply may have been written: another server made the id.
+const CLOCK_DIFFERENCE: Duration = Duration::days(1);
 
 #[async_trait]
 impl KnownPhones for PgProfiles {
@@ -41,7 +45,7 @@ async fn note_sent_to_phone(conn: &mut AsyncPgConnection, account: AccountId, me
     sql("UPDATE messages SET by_user_id = false WHERE account_id = $1 AND id = $2 AND created_at >= $3 AND by_user_id")
         .bind(account)
         .bind(message)
-        .bind(reply_written_since(message))
+        .bind(time_of(message).saturating_sub(CLOCK_DIFFERENCE))
         .execute(conn)
         .await?;
     Ok(())

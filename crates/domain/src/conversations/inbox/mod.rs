@@ -289,14 +289,7 @@ impl Inbox {
                         self.changes.same_persons += change_number(&mut self.contacts, at, &now, reported);
                     }
                 }
-                InboundEvent::Recipient { recipient, at } => {
-                    let matched = matches(&self.contacts, &recipient, &number.scope);
-                    let reported = ReportedBy {
-                        scope: &number.scope,
-                        at,
-                    };
-                    self.changes.same_persons += set_ids(&mut self.contacts, &matched, &recipient, reported);
-                }
+                InboundEvent::Recipient { recipient, at } => self.name_recipient(&recipient, at, number),
             }
         }
         let (existing, new_contacts) = self.contacts.split_at(contacts.len().min(self.contacts.len()));
@@ -406,6 +399,16 @@ impl Inbox {
         if requests.is_some_and(|requests| contact_card::is_answer(requests, message.at)) {
             self.changes.same_persons += contact_card::set_number(&mut self.contacts, at, message);
         }
+    }
+
+    /// Stores the ids of the recipient of a message. One who is no contact stays unknown.
+    fn name_recipient(&mut self, recipient: &Sender, at: OffsetDateTime, number: &ReceivingNumber) {
+        let matched = matches(&self.contacts, recipient, &number.scope);
+        let reported = ReportedBy {
+            scope: &number.scope,
+            at,
+        };
+        self.changes.same_persons += set_ids(&mut self.contacts, &matched, recipient, reported);
     }
 
     fn apply_preference(&mut self, sender: &Sender, opted_in: bool, at: OffsetDateTime, number: &ReceivingNumber) {
