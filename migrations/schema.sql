@@ -325,6 +325,13 @@ CREATE TABLE public.brand_contexts (
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.campaign_budgets (
+    account_id uuid NOT NULL,
+    campaign_id uuid NOT NULL,
+    reserved numeric DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE public.campaign_claims (
     account_id uuid NOT NULL,
     campaign_id uuid NOT NULL,
@@ -458,6 +465,7 @@ CREATE TABLE public.campaign_sends (
     pricing jsonb,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     by_user_id boolean DEFAULT false NOT NULL,
+    reserved_amount numeric,
     CONSTRAINT campaign_sends_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
 PARTITION BY RANGE (id);
@@ -495,6 +503,7 @@ CREATE TABLE public.campaigns (
     header_location jsonb,
     offer_expires_at timestamp with time zone,
     reach text DEFAULT 'phone'::text NOT NULL,
+    budget jsonb,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -601,6 +610,23 @@ CREATE TABLE public.conversations (
     CONSTRAINT conversations_status_check CHECK ((status = ANY (ARRAY['open'::text, 'closed'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.cost_rollups (
+    account_id uuid NOT NULL,
+    bucket_start timestamp with time zone NOT NULL,
+    campaign_id uuid NOT NULL,
+    profile_id uuid NOT NULL,
+    template_id uuid NOT NULL,
+    category text NOT NULL,
+    market text NOT NULL,
+    currency text NOT NULL,
+    amount numeric DEFAULT 0 NOT NULL,
+    messages bigint DEFAULT 0 NOT NULL,
+    billable bigint DEFAULT 0 NOT NULL,
+    free bigint DEFAULT 0 NOT NULL,
+    unpriced bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_analyze_scale_factor='0.05');
 
 CREATE TABLE public.direct_message_queues (
     account_id uuid NOT NULL,
@@ -1120,6 +1146,32 @@ CREATE TABLE public.product_rollups (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.rate_card_rows (
+    card_id uuid NOT NULL,
+    row_no integer NOT NULL,
+    market text NOT NULL,
+    countries text[] NOT NULL,
+    currency text NOT NULL,
+    category text NOT NULL,
+    rate numeric(10,6) NOT NULL,
+    effective_from date NOT NULL,
+    zone text NOT NULL,
+    effective_at timestamp with time zone NOT NULL,
+    free_per_number_month bigint
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.rate_cards (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    row_count bigint NOT NULL,
+    currencies text[] NOT NULL,
+    effective_from date NOT NULL,
+    used_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
 CREATE TABLE public.rfm_calculations (
     account_id uuid NOT NULL,
     due_at timestamp with time zone NOT NULL,
@@ -1488,6 +1540,9 @@ ALTER TABLE ONLY public.billing_history
 ALTER TABLE ONLY public.brand_contexts
     ADD CONSTRAINT brand_contexts_pkey PRIMARY KEY (account_id);
 
+ALTER TABLE ONLY public.campaign_budgets
+    ADD CONSTRAINT campaign_budgets_pkey PRIMARY KEY (account_id, campaign_id);
+
 ALTER TABLE ONLY public.campaign_claims
     ADD CONSTRAINT campaign_claims_pkey PRIMARY KEY (account_id, campaign_id);
 
@@ -1553,6 +1608,9 @@ ALTER TABLE ONLY public.conversations
 
 ALTER TABLE ONLY public.conversations
     ADD CONSTRAINT conversations_pkey PRIMARY KEY (account_id, id);
+
+ALTER TABLE ONLY public.cost_rollups
+    ADD CONSTRAINT cost_rollups_pkey PRIMARY KEY (account_id, bucket_start, campaign_id, profile_id, template_id, category, market, currency);
 
 ALTER TABLE ONLY public.direct_message_queues
     ADD CONSTRAINT direct_message_queues_pkey PRIMARY KEY (account_id, profile_id);
@@ -1676,6 +1734,12 @@ ALTER TABLE ONLY public.product_names
 
 ALTER TABLE ONLY public.product_rollups
     ADD CONSTRAINT product_rollups_pkey PRIMARY KEY (account_id, bucket_minutes, bucket_start, product_id);
+
+ALTER TABLE ONLY public.rate_card_rows
+    ADD CONSTRAINT rate_card_rows_pkey PRIMARY KEY (card_id, row_no);
+
+ALTER TABLE ONLY public.rate_cards
+    ADD CONSTRAINT rate_cards_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.rfm_calculations
     ADD CONSTRAINT rfm_calculations_pkey PRIMARY KEY (account_id);
@@ -1837,6 +1901,8 @@ CREATE INDEX conversations_profile_id_idx ON public.conversations USING btree (a
 
 CREATE INDEX conversations_status_idx ON public.conversations USING btree (account_id, status, last_message_at DESC, id DESC);
 
+CREATE INDEX cost_rollups_campaign_id_idx ON public.cost_rollups USING btree (account_id, campaign_id);
+
 CREATE INDEX direct_message_queues_due_idx ON public.direct_message_queues USING btree (due_at);
 
 CREATE INDEX direct_messages_contact_id_idx ON public.direct_messages USING btree (account_id, contact_id, created_at DESC, id DESC);
@@ -1935,6 +2001,8 @@ CREATE INDEX platform_audit_created_at_idx ON public.platform_audit USING btree 
 
 CREATE INDEX platform_audit_user_id_idx ON public.platform_audit USING btree (user_id, created_at DESC, id DESC);
 
+CREATE INDEX rate_card_rows_countries_idx ON public.rate_card_rows USING gin (countries);
+
 CREATE INDEX rfm_calculations_due_at_idx ON public.rfm_calculations USING btree (due_at);
 
 CREATE INDEX segment_members_contact_id_idx ON public.segment_members USING btree (account_id, contact_id);
@@ -2021,6 +2089,9 @@ ALTER TABLE ONLY public.billing_history
 ALTER TABLE ONLY public.brand_contexts
     ADD CONSTRAINT brand_contexts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.campaign_budgets
+    ADD CONSTRAINT campaign_budgets_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id);
+
 ALTER TABLE ONLY public.campaign_counter_slots
     ADD CONSTRAINT campaign_counter_slots_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id) ON DELETE CASCADE;
 
@@ -2092,6 +2163,9 @@ ALTER TABLE ONLY public.conversations
 
 ALTER TABLE ONLY public.conversations
     ADD CONSTRAINT conversations_profile_id_fkey FOREIGN KEY (account_id, profile_id) REFERENCES public.whatsapp_profiles(account_id, id);
+
+ALTER TABLE ONLY public.cost_rollups
+    ADD CONSTRAINT cost_rollups_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.direct_message_queues
     ADD CONSTRAINT direct_message_queues_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -2165,6 +2239,9 @@ ALTER TABLE ONLY public.product_names
 ALTER TABLE ONLY public.product_rollups
     ADD CONSTRAINT product_rollups_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.rate_card_rows
+    ADD CONSTRAINT rate_card_rows_card_id_fkey FOREIGN KEY (card_id) REFERENCES public.rate_cards(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.rfm_calculations
     ADD CONSTRAINT rfm_calculations_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2233,6 +2310,8 @@ ALTER TABLE public.billing_history ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.brand_contexts ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.campaign_budgets ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.campaign_claims ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.campaign_counter_slots ENABLE ROW LEVEL SECURITY;
@@ -2270,6 +2349,8 @@ ALTER TABLE public.contacts ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.conversation_counts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.conversations ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.cost_rollups ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.direct_message_queues ENABLE ROW LEVEL SECURITY;
 
@@ -2369,6 +2450,8 @@ CREATE POLICY tenant_isolation ON public.billing_history USING ((account_id = (N
 
 CREATE POLICY tenant_isolation ON public.brand_contexts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY tenant_isolation ON public.campaign_budgets USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.campaign_claims USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.campaign_counter_slots USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
@@ -2406,6 +2489,8 @@ CREATE POLICY tenant_isolation ON public.contacts USING ((account_id = (NULLIF(c
 CREATE POLICY tenant_isolation ON public.conversation_counts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.conversations USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.cost_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.direct_message_queues USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2549,6 +2634,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.billing_history TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.brand_contexts TO recado_tenant;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.campaign_budgets TO recado_tenant;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_claims TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_counter_slots TO recado_tenant;
@@ -2590,6 +2677,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.contacts TO recado_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.conversation_counts TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.conversations TO recado_tenant;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.cost_rollups TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.direct_message_queues TO recado_tenant;
 
@@ -2651,6 +2740,12 @@ GRANT SELECT,INSERT,REFERENCES,TRIGGER ON TABLE public.platform_audit TO postgre
 GRANT SELECT,INSERT,UPDATE ON TABLE public.product_names TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.product_rollups TO recado_tenant;
+
+GRANT SELECT ON TABLE public.rate_card_rows TO recado_tenant;
+
+GRANT SELECT ON TABLE public.rate_cards TO recado_tenant;
+
+GRANT UPDATE(used_at) ON TABLE public.rate_cards TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.rfm_calculations TO recado_tenant;
 

@@ -17,6 +17,7 @@ pub mod callbacks;
 pub mod campaigns;
 pub mod contacts;
 pub mod conversations;
+pub mod costs;
 pub mod direct_messages;
 pub mod egress;
 pub mod folders;

@@ -13,7 +13,8 @@ use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
     AccountId, Amount, ApiKeyId, AutomationId, CallbackId, CampaignId, CartId, ContactId, ConversationId, ExecutionId,
     FolderId, GatewayEventId, InviteId, LinkId, MailId, MediaId, MessageId, MetricEventId, NotificationId, PaymentId,
-    ProfileId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId, WebhookId, WebhookLogId,
+    ProfileId, RateCardId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId, WebhookId,
+    WebhookLogId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -303,6 +304,7 @@ id_params!(
     NotificationId,
     PaymentId,
     ProfileId,
+    RateCardId,
     SegmentId,
     SendId,
     SubscriptionId,

@@ -208,6 +208,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    campaign_budgets (account_id, campaign_id) {
+        account_id -> Uuid,
+        campaign_id -> Uuid,
+        reserved -> Numeric,
+    }
+}
+
+diesel::table! {
     campaign_claims (account_id, campaign_id) {
         account_id -> Uuid,
         campaign_id -> Uuid,
@@ -330,6 +338,7 @@ diesel::table! {
         pricing -> Nullable<Jsonb>,
         created_at -> Timestamptz,
         by_user_id -> Bool,
+        reserved_amount -> Nullable<Numeric>,
     }
 }
 
@@ -353,7 +362,6 @@ diesel::table! {
         paused_at -> Nullable<Timestamptz>,
         pause_reason -> Nullable<Text>,
         profile_id -> Nullable<Uuid>,
-        quota_month -> Nullable<Date>,
         scheduled_by -> Nullable<Uuid>,
         scheduled_support_admin -> Nullable<Text>,
         retry_scheduled_at -> Nullable<Timestamptz>,
@@ -367,6 +375,7 @@ diesel::table! {
         header_location -> Nullable<Jsonb>,
         offer_expires_at -> Nullable<Timestamptz>,
         reach -> Text,
+        budget -> Nullable<Jsonb>,
     }
 }
 
@@ -475,6 +484,24 @@ diesel::table! {
         last_inbound_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    cost_rollups (account_id, bucket_start, campaign_id, profile_id, template_id, category, market, currency) {
+        account_id -> Uuid,
+        bucket_start -> Timestamptz,
+        campaign_id -> Uuid,
+        profile_id -> Uuid,
+        template_id -> Uuid,
+        category -> Text,
+        market -> Text,
+        currency -> Text,
+        amount -> Numeric,
+        messages -> BigInt,
+        billable -> BigInt,
+        free -> BigInt,
+        unpriced -> BigInt,
     }
 }
 
@@ -977,6 +1004,34 @@ diesel::table! {
         product_id -> Text,
         quantity -> Numeric,
         revenue -> Numeric,
+    }
+}
+
+diesel::table! {
+    rate_card_rows (card_id, row_no) {
+        card_id -> Uuid,
+        row_no -> Integer,
+        market -> Text,
+        countries -> Array<Text>,
+        currency -> Text,
+        category -> Text,
+        rate -> Numeric,
+        effective_from -> Date,
+        zone -> Text,
+        effective_at -> Timestamptz,
+        free_per_number_month -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    rate_cards (id) {
+        id -> Uuid,
+        name -> Text,
+        row_count -> BigInt,
+        currencies -> Array<Text>,
+        effective_from -> Date,
+        used_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
     }
 }
 

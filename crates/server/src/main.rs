@@ -13,8 +13,8 @@ use recado_server::{contact_search, health, logging, secrets, serve};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | \
-    rollups (verify | rebuild) [--account ID] | secrets rotate | doctor [--json] [--account ID] | health [--worker] | \
-    openapi]";
+    rollups (verify | rebuild [--reprice]) [--account ID] | secrets rotate | doctor [--json] [--account ID] | \
+    health [--worker] | openapi]";
 
 fn main() -> ExitCode {
     // A `.env` file is for development. Variables that are already set take precedence.
@@ -38,6 +38,10 @@ fn main() -> ExitCode {
         ["rollups", "verify", "--account", id] => run_rollups(Task::Verify, Some(id)),
         ["rollups", "rebuild"] => run_rollups(Task::Rebuild, None),
         ["rollups", "rebuild", "--account", id] => run_rollups(Task::Rebuild, Some(id)),
+        ["rollups", "rebuild", "--reprice"] => run_rollups(Task::Reprice, None),
+        ["rollups", "rebuild", "--reprice", "--account", id] | ["rollups", "rebuild", "--account", id, "--reprice"] => {
+            run_rollups(Task::Reprice, Some(id))
+        }
         ["secrets", "rotate"] => rotate_secrets(),
         ["doctor", options @ ..] => return run_doctor(options),
         ["health"] => health::check(health::Process::Server),

@@ -20,6 +20,8 @@ pub enum Task {
     Verify,
     /// Set every rollup to the sums of its source rows.
     Rebuild,
+    /// As `Rebuild`, after setting the rates of all priced messages again.
+    Reprice,
 }
 
 /// Runs the task for one account (`--account ID`) or for all accounts. Returns false if `Verify` finds a difference.
@@ -57,7 +59,11 @@ async fn run_task(task: Task, store: &PgRollups, accounts: &[AccountId]) -> anyh
                     differences += 1;
                 }
             }
-            Task::Rebuild => {
+            Task::Rebuild | Task::Reprice => {
+                if task == Task::Reprice {
+                    let repriced = store.reprice(*account).await?;
+                    print_line(&format!("account {account}: {repriced} prices set again"));
+                }
                 let rebuilt = store.rebuild(*account).await?;
                 if rebuilt > 0 {
                     print_line(&format!("account {account}: {rebuilt} rollups rebuilt"));

@@ -47,7 +47,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         "Definitions, the queue of runs, one row for each message of a run, and the counters of a campaign.",
         "campaigns campaign_queue campaign_claims campaign_run_contents campaign_recipient_batches \
          campaign_retry_batches campaign_sends campaign_send_times campaign_retries \
-         campaign_counter_slots message_usage_slots sent_messages",
+         campaign_counter_slots campaign_budgets message_usage_slots sent_messages",
     ),
     (
         "Conversations",
@@ -71,6 +71,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         "outbox_events outgoing_mail mail_recipients webhook_endpoints webhook_endpoint_ids \
          webhook_events webhook_deliveries webhook_logs webhook_inbox idempotency_keys \
          idempotency_key_counts partition_horizons",
+    ),
+    (
+        "Costs",
+        "The rate cards of the platform, and what the messages of accounts cost.",
+        "rate_cards rate_card_rows cost_rollups",
     ),
     (
         "Ingestion and analytics",

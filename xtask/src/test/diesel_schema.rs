@@ -15,17 +15,20 @@ const HEADER: &str = "\
 const MAX_COLUMNS: usize = 32;
 
 /// Columns that only statements as text use, of tables with more than [`MAX_COLUMNS`].
-const OMITTED: &[(&str, &[&str])] = &[(
-    "whatsapp_profiles",
-    &[
-        "last_inbound_at",
-        "last_callback_at",
-        "last_accepted_at",
-        "health_asked_at",
-        "service_month",
-        "service_messages",
-    ],
-)];
+const OMITTED: &[(&str, &[&str])] = &[
+    ("campaigns", &["quota_month"]),
+    (
+        "whatsapp_profiles",
+        &[
+            "last_inbound_at",
+            "last_callback_at",
+            "last_accepted_at",
+            "health_asked_at",
+            "service_month",
+            "service_messages",
+        ],
+    ),
+];
 
 const COLUMNS: &str = "
 SELECT c.relname, a.attname, a.attnotnull, format_type(a.atttypid, NULL),

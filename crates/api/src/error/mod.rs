@@ -29,6 +29,7 @@ mod administration;
 mod billing;
 mod brand;
 mod codes;
+mod costs;
 mod direct_messages;
 mod gateways;
 mod identity;

@@ -5,7 +5,7 @@ use actix_web::http::Method;
 use recado_domain::limits::Limit;
 use recado_domain::shared::RouteScope;
 
-use self::analytics::{exports, insights};
+use self::analytics::{costs, exports, insights};
 use crate::web::limit::{RateKey, RateRule};
 pub use crate::web::route::{Access, RouteSpec};
 pub use service::OpenApiDocument;
@@ -28,6 +28,7 @@ mod ingestion;
 mod links;
 mod media;
 mod notifications;
+mod rate_cards;
 mod scope;
 mod segments;
 mod service;
@@ -254,6 +255,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/analytics/campaigns", Read, insights::CAMPAIGNS),
     route!(GET, "/api/analytics/heatmap", Read, insights::HEAT_MAP),
     route!(GET, "/api/analytics/export", Read, exports::EXPORT),
+    route!(GET, "/api/analytics/costs", Read, costs::REPORT),
     route!(GET, "/api/analytics/rfm", Read, insights::RFM),
     // The use case checks the role: any other role gets 200 with `error`, as published.
     route!(POST, "/api/analytics/rfm/recalculate", Read, insights::RECALCULATE),
@@ -299,6 +301,11 @@ pub static TABLE: &[RouteSpec] = &[
         Administrator,
         administration::STOP_SUPPORT
     ),
+    route!(GET, "/api/admin/rate-cards", Administrator, rate_cards::LIST),
+    route!(POST, "/api/admin/rate-cards", Administrator, rate_cards::CREATE)
+        .at_most_by_person(Limit::API, "admin-rate-cards"),
+    route!(GET, "/api/admin/rate-cards/{id}", Administrator, rate_cards::GET),
+    route!(DELETE, "/api/admin/rate-cards/{id}", Administrator, rate_cards::DELETE),
     route!(GET, "/api/admin/stats", Administrator, administration::STATS),
     route!(GET, "/api/admin/revenue", Administrator, administration::REVENUE),
     route!(

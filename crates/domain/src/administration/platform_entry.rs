@@ -14,6 +14,7 @@ pub enum PlatformEntity {
     AccountAction,
     SupportMode,
     UserSessions,
+    RateCard,
 }
 
 impl PlatformEntity {
@@ -24,6 +25,7 @@ impl PlatformEntity {
             Self::AccountAction => "account_action",
             Self::SupportMode => "support_mode",
             Self::UserSessions => "user_sessions",
+            Self::RateCard => "rate_card",
         }
     }
 }
@@ -74,7 +76,7 @@ impl Admin {
     }
 
     /// Builds an entry for the platform audit log about something that belongs to no account.
-    pub(super) fn entry_without_account(
+    pub(crate) fn entry_without_account(
         &self,
         action: AuditAction,
         entity: PlatformEntity,
@@ -103,7 +105,8 @@ pub struct PlatformAuditLog {
     /// E-mail address of the administrator at that time.
     pub email: String,
     pub action: String,
-    /// Type of the changed thing, for example `account`, `account_action`, `support_mode` or `user_sessions`.
+    /// Type of the changed thing, for example `account`, `account_action`, `support_mode`, `user_sessions` or
+    /// `rate_card`.
     pub entity_type: String,
     /// Id of the changed thing: of an account, or of a user for `user_sessions`.
     pub entity_id: Option<Uuid>,

@@ -43,6 +43,11 @@ impl Zone {
         Some(self.0.to_datetime(at).date())
     }
 
+    /// Returns the first instant of a day.
+    pub fn begin_of(&self, date: Date) -> Option<OffsetDateTime> {
+        self.begin(civil(date)?)
+    }
+
     /// Returns the first instant of a day. It is later than midnight if the clocks go forward at midnight, and the
     /// first of two midnights if they go back.
     fn begin(&self, date: jiff::civil::Date) -> Option<OffsetDateTime> {
@@ -128,9 +133,19 @@ impl Window {
     /// The period that ends with the day of `now`. Returns `None` outside the calendar's range.
     pub fn new(period: Period, zone: &Zone, now: OffsetDateTime) -> Option<Self> {
         let today = zone.date_of(now)?;
-        let mut day = (1..period.days()).try_fold(today, |day, _| day.yesterday().ok())?;
+        let first = (1..period.days()).try_fold(today, |day, _| day.yesterday().ok())?;
+        Self::of_days(first, today, zone)
+    }
+
+    /// The days from `from` to `to`, both included. Returns `None` outside the calendar's range.
+    pub fn between(from: Date, to: Date, zone: &Zone) -> Option<Self> {
+        Self::of_days(civil(from)?, civil(to)?, zone)
+    }
+
+    fn of_days(first: jiff::civil::Date, last: jiff::civil::Date, zone: &Zone) -> Option<Self> {
+        let mut day = first;
         let (mut dates, mut bounds) = (Vec::new(), Vec::new());
-        while day <= today {
+        while day <= last {
             dates.push(date(day)?);
             bounds.push(zone.begin(day)?);
             day = day.tomorrow().ok()?;
@@ -225,6 +240,12 @@ fn cover(
 
 fn midnight(at: OffsetDateTime) -> OffsetDateTime {
     at.to_offset(time::UtcOffset::UTC).replace_time(Time::MIDNIGHT)
+}
+
+fn civil(date: Date) -> Option<jiff::civil::Date> {
+    let (year, month, day) = date.to_calendar_date();
+    let (month, day) = (i8::try_from(u8::from(month)).ok()?, i8::try_from(day).ok()?);
+    jiff::civil::Date::new(i16::try_from(year).ok()?, month, day).ok()
 }
 
 fn date(day: jiff::civil::Date) -> Option<Date> {

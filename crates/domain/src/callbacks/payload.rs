@@ -94,11 +94,7 @@ redacted_debug!(StatusUpdate {
 impl StatusUpdate {
     /// The price, with the status that names it.
     pub fn status_pricing(&self) -> Option<StatusPricing> {
-        let pricing = self.pricing.clone()?;
-        Some(StatusPricing {
-            pricing,
-            status: self.status,
-        })
+        Some(StatusPricing::new(self.pricing.clone()?, self.status))
     }
 }
 

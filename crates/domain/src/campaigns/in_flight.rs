@@ -155,6 +155,14 @@ impl<'a> InFlightSends<'a> {
         self.block.clone().or_else(refusal_block)
     }
 
+    /// Blocks the run for another reason than a call.
+    pub(super) fn block_with(&mut self, reason: &str) {
+        self.block.get_or_insert(RunBlock {
+            reason: reason.to_owned(),
+            review: None,
+        });
+    }
+
     /// Whether WhatsApp throttled the number since the last call of this method.
     pub(crate) fn take_throttled(&mut self) -> bool {
         std::mem::take(&mut self.throttled)

@@ -36,6 +36,7 @@
 
 mod audience;
 mod batch_progress;
+mod budget;
 mod concurrent_commands;
 mod content;
 mod dispatch;
@@ -70,6 +71,7 @@ mod test_send;
 mod variables;
 
 pub use audience::{Audience, Reach, SegmentConfig};
+pub use budget::{BUDGET_REACHED, Budget, admitted};
 pub use content::RunContent;
 pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageStatusEvent, started_event};

@@ -5,7 +5,8 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{Audience, CampaignRefusal, CampaignStatus, Reach, SegmentConfig, Variables};
+use super::{Audience, Budget, CampaignRefusal, CampaignStatus, Reach, SegmentConfig, Variables};
+use crate::costs::CampaignCost;
 use crate::messaging::HeaderLocation;
 use crate::shared::string_enum;
 use crate::shared::{
@@ -37,6 +38,10 @@ pub struct Campaign {
     pub offer_expires_at: Option<OffsetDateTime>,
     /// By which addresses the campaign reaches people.
     pub reach: Reach,
+    /// The most that the messages of the campaign may cost.
+    pub budget: Option<Budget>,
+    /// What the messages of the campaign cost so far. Only reads of the campaign fill it.
+    pub cost: CampaignCost,
     pub folder_id: Option<FolderId>,
     pub status: CampaignStatus,
     /// The number of contacts in the campaign's run; 0 before the run.
@@ -92,7 +97,19 @@ pub struct CampaignInput {
     pub offer_expires_at: Option<Option<OffsetDateTime>>,
     /// The word of a [`Reach`].
     pub reach: Option<String>,
+    pub budget: Option<Option<Budget>>,
     pub folder_id: Option<Option<FolderId>>,
+}
+
+impl CampaignInput {
+    /// Whether only the budget is given. It can be changed also while the campaign runs.
+    pub(super) fn is_budget_alone(&self) -> bool {
+        let rest = Self {
+            budget: None,
+            ..self.clone()
+        };
+        self.budget.is_some() && rest == Self::default()
+    }
 }
 
 string_enum! {

@@ -53,6 +53,10 @@ pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<Campaign
     if facts.number_lost {
         return Some(CampaignRefusal::NumberNotConnected);
     }
+    let budget = run.campaign.budget.as_ref();
+    if let Some(refusal) = budget.and_then(|budget| budget.check_spent(&facts.cost).err()) {
+        return Some(refusal);
+    }
     let (limit, quota) = (run.billing.messages_per_month(run.now)?, facts.quota?);
     (quota.used > limit).then(|| CampaignRefusal::QuotaExceeded {
         limit,
@@ -171,6 +175,7 @@ mod tests {
         run.campaign.status = CampaignStatus::Sending;
         run.content_frozen = true;
         ResumeFacts {
+            cost: crate::costs::CampaignCost::default(),
             run,
             number_lost: false,
             quota: None,

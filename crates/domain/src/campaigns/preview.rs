@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::run_context::values;
 use super::{CampaignRefusal, Command, Recipient, RetryReport, RunFacts, failed_preconditions, transition};
+use crate::costs::{CostEstimate, CostFacts, estimate};
 use crate::shared::{ContactId, redacted_debug};
 use crate::templates::Rendered;
 
@@ -26,6 +27,8 @@ pub struct PreviewFacts {
     pub used: i64,
     /// The report of a retry without a request body.
     pub retry: RetryReport,
+    /// The recipients by country, and the rates there.
+    pub costs: CostFacts,
 }
 
 /// The number of recipients by the kind of their address.
@@ -83,6 +86,8 @@ pub struct Preview {
     /// The failed sends that `retry-failed` without a body would retry, and those that it would leave out; null unless
     /// the campaign is completed or partial.
     pub retry: Option<RetryReport>,
+    /// The expected cost of the run; null without a rate card or without a template.
+    pub cost: Option<CostEstimate>,
 }
 
 /// A message as one contact would receive it.
@@ -114,7 +119,7 @@ redacted_debug!(PreviewContact {});
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewRefusal {
     /// The reason as a fixed value: `status`, `no_template`, `template_not_approved`, `template_not_sendable`,
-    /// `segment_deleted`, `no_recipients`, `placeholder_empty`, `number_unverified`, `no_active_plan` or
+    /// `segment_deleted`, `no_recipients`, `placeholder_empty`, `number_unverified`, `no_active_plan`, `no_rate` or
     /// `quota_exceeded`.
     #[schemars(example = &"quota_exceeded")]
     pub reason: &'static str,
@@ -130,6 +135,9 @@ pub fn preview(preview_facts: PreviewFacts) -> Preview {
     });
     let refusals = refusals.collect();
     let facts = preview_facts.facts;
+    let budget_currency = facts.campaign.budget.as_ref().map(|budget| budget.currency.as_str());
+    let category = facts.template.as_ref().map(|template| template.category);
+    let cost = category.and_then(|category| estimate(&preview_facts.costs, category, budget_currency, facts.now));
     let can_retry = transition(facts.campaign.status, Command::Retry).is_ok();
     let messages = facts.template.iter().flat_map(|template| {
         preview_facts
@@ -151,6 +159,7 @@ pub fn preview(preview_facts: PreviewFacts) -> Preview {
         messages: messages.collect(),
         refusals,
         retry: can_retry.then_some(preview_facts.retry),
+        cost,
     }
 }
 
@@ -171,6 +180,7 @@ fn refusals(preview_facts: &PreviewFacts) -> Vec<CampaignRefusal> {
             found.push(empty);
         }
     }
+    found.extend(no_rate(preview_facts));
     if let Some(limit) = facts.billing.messages_per_month(facts.now) {
         let (left, wanted) = (
             limit.saturating_sub(preview_facts.used).max(0),
@@ -181,6 +191,14 @@ fn refusals(preview_facts: &PreviewFacts) -> Vec<CampaignRefusal> {
         }
     }
     found
+}
+
+/// The refusal of a run whose budget cannot be applied to every recipient. A simulated run costs nothing.
+pub(super) fn no_rate(preview_facts: &PreviewFacts) -> Option<CampaignRefusal> {
+    let facts = &preview_facts.facts;
+    let budget = facts.campaign.budget.as_ref().filter(|_| facts.profile_id.is_some())?;
+    let category = facts.template.as_ref()?.category;
+    budget.check_rates(&preview_facts.costs, category, facts.now).err()
 }
 
 #[cfg(test)]
@@ -236,6 +254,7 @@ mod tests {
             empty: vec![],
             used: 0,
             retry: RetryReport::default(),
+            costs: CostFacts::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::billing::PlanEntitlement;
 use crate::contacts::Phone;
+use crate::costs::CampaignCost;
 use crate::messaging::MetaStatus;
 use crate::shared::string_enum::string_enum;
 use crate::shared::{
@@ -53,6 +54,8 @@ pub struct RunFacts {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumeFacts {
     pub run: RunFacts,
+    /// What the run has spent and reserved.
+    pub cost: CampaignCost,
     /// Whether the number of the run was disconnected since its start.
     pub number_lost: bool,
     /// The run's reservation of this month. None if the run is not prepared yet, or its messages count in an earlier

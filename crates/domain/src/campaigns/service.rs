@@ -10,6 +10,7 @@ use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
     Preview, Reach, RunRetryStore, RunStartStore, SendCounts, preview,
 };
+use crate::costs::CampaignCost;
 use crate::shared::{
     AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, NotificationDraft, NotificationKind, Page, PageQuery,
     Tenant, text,
@@ -97,7 +98,13 @@ impl Campaigns {
         // Report invalid input first, whether or not the campaign exists and whatever its status.
         let draft = merge(self.new_draft(tenant), input.clone())?;
         self.check_references(&draft).await?;
-        self.apply_command(tenant, id, Command::Edit, async |stored, status| {
+        let command = if input.is_budget_alone() {
+            Command::SetBudget
+        } else {
+            Command::Edit
+        };
+        self.apply_command(tenant, id, command, async |stored, status| {
+            check_budget_currency(&stored, &input)?;
             let changed = edited(&stored, status, input.clone(), self.clock.now())?;
             Ok((self.store.update(&changed, &stored, &[]).await?, changed))
         })
@@ -189,6 +196,8 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         header_location: None,
         offer_expires_at: None,
         reach: Reach::Phone,
+        budget: None,
+        cost: CampaignCost::default(),
         folder_id: None,
         status: CampaignStatus::Draft,
         total_recipients: 0,
@@ -222,6 +231,20 @@ fn edited(
         return Err(FieldErrors::one("scheduled_at", "must be in the future while the campaign is scheduled").into());
     }
     Ok(changed)
+}
+
+/// A run has reserved amounts in the currency of its budget.
+fn check_budget_currency(stored: &Campaign, input: &CampaignInput) -> Result<(), FieldErrors> {
+    let (Some(before), Some(Some(after))) = (&stored.budget, &input.budget) else {
+        return Ok(());
+    };
+    match stored.status == CampaignStatus::Sending && before.currency != after.currency {
+        false => Ok(()),
+        true => Err(FieldErrors::one(
+            "budget.currency",
+            "cannot change while the campaign is sending",
+        )),
+    }
 }
 
 /// Validates the fields of the input and merges them into the campaign. Stored fields are not validated again.
@@ -258,6 +281,9 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
     if let Some(Some(location)) = &input.header_location {
         location.check("header_location", &mut errors);
     }
+    if let Some(Some(budget)) = &input.budget {
+        budget.check("budget", &mut errors);
+    }
     let reach = input.reach.and_then(|word| {
         let parsed: Result<Reach, String> = word.parse();
         parsed.map_err(|message| errors.add("reach", message)).ok()
@@ -276,6 +302,7 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
         header_location: input.header_location.unwrap_or(campaign.header_location),
         offer_expires_at: input.offer_expires_at.unwrap_or(campaign.offer_expires_at),
         reach: reach.unwrap_or(campaign.reach),
+        budget: input.budget.unwrap_or(campaign.budget),
         folder_id: input.folder_id.unwrap_or(campaign.folder_id),
         ..campaign
     })
@@ -297,7 +324,7 @@ pub(crate) mod tests {
     use uuid::Uuid;
 
     use super::super::{
-        CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore, SegmentConfig, Variables,
+        Budget, CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore, SegmentConfig, Variables,
     };
     use super::*;
     use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, WriteOutcome};
@@ -416,6 +443,42 @@ pub(crate) mod tests {
             .await;
         let status = CampaignStatus::Sending;
         assert!(matches!(raced, Err(CampaignError::Refused(CampaignRefusal::Status { status: s, .. })) if s == status));
+    }
+
+    #[tokio::test]
+    async fn budget_alone_is_set_while_the_campaign_sends() {
+        let budget = |currency: &str| Budget {
+            amount: 5.into(),
+            currency: currency.into(),
+        };
+        let update = async |stored_budget: Option<Budget>, input: CampaignInput| {
+            let mut store = MockCampaignStore::new();
+            store.expect_unknown_references().returning(|_, _| Ok(vec![]));
+            store.expect_find().returning(move |_, _| {
+                let sending = campaign(CampaignStatus::Sending);
+                Ok(Some(Campaign {
+                    budget: stored_budget.clone(),
+                    ..sending
+                }))
+            });
+            store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
+            campaigns(store).update(&tenant(), CampaignId(Uuid::nil()), input).await
+        };
+        let alone = |budget: Option<Budget>| CampaignInput {
+            budget: Some(budget),
+            ..CampaignInput::default()
+        };
+        let set = update(None, alone(Some(budget("USD")))).await.unwrap();
+        assert_eq!((set.budget, set.status), (Some(budget("USD")), CampaignStatus::Sending));
+        let cleared = update(Some(budget("USD")), alone(None)).await.unwrap();
+        assert_eq!(cleared.budget, None);
+        let other = update(Some(budget("USD")), alone(Some(budget("BRL")))).await;
+        assert!(matches!(other, Err(CampaignError::Invalid(_))));
+        let with_name = CampaignInput {
+            name: Some("x".into()),
+            ..alone(None)
+        };
+        assert!(matches!(update(None, with_name).await, Err(CampaignError::Refused(_))));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::batch_progress::BatchProgress;
 use super::concurrent_commands::START_ATTEMPTS;
 use super::preconditions::{check_number, check_sendable, failed_resume_precondition};
+use super::preview::no_rate;
 use super::service::RUN_LEASE;
 use super::{
     Campaign, CampaignError, CampaignRefusal, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart,
@@ -52,6 +53,7 @@ impl Campaigns {
     pub async fn enqueue_start(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.apply_command(tenant, id, Command::Start, async |stored, _| {
             self.check_template_and_number(&stored).await?;
+            self.check_rates(&stored).await?;
             let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
             let actor = Some(tenant.actor.clone());
             let start_request = start_request(stored, Trigger::Send, actor, audit, self.clock.now())?;
@@ -208,6 +210,18 @@ impl Campaigns {
             check_sendable(&template)?;
         }
         Ok(())
+    }
+
+    /// Refuses a campaign with a budget if a recipient has no rate in its currency.
+    async fn check_rates(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        if campaign.budget.is_none() {
+            return Ok(());
+        }
+        let facts = self.store.preview_facts(campaign.account_id, campaign.id, 0).await?;
+        facts
+            .as_ref()
+            .and_then(no_rate)
+            .map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
     /// Refuses a campaign that cannot be sent now: its template can never be sent, or its number is not verified.
@@ -415,6 +429,7 @@ mod tests {
 
     fn resume_facts() -> ResumeFacts {
         ResumeFacts {
+            cost: crate::costs::CampaignCost::default(),
             run: facts(CampaignStatus::Sending),
             number_lost: false,
             quota: None,

@@ -34,6 +34,8 @@ string_enum! {
 pub enum Command {
     /// Changes the content.
     Edit,
+    /// Changes the budget alone.
+    SetBudget,
     Schedule,
     Unschedule,
     /// Starts the run, by `send`, `execute` or a schedule.
@@ -54,8 +56,9 @@ pub enum Command {
 }
 
 impl Command {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Edit,
+        Self::SetBudget,
         Self::Schedule,
         Self::Unschedule,
         Self::Start,
@@ -73,7 +76,7 @@ impl Command {
 
     fn verb(self) -> &'static str {
         match self {
-            Self::Edit => "changed",
+            Self::Edit | Self::SetBudget => "changed",
             Self::Schedule => "scheduled",
             Self::Unschedule => "unscheduled",
             Self::Start => "sent",
@@ -159,6 +162,12 @@ pub enum CampaignRefusal {
         /// The messages that the run needs.
         wanted: i64,
     },
+    /// The budget is below what the run has spent and reserved.
+    #[error("the campaign has spent and reserved {committed} {currency}, which is more than its budget")]
+    Budget { committed: String, currency: String },
+    /// Recipients whose messages have no rate in the currency of the budget.
+    #[error("no rate in the currency of the budget is known for the markets {}", .markets.join(", "))]
+    NoRate { markets: Vec<String> },
     /// The month has no message left for a test send.
     #[error("this month's {limit} messages are used up")]
     MonthUsedUp {
@@ -200,6 +209,8 @@ impl CampaignRefusal {
             Self::NumberUnverified => "number_unverified",
             Self::NoActivePlan => "no_active_plan",
             Self::QuotaExceeded { .. } => "quota_exceeded",
+            Self::Budget { .. } => "budget",
+            Self::NoRate { .. } => "no_rate",
             Self::MonthUsedUp { .. } => "month_used_up",
             Self::OptedOut => "opted_out",
             Self::NoAddress => "no_address",
@@ -216,6 +227,7 @@ impl CampaignRefusal {
             Self::TemplateNotSendable { reasons } => Some(("reasons", json!(reasons))),
             Self::EmptyPlaceholder { placeholder } => Some(("placeholders", json!([placeholder]))),
             Self::MissingValue { field } => Some(("placeholders", json!([field]))),
+            Self::NoRate { markets } => Some(("markets", json!(markets))),
             Self::NothingToRetry { left_out } => Some(("left_out", json!(left_out))),
             _ => None,
         };
@@ -237,7 +249,7 @@ pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignSt
     use CampaignStatus::{Cancelled, Completed, Draft, Partial, Scheduled, Sending, Sent};
     let refused = Err(CampaignRefusal::Status { status, command });
     match (command, status) {
-        (Command::Edit, Draft | Scheduled) => Ok(status),
+        (Command::Edit, Draft | Scheduled) | (Command::SetBudget, Draft | Scheduled | Sending) => Ok(status),
         (Command::Schedule, Draft | Scheduled) => Ok(Scheduled),
         (Command::Unschedule, Scheduled) => Ok(Draft),
         (Command::Start, Draft | Scheduled) => Ok(Sending),
@@ -251,6 +263,7 @@ pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignSt
         (Command::Cancel, Sending | Scheduled) => Ok(Cancelled),
         (Command::Delete, Draft | Scheduled | Cancelled | Completed | Partial | Sent) => Ok(status),
         (Command::Edit, Sending | Cancelled | Completed | Partial | Sent)
+        | (Command::SetBudget, Cancelled | Completed | Partial | Sent)
         | (Command::Schedule, Sending | Cancelled | Completed | Partial | Sent)
         | (Command::Unschedule, Draft | Sending | Cancelled | Completed | Partial | Sent)
         | (Command::Start, Sending | Cancelled | Completed | Partial | Sent)
@@ -302,6 +315,7 @@ mod tests {
                 "segment_deleted",
             ),
             (CampaignRefusal::NoRecipients, "no_recipients"),
+            (CampaignRefusal::NoRate { markets: vec![] }, "no_rate"),
             (
                 CampaignRefusal::EmptyPlaceholder {
                     placeholder: "2".into(),

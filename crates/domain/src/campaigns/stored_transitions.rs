@@ -40,6 +40,7 @@ fn over(stored: Campaign) -> (Campaigns, Arc<Mutex<Option<Campaign>>>) {
         let mut run = facts();
         run.campaign.status = CampaignStatus::Sending;
         Ok(Some(ResumeFacts {
+            cost: crate::costs::CampaignCost::default(),
             run,
             number_lost: false,
             quota: None,

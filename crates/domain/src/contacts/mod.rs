@@ -16,6 +16,7 @@ mod user_ids;
 
 pub(crate) use change::check_wa_user_id;
 pub use events::ContactEvent;
+pub(crate) use import::csv;
 pub use import::{ContactKeys, ContactMatcher, Import, ImportFormat, ImportReport, LineError, MAX_ROWS};
 pub use limits::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, attribute_bytes};
 pub use model::*;

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::SendStatus;
 use crate::shared::schema::Timestamp;
-use crate::shared::{Amount, string_enum, timestamp};
+use crate::shared::{Amount, ProfileId, TemplateId, string_enum, timestamp};
 
 string_enum! {
     /// The source of an amount.
@@ -47,7 +47,8 @@ pub struct Pricing {
     /// The currency of `amount` as an ISO 4217 code; null where it is unknown.
     #[schemars(example = &"USD")]
     pub currency: Option<String>,
-    /// The source of `amount`: `platform` if WhatsApp's status update contains it, else `none`.
+    /// The source of `amount`: `platform` if WhatsApp's status update contains it, `rate_card` if the rate of a card
+    /// applies, else `none`.
     pub source: PricingSource,
     /// The time of the status update that contains the price.
     #[schemars(with = "Timestamp")]
@@ -55,61 +56,141 @@ pub struct Pricing {
     pub priced_at: OffsetDateTime,
 }
 
-/// A price, and the status of the update that contains it.
+/// The price of a message, with what decides whether another status update corrects it. The stored price does not
+/// depend on the order in which status updates arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPricing {
+    /// The price of the latest status update that contains one.
     pub pricing: Pricing,
+    /// The status of that update.
     pub status: SendStatus,
+    /// The time of that update.
+    pub reported_at: OffsetDateTime,
+    /// The time of the earliest status update with a price: the rate of this time applies. None: a version stored the
+    /// price that counted no costs.
+    pub since: Option<OffsetDateTime>,
+    /// The number that sent the message.
+    pub profile_id: Option<ProfileId>,
+    /// The template of the message.
+    pub template_id: Option<TemplateId>,
 }
 
-/// A field of the stored price that is not published.
-const STATUS: &str = "status";
+/// What a status update changed in a stored price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriceChange {
+    Nothing,
+    /// Only the times of the updates.
+    Times,
+    /// The price, or the time whose rate applies.
+    Price,
+}
+
+/// The stored fields of a price that are not published.
+#[derive(Serialize, Deserialize)]
+struct Hidden {
+    status: SendStatus,
+    #[serde(default, with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    reported_at: Option<OffsetDateTime>,
+    #[serde(default, with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    since: Option<OffsetDateTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    profile_id: Option<ProfileId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    template_id: Option<TemplateId>,
+}
+
+impl Pricing {
+    /// What WhatsApp reported: everything but what a rate card added.
+    fn reported(&self) -> (bool, [Option<&str>; 3], Option<(Option<Amount>, Option<&str>)>) {
+        let words = [self.model.as_deref(), self.kind.as_deref(), self.category.as_deref()];
+        let price = (self.source == PricingSource::Platform).then(|| (self.amount, self.currency.as_deref()));
+        (self.billable, words, price)
+    }
+}
 
 impl StatusPricing {
-    /// Whether this replaces the stored price: the price differs, and its status update is not older. Within one
-    /// second, the more advanced status is the later one.
-    fn corrects(&self, stored: &Self) -> bool {
-        let (new, old) = (&self.pricing, &stored.pricing);
-        let is_same = Pricing {
-            priced_at: old.priced_at,
-            ..new.clone()
-        } == *old;
-        let is_older = match new.priced_at.cmp(&old.priced_at) {
-            std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => self.status.advance(stored.status).is_some(),
-            std::cmp::Ordering::Greater => false,
-        };
-        !is_same && !is_older
-    }
-
-    /// Applies the price of a status update. Returns whether the stored price changed.
-    pub fn set_if_corrected(stored: &mut Option<Self>, incoming: Option<Self>) -> bool {
-        let Some(incoming) = incoming else { return false };
-        let changes = stored.as_ref().is_none_or(|stored| incoming.corrects(stored));
-        if changes {
-            *stored = Some(incoming);
+    /// The price in a status update.
+    pub fn new(pricing: Pricing, status: SendStatus) -> Self {
+        Self {
+            status,
+            reported_at: pricing.priced_at,
+            since: Some(pricing.priced_at),
+            pricing,
+            profile_id: None,
+            template_id: None,
         }
-        changes
     }
 
-    /// The stored JSON: the published fields that are not null, and the status.
+    /// The time whose rate applies.
+    pub fn rate_time(&self) -> OffsetDateTime {
+        self.since.unwrap_or(self.pricing.priced_at)
+    }
+
+    /// Whether the update of this price is later than the stored one. Within one second, the more advanced status is
+    /// the later one.
+    fn is_later(&self, stored: &Self) -> bool {
+        match self.reported_at.cmp(&stored.reported_at) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => self.status.advance(stored.status).is_none(),
+            std::cmp::Ordering::Greater => true,
+        }
+    }
+
+    /// Applies the price of a status update: a later one replaces the stored price if it differs.
+    pub fn apply(stored: &mut Option<Self>, incoming: Option<Self>) -> PriceChange {
+        let Some(incoming) = incoming else {
+            return PriceChange::Nothing;
+        };
+        let Some(price) = stored else {
+            *stored = Some(incoming);
+            return PriceChange::Price;
+        };
+        let mut change = PriceChange::Nothing;
+        if incoming.is_later(price) {
+            if (incoming.reported_at, incoming.status) != (price.reported_at, price.status) {
+                change = PriceChange::Times;
+            }
+            if incoming.pricing.reported() != price.pricing.reported() {
+                price.pricing = incoming.pricing;
+                change = PriceChange::Price;
+            }
+            (price.reported_at, price.status) = (incoming.reported_at, incoming.status);
+        }
+        let since = incoming.since.min(Some(price.rate_time()));
+        if since != Some(price.rate_time()) {
+            change = PriceChange::Price;
+            price.since = since;
+        }
+        change
+    }
+
+    /// The stored JSON: the published fields that are not null, and the hidden ones.
     pub fn to_stored(&self) -> Value {
         let mut stored = serde_json::json!(self.pricing);
-        if let Some(fields) = stored.as_object_mut() {
+        let hidden = Hidden {
+            status: self.status,
+            reported_at: Some(self.reported_at).filter(|at| *at != self.pricing.priced_at),
+            since: Some(self.rate_time()),
+            profile_id: self.profile_id,
+            template_id: self.template_id,
+        };
+        if let (Some(fields), Value::Object(hidden)) = (stored.as_object_mut(), serde_json::json!(hidden)) {
             fields.retain(|_, value| !value.is_null());
-            fields.insert(STATUS.to_owned(), self.status.as_str().into());
+            fields.extend(hidden);
         }
         stored
     }
 
     pub fn from_stored(stored: &Value) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Status {
-            status: SendStatus,
-        }
+        let pricing = Pricing::deserialize(stored)?;
+        let hidden = Hidden::deserialize(stored)?;
         Ok(Self {
-            pricing: Pricing::deserialize(stored)?,
-            status: Status::deserialize(stored)?.status,
+            status: hidden.status,
+            reported_at: hidden.reported_at.unwrap_or(pricing.priced_at),
+            since: hidden.since,
+            profile_id: hidden.profile_id,
+            template_id: hidden.template_id,
+            pricing,
         })
     }
 }
@@ -135,7 +216,7 @@ mod tests {
             source: PricingSource::Platform,
             priced_at: datetime!(2026-03-01 12:00 UTC) + Duration::seconds(seconds),
         };
-        StatusPricing { pricing, status }
+        StatusPricing::new(pricing, status)
     }
 
     #[test]
@@ -145,7 +226,8 @@ mod tests {
         assert_eq!(
             stored,
             json!({ "billable": true, "model": "PMP", "type": "regular", "category": "marketing", "amount": 0.0075,
-                "currency": "USD", "source": "platform", "priced_at": "2026-03-01T12:00:00.000Z", "status": "read" })
+                "currency": "USD", "source": "platform", "priced_at": "2026-03-01T12:00:00.000Z", "status": "read",
+                "since": "2026-03-01T12:00:00.000Z" })
         );
         assert_eq!(StatusPricing::from_stored(&stored).unwrap(), pricing);
         assert_eq!(json!(pricing.pricing)["market"], Value::Null);
@@ -153,34 +235,71 @@ mod tests {
 
     #[test]
     fn pricing_is_corrected_only_by_a_later_different_price() {
+        use PriceChange::{Nothing, Price, Times};
         use SendStatus::{Delivered, Sent};
         let stored = pricing_at(Delivered, 10, "marketing");
-        for (incoming, corrects) in [
-            (pricing_at(Sent, 9, "utility"), false),
-            (pricing_at(Sent, 10, "utility"), false),
-            (pricing_at(Delivered, 10, "utility"), true),
-            (pricing_at(SendStatus::Read, 10, "utility"), true),
-            (pricing_at(Sent, 11, "utility"), true),
-            (pricing_at(Delivered, 11, "marketing"), false),
+        for (incoming, change, category) in [
+            (pricing_at(Delivered, 10, "marketing"), Nothing, "marketing"),
+            (pricing_at(Sent, 9, "utility"), Price, "marketing"),
+            (pricing_at(Sent, 10, "utility"), Nothing, "marketing"),
+            (pricing_at(Delivered, 10, "utility"), Price, "utility"),
+            (pricing_at(SendStatus::Read, 10, "utility"), Price, "utility"),
+            (pricing_at(Sent, 11, "utility"), Price, "utility"),
+            (pricing_at(Delivered, 11, "marketing"), Times, "marketing"),
         ] {
-            assert_eq!(incoming.corrects(&stored), corrects, "{incoming:?}");
+            let mut price = Some(stored.clone());
+            assert_eq!(
+                StatusPricing::apply(&mut price, Some(incoming.clone())),
+                change,
+                "{incoming:?}"
+            );
+            let price = price.unwrap();
+            assert_eq!(price.pricing.category.as_deref(), Some(category));
+            assert_eq!(price.rate_time(), stored.reported_at.min(incoming.reported_at));
         }
     }
 
+    #[test]
+    fn amount_of_a_card_is_not_a_correction() {
+        let mut with_rate = pricing_at(SendStatus::Sent, 0, "marketing");
+        with_rate.pricing.source = PricingSource::RateCard;
+        with_rate.pricing.market = Some("BR".into());
+        let mut reported = with_rate.clone();
+        reported.pricing = Pricing {
+            market: None,
+            amount: None,
+            currency: None,
+            source: PricingSource::None,
+            ..reported.pricing
+        };
+        reported.reported_at += Duration::SECOND;
+        let mut price = Some(with_rate.clone());
+        assert_eq!(StatusPricing::apply(&mut price, Some(reported)), PriceChange::Times);
+        assert_eq!(price.unwrap().pricing, with_rate.pricing);
+    }
+
     proptest! {
-        /// After repeated status updates in any order, the stored price is that of the latest update.
+        /// After repeated status updates in any order, the stored price is that of the latest update, and the rate that
+        /// of the earliest one.
         #[test]
-        fn pricing_does_not_depend_on_the_order_of_updates(order in Just(vec![0_usize, 1, 2, 0, 1, 2]).prop_shuffle()) {
+        fn pricing_does_not_depend_on_the_order_of_updates(
+            order in Just(vec![0_usize, 1, 2, 3, 0, 1, 2, 3]).prop_shuffle(),
+            words in proptest::collection::vec(prop::sample::select(vec!["marketing", "utility"]), 4),
+        ) {
             let all = [
-                pricing_at(SendStatus::Sent, 0, "marketing"),
-                pricing_at(SendStatus::Delivered, 0, "utility"),
-                pricing_at(SendStatus::Read, 5, "service"),
+                pricing_at(SendStatus::Sent, 0, words[0]),
+                pricing_at(SendStatus::Sent, 1, words[1]),
+                pricing_at(SendStatus::Delivered, 1, words[2]),
+                pricing_at(SendStatus::Read, 5, words[3]),
             ];
             let mut stored: Option<StatusPricing> = None;
             for position in order {
-                StatusPricing::set_if_corrected(&mut stored, Some(all[position].clone()));
+                StatusPricing::apply(&mut stored, Some(all[position].clone()));
+                stored = stored.map(|price| StatusPricing::from_stored(&price.to_stored()).unwrap());
             }
-            prop_assert_eq!(stored.as_ref(), Some(&all[2]));
+            let stored = stored.unwrap();
+            prop_assert_eq!(stored.pricing.reported(), all[3].pricing.reported());
+            prop_assert_eq!((stored.reported_at, stored.since), (all[3].reported_at, all[0].since));
         }
     }
 }

@@ -19,6 +19,11 @@ string_enum! {
 }
 
 impl SendStatus {
+    /// Whether the price of a message in this status counts as cost.
+    pub fn is_charged(self) -> bool {
+        matches!(self, Self::Delivered | Self::Read)
+    }
+
     /// State machine of status updates: pending, sent, delivered, read. `failed` is final, and follows only from
     /// pending or sent. None: the update is outdated and changes nothing.
     pub fn advance(self, update: Self) -> Option<Self> {

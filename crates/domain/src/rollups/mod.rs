@@ -49,6 +49,10 @@ pub trait RollupStore: Send + Sync {
     /// rows MUST be read in one snapshot.
     async fn verify(&self, account: AccountId) -> Result<Vec<Difference>, StoreError>;
 
+    /// Sets the rates of all priced messages again, with the rate cards of now, in several transactions. Amounts that
+    /// WhatsApp reported stay. Returns the number of priced messages.
+    async fn reprice(&self, account: AccountId) -> Result<u64, StoreError>;
+
     /// Recomputes every rollup from its source rows while writes continue. Returns the number of rows that it
     /// corrected.
     async fn rebuild(&self, account: AccountId) -> Result<u64, StoreError>;

@@ -24,6 +24,9 @@ const PRICE_DECIMALS: u32 = 6;
 /// of money are far smaller.
 const FLOAT_NOISE: Decimal = Decimal::from_parts(1, 0, 0, false, 8);
 
+/// The decimals of published sums of message prices.
+const COST_DECIMALS: u32 = 4;
+
 /// The decimals of published money, percentages and averages.
 const PUBLISHED_DECIMALS: u32 = 2;
 
@@ -57,6 +60,18 @@ impl Amount {
         let value = self.0.round_dp_with_strategy(PRICE_DECIMALS, strategy).normalize();
         let is_in_range = value.trunc() < Decimal::from(10_i64.pow(MAX_WHOLE_DIGITS));
         (is_in_range && !self.is_negative()).then_some(Self(value))
+    }
+
+    /// Rounds a sum of message prices, half to even.
+    #[must_use]
+    pub fn rounded_cost(self) -> Self {
+        let strategy = RoundingStrategy::MidpointNearestEven;
+        Self(self.0.round_dp_with_strategy(COST_DECIMALS, strategy))
+    }
+
+    /// The number of decimals that are needed to write it.
+    pub fn decimals(self) -> u32 {
+        self.0.normalize().scale()
     }
 
     pub fn is_negative(self) -> bool {

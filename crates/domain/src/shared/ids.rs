@@ -92,6 +92,8 @@ ids! {
     PaymentId,
     /// A connected WhatsApp number.
     ProfileId,
+    /// A rate card of the platform.
+    RateCardId,
     /// A segment of contacts.
     SegmentId,
     /// One campaign message to one contact. Derived from both, so that a repeated creation yields the same id.

@@ -109,6 +109,7 @@ impl RunStartStore for Stores {
             let tables = self.runs.tables();
             let used = tables.accounts[&account].used();
             Ok(run.map(|run| ResumeFacts {
+                cost: crate::costs::CampaignCost::default(),
                 quota: run.content_frozen.then_some(RunQuota { used, pending }),
                 run,
                 number_lost: false,

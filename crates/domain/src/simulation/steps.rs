@@ -70,6 +70,8 @@ pub(super) fn tenant(account: AccountId) -> Tenant {
 
 fn draft(account: AccountId, id: CampaignId) -> Campaign {
     Campaign {
+        budget: None,
+        cost: crate::costs::CampaignCost::default(),
         id,
         account_id: account,
         name: format!("Campaign {id}"),

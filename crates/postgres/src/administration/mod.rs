@@ -9,6 +9,8 @@ mod purge;
 mod stats;
 mod support;
 
+pub(crate) use platform_audit::insert as insert_platform_entry;
+
 use async_trait::async_trait;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::{Account, AccountStatus};

@@ -24,7 +24,7 @@ impl PgPlatformAudit {
 }
 
 /// Inserts an entry in the caller's transaction, with the time at which that began.
-pub(super) async fn insert(conn: &mut AsyncPgConnection, entry: &PlatformEntry) -> DbResult<()> {
+pub(crate) async fn insert(conn: &mut AsyncPgConnection, entry: &PlatformEntry) -> DbResult<()> {
     sql("INSERT INTO platform_audit
            (id, user_id, email, action, entity_type, entity_id, account_id, changes, ip_address, request_id)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")

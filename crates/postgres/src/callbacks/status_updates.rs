@@ -200,7 +200,7 @@ async fn apply_to_replies(
             }
         }
     }
-    write_messages(conn, account, &replies).await?;
+    write_messages(conn, account, &mut replies).await?;
     apply_to_direct_messages(conn, account, unmatched, codes).await
 }
 

@@ -8,13 +8,15 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Audience, Field, QueuedRun, Recipient, RecipientsBy, RequiredPlaceholder, Unreachable};
+use recado_domain::costs::{COUNTRY_PREFIX, CostFacts};
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::rows::RunRow;
-use super::selection::Selection;
+use super::selection::{Selection, user_id};
+use crate::costs::{CountryRow, country_recipients, has_card};
 use crate::errors::{DbResult, corrupt};
 use crate::sql::{FENCE, NumberRow, TextRow, sql};
 
@@ -135,6 +137,28 @@ pub(super) async fn empty_placeholders(
     }
     let counts = count(conn, account, selection, required_placeholders).await?;
     Ok(counts.empty_placeholders)
+}
+
+/// The recipients by country, and the rates there. Without a rate card it reads no contact.
+pub(super) async fn cost_facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    selection: &Selection<'_>,
+) -> DbResult<CostFacts> {
+    if !has_card(conn).await? {
+        return Ok(CostFacts::default());
+    }
+    let text = format!(
+        "SELECT left(c.phone, {COUNTRY_PREFIX}) AS prefix,
+           CASE WHEN c.phone IS NULL THEN left({user_id}, 3) END AS user_country, count(*) AS recipients,
+           count(*) FILTER (WHERE c.id IN (SELECT v.contact_id FROM conversations v
+             WHERE v.account_id = $1 AND v.last_inbound_at > now() - interval '24 hours')) AS in_window
+         {audience_clause} GROUP BY 1, 2",
+        user_id = user_id(2),
+        audience_clause = selection.clause(2),
+    );
+    let rows: Vec<CountryRow> = selection.bind(sql(text).bind(account)).load(&mut *conn).await?;
+    country_recipients(conn, rows).await
 }
 
 /// How an audience is reached, and what its messages lack.

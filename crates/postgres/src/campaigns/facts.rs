@@ -10,7 +10,7 @@ use recado_domain::whatsapp::verification::VerificationState;
 use time::Date;
 
 use super::contents::{self, Contents};
-use super::{rows, usage};
+use super::{budgets, rows, usage};
 use crate::billing;
 use crate::errors::DbResult;
 use crate::schema::whatsapp_profiles;
@@ -89,8 +89,10 @@ pub(super) async fn resume_facts(
         }),
         false => None,
     };
+    let cost = budgets::cost(conn, account, id, run.campaign.budget.as_ref()).await?;
     Ok(Some(ResumeFacts {
         run,
+        cost,
         number_lost: row.number_lost,
         quota,
     }))

@@ -1,7 +1,7 @@
 //! Campaigns, their sends, and the runs that send them.
 //!
-//! Every transaction takes locks in one order: campaign, its template, its queue entry, batches, sends by id, claim, contacts,
-//! counters, the month's usage. Contacts come before counters: an import may lock a contact for long, and a locked
+//! Every transaction takes locks in one order: campaign, its template, its queue entry, batches, sends by id, its budget, claim,
+//! contacts, counters, the month's usage. Contacts come before counters: an import may lock a contact for long, and a locked
 //! counter blocks every other write of the campaign.
 //!
 //! A transaction writes one counter slot of each sharded counter and of the usage: slot 0 if it reserves messages, else
@@ -11,6 +11,7 @@
 //! The transaction that ends this condition also releases the reservation.
 
 mod audience;
+mod budgets;
 mod claims;
 mod contents;
 mod end;

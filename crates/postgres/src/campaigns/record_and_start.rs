@@ -6,6 +6,9 @@
 //!
 //! If an endpoint subscribes to `message.sent`, the events must commit with the results. Then the statement changes
 //! nothing, and runs again in a transaction that appends the events.
+//!
+//! If the campaign has a budget, the statement starts nothing. The sends are then started in a transaction that decides
+//! how many of them the budget admits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,6 +20,7 @@ use recado_domain::messaging::{AddressKind, SendStatus};
 use recado_domain::shared::{SendId, StoreError};
 use uuid::Uuid;
 
+use super::budgets;
 use super::send_ids::smallest;
 use crate::errors::DbResult;
 use crate::outbox;
@@ -41,7 +45,7 @@ use crate::transactions::{in_owner, on_owner};
 ///
 /// Parameters: `$1` account, `$2` campaign, `$3` worker, `$4` sends to start, `$5` and `$6` accepted sends and their
 /// WhatsApp message ids, `$7` [`PAIR_INTERVAL`] in microseconds, `$8` the smallest of the ids, `$9` whether the caller
-/// appends the events in the same transaction. By `$8` earlier partitions are skipped when the statement starts, later
+/// appends the events in the same transaction, `$10` whether it checked the budget. By `$8` earlier partitions are skipped when the statement starts, later
 /// ones for each id.
 const RECORD_AND_START: &str = include_str!("record_and_start.sql");
 
@@ -56,6 +60,9 @@ struct StartedRow {
     /// Events are due: the statement changed nothing, and must run in a transaction that appends them.
     #[diesel(sql_type = Bool)]
     needs_transaction: bool,
+    /// The campaign has a budget, so that no send was started.
+    #[diesel(sql_type = Bool)]
+    needs_budget: bool,
     /// The recorded sends whose events are due, and the contact of each.
     #[diesel(sql_type = Array<SqlUuid>)]
     event_sends: Vec<Uuid>,
@@ -73,6 +80,7 @@ impl StartedRow {
             goes_on: self.goes_on,
             sends: next.iter().copied().filter(|send| started.contains(&send.0)).collect(),
             unreachable: self.unreachable.into_iter().map(SendId).collect(),
+            is_over_budget: false,
         }
     }
 }
@@ -99,12 +107,43 @@ pub(super) async fn record_and_start(
         sent,
         next,
     };
-    let row = on_owner!(owner, |conn| batch.write(conn, false))?;
+    let mut row = on_owner!(owner, |conn| batch.write(conn, false))?;
     if row.needs_transaction {
-        let row = in_owner!(owner, |conn| batch.write_with_events(conn))?;
-        return Ok(row.into_started(next));
+        row = in_owner!(owner, |conn| batch.write_with_events(conn))?;
+    }
+    if row.needs_budget {
+        return in_owner!(owner, |conn| start_within_budget(conn, run, worker, next));
     }
     Ok(row.into_started(next))
+}
+
+/// Starts those of the next sends that the campaign's budget admits, and reserves their rates.
+async fn start_within_budget(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    worker: Uuid,
+    next: &[SendId],
+) -> DbResult<StartedSends> {
+    let admitted = budgets::admit(conn, run, next).await?;
+    let is_over_budget = admitted.as_ref().is_some_and(|admitted| admitted.is_over_budget);
+    let ids: Option<Vec<SendId>> = admitted
+        .as_ref()
+        .map(|admitted| admitted.sends.iter().map(|(send, _)| *send).collect());
+    let next = ids.as_deref().unwrap_or(next);
+    let batch = Batch {
+        run,
+        worker,
+        sent: vec![],
+        next,
+    };
+    let started = batch.start_checked(conn).await?.into_started(next);
+    let reserved = admitted.map(|admitted| admitted.sends).unwrap_or_default();
+    let reserved = reserved.into_iter().filter(|(send, _)| started.sends.contains(send));
+    budgets::reserve(conn, run, reserved.collect()).await?;
+    Ok(StartedSends {
+        is_over_budget: is_over_budget && started.goes_on,
+        ..started
+    })
 }
 
 /// The parameters of the statement.
@@ -118,6 +157,20 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     async fn write(&self, conn: &mut AsyncPgConnection, appends_events: bool) -> DbResult<StartedRow> {
+        self.execute(conn, appends_events, false).await
+    }
+
+    /// Starts sends that the budget admits.
+    async fn start_checked(&self, conn: &mut AsyncPgConnection) -> DbResult<StartedRow> {
+        self.execute(conn, true, true).await
+    }
+
+    async fn execute(
+        &self,
+        conn: &mut AsyncPgConnection,
+        appends_events: bool,
+        is_budget_checked: bool,
+    ) -> DbResult<StartedRow> {
         let (sent, messages): (Vec<Uuid>, Vec<Option<String>>) = self.sent.iter().cloned().unzip();
         let smallest = smallest(sent.iter().chain(self.next.iter().map(|send| &send.0)));
         let row = sql(RECORD_AND_START)
@@ -130,6 +183,7 @@ impl Batch<'_> {
             .bind(PAIR_INTERVAL)
             .bind(smallest)
             .bind(appends_events)
+            .bind(is_budget_checked)
             .get_result(conn)
             .await?;
         Ok(row)

@@ -9,6 +9,7 @@ use diesel::prelude::{
 use diesel::sql_types::{BigInt, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Campaign, CampaignStatus, QueuedRun, QueuedStart, Scheduler, SendCounts};
+use recado_domain::costs::CampaignCost;
 use recado_domain::shared::{AccountId, Actor, CampaignId, StoreError, WriteOutcome};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
@@ -36,6 +37,7 @@ pub(super) struct CampaignRow {
     header_location: Option<Value>,
     offer_expires_at: Option<OffsetDateTime>,
     reach: String,
+    budget: Option<Value>,
     folder_id: Option<Uuid>,
     status: String,
     total_recipients: i64,
@@ -82,6 +84,8 @@ impl TryFrom<CampaignRow> for Campaign {
                 .map_err(corrupt)?,
             offer_expires_at: row.offer_expires_at,
             reach: parse_enum(&row.reach)?,
+            budget: row.budget.map(serde_json::from_value).transpose().map_err(corrupt)?,
+            cost: CampaignCost::default(),
             folder_id: row.folder_id.map(Into::into),
             status: parse_enum(&row.status)?,
             total_recipients: row.total_recipients,
@@ -115,6 +119,7 @@ pub(super) struct Content<'a> {
     header_location: Option<Value>,
     offer_expires_at: Option<OffsetDateTime>,
     reach: &'a str,
+    budget: Option<Value>,
     folder_id: Option<Uuid>,
     status: &'a str,
     completed_at: Option<OffsetDateTime>,
@@ -159,6 +164,12 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
                 .map_err(failed)?,
             offer_expires_at: campaign.offer_expires_at,
             reach: campaign.reach.as_str(),
+            budget: campaign
+                .budget
+                .as_ref()
+                .map(serde_json::to_value)
+                .transpose()
+                .map_err(failed)?,
             folder_id: campaign.folder_id.map(Uuid::from),
             status: campaign.status.as_str(),
             completed_at: campaign.completed_at,

@@ -9,15 +9,18 @@ use diesel::sql_types::{
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult};
-use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
-use recado_domain::shared::{AccountId, CampaignId, SendId};
+use recado_domain::costs::{CostEntry, CostRollupDelta};
+use recado_domain::messaging::{AddressKind, PriceChange, SendStatus, StatusPricing};
+use recado_domain::shared::{AccountId, Amount, CampaignId, SendId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::send_ids::smallest;
-use super::{send_times, usage};
+use super::{budgets, send_times, usage};
+use crate::costs::{Priced, count_costs, set_rates};
 use crate::errors::{DbResult, parse_enum};
+use crate::ingestion::amount;
 use crate::outbox;
 use crate::pricing::stored;
 use crate::sql::{IdRow, collect_column, key_rows, sql};
@@ -56,6 +59,15 @@ struct SendRow {
     wa_message_id: Option<String>,
     #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
+    /// What the campaign's budget has reserved for the send.
+    #[diesel(sql_type = Nullable<Text>)]
+    reserved_amount: Option<String>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    profile_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    template_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Text>)]
+    budget_currency: Option<String>,
     /// Those of the requested message ids that belong to earlier tries of this send.
     #[diesel(sql_type = Array<Text>)]
     superseded: Vec<String>,
@@ -81,6 +93,9 @@ pub(crate) struct LockedSend {
     status_before: SendStatus,
     sent_at_before: Option<OffsetDateTime>,
     pricing: Option<StatusPricing>,
+    pricing_before: Option<StatusPricing>,
+    /// Whether the price was changed, so that the rate has to be set.
+    needs_rate: bool,
     held_reservation_before: bool,
     changed: bool,
     message_id_is_new: bool,
@@ -138,7 +153,47 @@ impl LockedSend {
 
     /// Stores the pricing of a status update.
     pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
-        self.changed |= StatusPricing::set_if_corrected(&mut self.pricing, pricing);
+        let change = StatusPricing::apply(&mut self.pricing, pricing);
+        self.changed |= change != PriceChange::Nothing;
+        self.needs_rate |= change == PriceChange::Price;
+        if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
+            pricing.profile_id = self.row.profile_id.map(Into::into);
+            pricing.template_id = self.row.template_id.map(Into::into);
+        }
+    }
+
+    /// Sets the rate of the price again.
+    pub(crate) fn reprice(&mut self) {
+        if self.pricing.is_some() {
+            self.needs_rate = true;
+            self.changed = true;
+        }
+    }
+
+    /// What the send added to the rollup of costs, and what it adds now.
+    fn costs(&self) -> (Option<CostEntry>, Option<CostEntry>) {
+        let before = self.pricing_before.as_ref().filter(|price| price.since.is_some());
+        let entry = |price: Option<&StatusPricing>, status: SendStatus| {
+            let charged = price.filter(|_| status.is_charged())?;
+            Some(CostEntry::of(charged, self.row.campaign_id))
+        };
+        (
+            entry(before, self.status_before),
+            entry(self.pricing.as_ref(), self.status),
+        )
+    }
+
+    /// Whether the budget gets back what it has reserved: the message did not leave, failed, is free, or has its price.
+    fn releases_budget(&self) -> bool {
+        if self.row.reserved_amount.is_none() {
+            return false;
+        }
+        let has_left = self.status != SendStatus::Pending || self.row.started_at.is_some();
+        let price = self.pricing.as_ref().map(|price| &price.pricing);
+        let is_free = price.is_some_and(|price| !price.billable);
+        let is_priced = self.status.is_charged()
+            && price.is_some_and(|price| price.amount.is_some() && price.currency == self.row.budget_currency);
+        !has_left || self.status == SendStatus::Failed || is_free || is_priced
     }
 
     /// Applies a status, unless the send already has a later one.
@@ -263,8 +318,11 @@ pub(crate) async fn lock_sends(
     let mut sends = Vec::with_capacity(rows.len());
     for row in rows {
         let status: SendStatus = parse_enum(&row.status)?;
+        let pricing = stored(row.pricing.as_ref())?;
         let mut send = LockedSend {
-            pricing: stored(row.pricing.as_ref())?,
+            pricing_before: pricing.clone(),
+            pricing,
+            needs_rate: false,
             status,
             status_before: status,
             sent_at_before: row.sent_at,
@@ -378,10 +436,17 @@ impl SendChanges {
 
     /// Executes a fixed number of statements, plus one per campaign and one per month. They run in the order of their
     /// keys, so concurrent writes wait for each other and never deadlock.
-    pub(crate) async fn write(self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
+    pub(crate) async fn write(mut self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
         if self.sends.is_empty() {
             return Ok(());
         }
+        set_rates(conn, account, &mut self.sends).await?;
+        let mut costs = CostRollupDelta::default();
+        for send in &self.sends {
+            let (before, after) = send.costs();
+            costs.replace(before, after);
+        }
+        budgets::release(conn, account, released(&self.sends)?).await?;
         write_sends(conn, account, self.sends).await?;
         for (campaign, delta) in self.counts {
             sql("INSERT INTO campaign_counter_slots AS n
@@ -405,8 +470,34 @@ impl SendChanges {
         for (month, delta) in self.usage {
             usage::change(conn, account, month, delta.sent, delta.reserved).await?;
         }
+        count_costs(conn, account, &costs).await?;
         outbox::append(conn, account, &MessageStatusEvent::events(&self.events)).await
     }
+}
+
+impl Priced for LockedSend {
+    fn needs_rate(&self) -> bool {
+        self.needs_rate
+    }
+
+    fn contact(&self) -> Uuid {
+        self.row.contact_id
+    }
+
+    fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {
+        Some((self.pricing.as_mut()?, self.row.budget_currency.as_deref()))
+    }
+}
+
+/// What each campaign's budget gets back.
+fn released(sends: &[LockedSend]) -> DbResult<BTreeMap<Uuid, Amount>> {
+    let mut released = BTreeMap::new();
+    for send in sends.iter().filter(|send| send.releases_budget()) {
+        if let Some(reserved) = &send.row.reserved_amount {
+            *released.entry(send.row.campaign_id).or_default() += amount(reserved)?;
+        }
+    }
+    Ok(released)
 }
 
 fn is_accepted(status: SendStatus) -> bool {
@@ -421,12 +512,13 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
         "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, started_at = w.started_at,
            retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
            read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code, error_message = w.error_message,
-           wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed, pricing = w.pricing
-         FROM {keys} w WHERE s.account_id = $1 AND s.id = w.id AND s.id >= $17",
+           wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed, pricing = w.pricing,
+           reserved_amount = CASE WHEN NOT w.releases_budget THEN s.reserved_amount END
+         FROM {keys} w WHERE s.account_id = $1 AND s.id = w.id AND s.id >= $18",
         keys = key_rows(
-            "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16",
+            "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17",
             "id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at, \
-             error_code, error_message, wa_message_id, never_confirmed, pricing",
+             error_code, error_message, wa_message_id, never_confirmed, pricing, releases_budget",
         ),
     ))
     .bind(account)
@@ -462,6 +554,7 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     .bind(collect_column(&sends, |send| {
         send.pricing.as_ref().map(StatusPricing::to_stored)
     }))
+    .bind(sends.iter().map(LockedSend::releases_budget).collect::<Vec<_>>())
     .bind(smallest);
     query.execute(&mut *conn).await?;
     let sent_now = sends.iter().filter(|send| send.sent_at_before.is_none());

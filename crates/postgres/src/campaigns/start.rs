@@ -94,6 +94,9 @@ pub(super) async fn start(
     if let Some(placeholder) = empty.into_iter().next() {
         return Ok(StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { placeholder }));
     }
+    if let Some(refusal) = check_budget(conn, start, &selection).await? {
+        return Ok(StartOutcome::Refused(refusal));
+    }
     let month = mark_sending(conn, start, recipients, frozen_at).await?;
     add_to_counters(conn, account, id, recipients, frozen_at).await?;
     let entry = QueueEntry {
@@ -111,6 +114,21 @@ pub(super) async fn start(
     let event = started_event(&start.campaign, start.trigger, recipients);
     outbox::append(conn, account, &[event]).await?;
     Ok(StartOutcome::Started { recipients })
+}
+
+/// Refuses a start with a budget if a recipient has no rate in its currency. A simulated run costs nothing.
+async fn check_budget(
+    conn: &mut AsyncPgConnection,
+    start: &RunStart,
+    selection: &Selection<'_>,
+) -> DbResult<Option<CampaignRefusal>> {
+    let campaign = &start.campaign;
+    let Some(budget) = campaign.budget.as_ref().filter(|_| !campaign.simulated) else {
+        return Ok(None);
+    };
+    let costs = audience::cost_facts(conn, campaign.account_id, selection).await?;
+    let now = campaign.updated_at;
+    Ok(budget.check_rates(&costs, start.content.template.category, now).err())
 }
 
 async fn selection<'a>(

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content, CountsRow};
 use super::send_ids::id_of_campaign;
-use super::{claims, end, preview, retries};
+use super::{budgets, claims, end, preview, retries};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -287,8 +287,17 @@ impl CampaignStore for PgCampaigns {
 
     async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
         let campaign = rows::live(account, id).select(CampaignRow::as_select());
-        let row: Option<CampaignRow> = self.0.read_row_if_any(account, campaign).await?;
-        row.map(Campaign::try_from).transpose()
+        let costs = budgets::costs_query(account, vec![id.0]);
+        let (rows, costs) = self
+            .0
+            .read_both::<CampaignRow, budgets::CostRow, _, _>(account, campaign, costs)
+            .await?;
+        let Some(row) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let mut campaign = Campaign::try_from(row)?;
+        campaign.cost = budgets::cost_of(&costs, id, campaign.budget.as_ref())?;
+        Ok(Some(campaign))
     }
 
     async fn list(&self, account: AccountId, query: &CampaignQuery) -> Result<Page<Campaign>, StoreError> {
@@ -300,7 +309,15 @@ impl CampaignStore for PgCampaigns {
             .0
             .read_page::<i64, _, _, _>(account, matching.count(), page.select(CampaignRow::as_select()))
             .await?;
-        let campaigns = rows.into_iter().map(Campaign::try_from).collect::<Result<_, _>>()?;
+        let mut campaigns: Vec<Campaign> = rows.into_iter().map(Campaign::try_from).collect::<Result<_, _>>()?;
+        let ids: Vec<Uuid> = campaigns.iter().map(|campaign| campaign.id.0).collect();
+        let costs: Vec<budgets::CostRow> = match ids.is_empty() {
+            true => vec![],
+            false => self.0.read_rows(account, budgets::costs_query(account, ids)).await?,
+        };
+        for campaign in &mut campaigns {
+            campaign.cost = budgets::cost_of(&costs, campaign.id, campaign.budget.as_ref())?;
+        }
         Ok(Page::new(query.page, campaigns, total))
     }
 

@@ -1,7 +1,9 @@
 -- Locks outbound messages in the order of their ids. `id_keys`: ids and times; `message_keys`: WhatsApp message ids.
 -- $1 account, $2 ids, $3 times before which they were not written, $4 WhatsApp message ids, $5 the same time for those.
 SELECT {columns}, (SELECT v.contact_id FROM conversations v
-  WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id
+  WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id,
+  (SELECT v.profile_id FROM conversations v
+  WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS profile_id
 FROM (SELECT i.id, i.created_at FROM (
     SELECT o.id, o.created_at FROM {id_keys} k
     JOIN messages o ON o.account_id = $1 AND o.id = k.id AND o.created_at >= k.since

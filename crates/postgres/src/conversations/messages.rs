@@ -11,15 +11,17 @@ use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::MessageStatusEvent;
 use recado_domain::campaigns::NEVER_CONFIRMED;
 use recado_domain::conversations::{Direction, Message, MessageOrigin, MessageStatus};
+use recado_domain::costs::{CostEntry, CostRollupDelta};
 use recado_domain::direct_messages::RequestedContent;
-use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
-use recado_domain::shared::{AccountId, ContactId, StoreError};
+use recado_domain::messaging::{AddressKind, PriceChange, SendStatus, StatusPricing};
+use recado_domain::shared::{AccountId, ContactId, ProfileId, StoreError};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::analytics::count_messages;
 use crate::campaigns::usage;
+use crate::costs::{Priced, count_costs, set_rates};
 use crate::deterministic_ids::time_of;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
@@ -149,6 +151,9 @@ struct LockedRow {
     message: MessageRow,
     #[diesel(sql_type = SqlUuid)]
     contact_id: Uuid,
+    /// The number of the conversation.
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    profile_id: Option<Uuid>,
 }
 
 /// A locked outbound message.
@@ -156,7 +161,11 @@ pub(crate) struct LockedMessage {
     message: Message,
     status_before: MessageStatus,
     contact_id: ContactId,
+    profile_id: Option<ProfileId>,
     pricing: Option<StatusPricing>,
+    pricing_before: Option<StatusPricing>,
+    /// Whether the price was changed, so that the rate has to be set.
+    needs_rate: bool,
     error_message: Option<String>,
     changed: bool,
     /// Set if a status was applied.
@@ -173,10 +182,39 @@ impl LockedMessage {
 
     /// Stores the pricing of a status update.
     pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
-        if StatusPricing::set_if_corrected(&mut self.pricing, pricing) {
-            self.message.pricing = self.pricing.as_ref().map(|pricing| pricing.pricing.clone());
+        let change = StatusPricing::apply(&mut self.pricing, pricing);
+        self.changed |= change != PriceChange::Nothing;
+        self.needs_rate |= change == PriceChange::Price;
+        if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
+            pricing.profile_id = self.profile_id;
+        }
+    }
+
+    /// Sets the rate of the price again.
+    pub(crate) fn reprice(&mut self) {
+        if self.pricing.is_some() {
+            self.needs_rate = true;
             self.changed = true;
         }
+    }
+
+    /// What the message added to the rollup of costs, and what it adds now. What the business writes in its own app
+    /// is in no rollup.
+    fn costs(&self) -> (Option<CostEntry>, Option<CostEntry>) {
+        if self.message.origin == MessageOrigin::BusinessApp {
+            return (None, None);
+        }
+        let before = self.pricing_before.as_ref().filter(|price| price.since.is_some());
+        let entry = |price: Option<&StatusPricing>, status: MessageStatus| {
+            let is_charged = matches!(status, MessageStatus::Delivered | MessageStatus::Read);
+            price
+                .filter(|_| is_charged)
+                .map(|price| CostEntry::of(price, Uuid::nil()))
+        };
+        (
+            entry(before, self.status_before),
+            entry(self.pricing.as_ref(), self.message.status),
+        )
     }
 
     /// Applies a status, unless the message already has a later one.
@@ -216,7 +254,24 @@ impl LockedMessage {
     }
 
     pub(super) fn into_message(self) -> Message {
-        self.message
+        Message {
+            pricing: self.pricing.map(|pricing| pricing.pricing),
+            ..self.message
+        }
+    }
+}
+
+impl Priced for LockedMessage {
+    fn needs_rate(&self) -> bool {
+        self.needs_rate
+    }
+
+    fn contact(&self) -> Uuid {
+        self.contact_id.0
+    }
+
+    fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {
+        Some((self.pricing.as_mut()?, None))
     }
 }
 
@@ -273,7 +328,10 @@ pub(crate) async fn lock_messages(
         let pricing = stored(row.message.pricing.as_ref())?;
         let message: Message = row.message.try_into()?;
         Ok(LockedMessage {
+            pricing_before: pricing.clone(),
             pricing,
+            needs_rate: false,
+            profile_id: row.profile_id.map(Into::into),
             status_before: message.status,
             message,
             contact_id: row.contact_id.into(),
@@ -324,8 +382,9 @@ async fn release_quota(conn: &mut AsyncPgConnection, account: AccountId, changed
 pub(crate) async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    locked: &[LockedMessage],
+    locked: &mut [LockedMessage],
 ) -> DbResult<()> {
+    set_rates(conn, account, locked).await?;
     let changed: Vec<&LockedMessage> = locked.iter().filter(|locked| locked.changed).collect();
     if changed.is_empty() {
         return Ok(());
@@ -381,6 +440,12 @@ pub(crate) async fn write_messages(
     }
     count_messages(conn, account, &delta).await?;
     release_quota(conn, account, &changed).await?;
+    let mut costs = CostRollupDelta::default();
+    for message in &changed {
+        let (before, after) = message.costs();
+        costs.replace(before, after);
+    }
+    count_costs(conn, account, &costs).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
     outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
 }
@@ -397,6 +462,6 @@ pub(super) async fn fail_pending(
     locked
         .iter_mut()
         .for_each(|message| message.advance(SendStatus::Failed, Some(NEVER_CONFIRMED)));
-    write_messages(conn, account, &locked).await?;
+    write_messages(conn, account, &mut locked).await?;
     Ok(u64::try_from(locked.len()).unwrap_or(u64::MAX))
 }

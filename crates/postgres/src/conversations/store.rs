@@ -358,7 +358,7 @@ async fn record_reply(
         ReplyResult::Failed { message: reason, .. } => message.advance(SendStatus::Failed, Some(reason)),
         ReplyResult::Unknown => {}
     }
-    write_messages(conn, account, &locked).await?;
+    write_messages(conn, account, &mut locked).await?;
     let Some(message) = locked.pop() else {
         return Ok(None);
     };

@@ -9,15 +9,18 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::{MessageStatusEvent, SendResult};
 use recado_domain::conversations::MessageStatus;
+use recado_domain::costs::{CostEntry, CostRollupDelta};
 use recado_domain::direct_messages::{Advance, DirectStatus, HoldReason, MessageState};
-use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
+use recado_domain::messaging::{AddressKind, PriceChange, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::read_profile;
 use crate::analytics::count_messages;
 use crate::campaigns::usage;
+use crate::costs::{Priced, count_costs, set_rates};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pricing::stored;
@@ -47,6 +50,10 @@ struct LockedRow {
     error_message: Option<String>,
     #[diesel(sql_type = Nullable<Jsonb>)]
     pricing: Option<Value>,
+    #[diesel(sql_type = SqlUuid)]
+    profile_id: Uuid,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    template_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<SqlUuid>)]
     conversation_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<SqlDate>)]
@@ -59,6 +66,9 @@ pub(crate) struct LockedMessage {
     before: DirectStatus,
     status: DirectStatus,
     pricing: Option<StatusPricing>,
+    pricing_before: Option<StatusPricing>,
+    /// Whether the price was changed, so that the rate has to be set.
+    needs_rate: bool,
     /// Set if a status was applied.
     new_status: Option<SendStatus>,
     is_unknown: bool,
@@ -74,8 +84,11 @@ impl TryFrom<LockedRow> for LockedMessage {
 
     fn try_from(row: LockedRow) -> Result<Self, StoreError> {
         let status = parse_enum(&row.status)?;
+        let pricing = stored(row.pricing.as_ref())?;
         Ok(Self {
-            pricing: stored(row.pricing.as_ref())?,
+            pricing_before: pricing.clone(),
+            pricing,
+            needs_rate: false,
             row,
             before: status,
             status,
@@ -102,7 +115,33 @@ impl LockedMessage {
     }
 
     pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
-        self.changed |= StatusPricing::set_if_corrected(&mut self.pricing, pricing);
+        let change = StatusPricing::apply(&mut self.pricing, pricing);
+        self.changed |= change != PriceChange::Nothing;
+        self.needs_rate |= change == PriceChange::Price;
+        if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
+            pricing.profile_id = read_profile(self.row.profile_id);
+            pricing.template_id = self.row.template_id.map(Into::into);
+        }
+    }
+
+    /// Sets the rate of the price again.
+    pub(crate) fn reprice(&mut self) {
+        if self.pricing.is_some() {
+            self.needs_rate = true;
+            self.changed = true;
+        }
+    }
+
+    /// What the message added to the rollup of costs, and what it adds now.
+    fn costs(&self) -> (Option<CostEntry>, Option<CostEntry>) {
+        let before = self.pricing_before.as_ref().filter(|price| price.since.is_some());
+        let entry = |price: Option<&StatusPricing>, status: DirectStatus| {
+            let is_charged = status.as_send().is_some_and(SendStatus::is_charged);
+            price
+                .filter(|_| is_charged)
+                .map(|price| CostEntry::of(price, Uuid::nil()))
+        };
+        (entry(before, self.before), entry(self.pricing.as_ref(), self.status))
     }
 
     /// Applies a status, unless the message already has a later one.
@@ -201,6 +240,20 @@ impl LockedMessage {
     }
 }
 
+impl Priced for LockedMessage {
+    fn needs_rate(&self) -> bool {
+        self.needs_rate
+    }
+
+    fn contact(&self) -> Uuid {
+        self.row.contact_id
+    }
+
+    fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {
+        Some((self.pricing.as_mut()?, None))
+    }
+}
+
 /// Locks the messages with these ids or WhatsApp message ids, in the order of their ids.
 pub(crate) async fn lock(
     conn: &mut AsyncPgConnection,
@@ -242,6 +295,7 @@ pub(crate) async fn write(
     locked: &mut [LockedMessage],
 ) -> DbResult<()> {
     show_in_conversations(conn, account, locked).await?;
+    set_rates(conn, account, locked).await?;
     let changed: Vec<&LockedMessage> = locked.iter().filter(|message| message.changed).collect();
     if changed.is_empty() {
         return Ok(());
@@ -266,6 +320,12 @@ pub(crate) async fn write(
     for (month, count) in returned {
         usage::change(conn, account, month, 0, -count).await?;
     }
+    let mut costs = CostRollupDelta::default();
+    for message in &changed {
+        let (before, after) = message.costs();
+        costs.replace(before, after);
+    }
+    count_costs(conn, account, &costs).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
     outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
 }

@@ -11,4 +11,5 @@ mod rollups;
 mod spend;
 mod store;
 
+pub(crate) use orders::amount;
 pub use store::PgIngestion;

@@ -142,7 +142,7 @@ struct ItemRow {
     cost: Option<String>,
 }
 
-pub(super) fn amount(stored: &str) -> DbResult<Amount> {
+pub(crate) fn amount(stored: &str) -> DbResult<Amount> {
     Amount::parse(stored).ok_or_else(|| DbError::Store(corrupt(format!("{stored} is not a valid amount"))))
 }
 

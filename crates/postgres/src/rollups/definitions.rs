@@ -144,6 +144,10 @@ const SENDS: &str = include_str!("recompute_sends.sql");
 /// in the run's month, also those that it has not reset yet.
 const USAGE: &str = include_str!("recompute_usage.sql");
 
+/// The price of a message is stored with it, with everything that the rollup has as a key. A price that a version stored
+/// before costs were counted has no `since`.
+const COSTS: &str = include_str!("recompute_costs.sql");
+
 /// All rollups. Clicks have no rows of their own: the 15-minute buckets are their record, and the other rollups are
 /// sums of these.
 pub(super) const ALL: &[Rollup] = &[
@@ -279,6 +283,33 @@ pub(super) const ALL: &[Rollup] = &[
         last: None,
         makes_rows: true,
         recomputed: USAGE,
+    },
+    Rollup {
+        table: "cost_rollups",
+        part: "",
+        keys: &[
+            "bucket_start",
+            "campaign_id",
+            "profile_id",
+            "template_id",
+            "category",
+            "market",
+            "currency",
+        ],
+        sums: &["amount", "messages", "billable", "free", "unpriced"],
+        last: None,
+        makes_rows: true,
+        recomputed: COSTS,
+    },
+    Rollup {
+        table: "campaign_budgets",
+        part: "",
+        keys: &["campaign_id"],
+        sums: &["reserved"],
+        last: None,
+        makes_rows: true,
+        recomputed: "SELECT campaign_id, sum(reserved_amount) AS reserved FROM campaign_sends
+            WHERE account_id = $1 AND reserved_amount IS NOT NULL GROUP BY 1",
     },
     Rollup {
         table: "contact_counts",

@@ -4,6 +4,7 @@
 //! them from the source rows. A new rollup is a new entry.
 
 mod definitions;
+mod reprice;
 mod retention;
 mod store;
 

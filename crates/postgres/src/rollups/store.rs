@@ -7,9 +7,9 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::rollups::{Difference, RollupStore};
 use recado_domain::shared::{AccountId, StoreError};
 
-use super::Rollup;
 use super::definitions::ALL;
 use super::retention::{Retention, retention};
+use super::{Rollup, reprice};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
 use crate::sql::{IdRow, sql};
@@ -32,7 +32,22 @@ const SLOTS: &[(&str, &str)] = &[
 ///
 /// All sends of a campaign are in one partition. The usage of a month also counts sends that were frozen earlier and
 /// retried in it, and their campaign was updated in that month or later.
+///
+/// All sends of a campaign are in one partition. Other messages get a price within 45 days.
 const KEPT: &[(&str, &str)] = &[
+    (
+        "cost_rollups",
+        "NOT EXISTS (SELECT 1 FROM partition_horizons h
+           WHERE (h.table_name = 'campaign_sends' AND EXISTS (SELECT 1 FROM campaigns g
+               WHERE g.account_id = $1 AND g.id = campaign_id AND g.frozen_at < h.retained_from))
+             OR (h.table_name = 'messages' AND campaign_id = '00000000-0000-0000-0000-000000000000'
+               AND bucket_start < h.retained_from + interval '45 days'))",
+    ),
+    (
+        "campaign_budgets",
+        "NOT EXISTS (SELECT 1 FROM partition_horizons h JOIN campaigns g ON g.account_id = $1 AND g.id = campaign_id
+           WHERE h.table_name = 'campaign_sends' AND g.frozen_at < h.retained_from)",
+    ),
     (
         "campaign_counters",
         "NOT EXISTS (SELECT 1 FROM partition_horizons h
@@ -252,5 +267,9 @@ impl RollupStore for PgRollups {
             repaired += in_owner!(self.0, |conn| rebuild(conn, account, rollup))?;
         }
         Ok(repaired)
+    }
+
+    async fn reprice(&self, account: AccountId) -> Result<u64, StoreError> {
+        reprice::reprice(&self.0, account).await
     }
 }

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use recado_domain::analytics::{Analytics, Exports, Insights, Rfm, RfmWork};
 use recado_domain::automations::Automations;
+use recado_domain::costs::{Costs, RateCards};
 use recado_domain::ingestion::Ingestion;
 use recado_domain::links::{LinkStore, Links};
-use recado_postgres::{OwnerPool, PgAnalytics, PgAutomations, PgExports, PgIngestion, PgInsights, PgLinks, PgRfm};
+use recado_postgres::{
+    OwnerPool, PgAnalytics, PgAutomations, PgCosts, PgExports, PgIngestion, PgInsights, PgLinks, PgRateCards, PgRfm,
+};
 
 use super::{Shared, Stores};
 use recado_api::web::target_cache::CachedTargets;
@@ -55,6 +58,15 @@ impl Stores {
 
     pub fn insights(&self, shared: &Shared) -> Insights {
         Insights::new(Arc::new(PgInsights::new(self.tenant.clone())), shared.clock.clone())
+    }
+
+    pub fn costs(&self, shared: &Shared) -> Costs {
+        Costs::new(Arc::new(PgCosts::new(self.tenant.clone())), shared.clock.clone())
+    }
+
+    pub fn rate_cards(&self, shared: &Shared) -> RateCards {
+        let store = Arc::new(PgRateCards::new(self.owner.clone()));
+        RateCards::new(store, shared.clock.clone(), shared.ids.clone())
     }
 
     pub fn exports(&self, shared: &Shared) -> Exports {

@@ -68,6 +68,7 @@ impl Services {
             .add(stores.administration(shared)?)
             .add(stores.deletions(shared))
             .add(stores.support(shared))
+            .add(stores.rate_cards(shared))
             .add(PlatformAudit::new(Arc::new(PgPlatformAudit::new(stores.owner.clone()))));
         Ok(services)
     }
@@ -193,6 +194,7 @@ impl Services {
             .add(stores.automations(shared))
             .add(stores.analytics(shared))
             .add(stores.insights(shared))
+            .add(stores.costs(shared))
             .add(stores.exports(shared))
             .add(stores.rfm());
     }

@@ -135,8 +135,8 @@ struct ActionResult {
 
 /// A request of a platform administrator. Only for routes with `Access::Administrator`: their access check has
 /// verified the role, and this extractor does not.
-struct AdminRequest {
-    admin: Admin,
+pub(super) struct AdminRequest {
+    pub(super) admin: Admin,
     session: Session,
     /// The support mode in which the request was sent.
     support_mode: Option<SupportMode>,

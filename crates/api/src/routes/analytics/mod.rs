@@ -1,5 +1,6 @@
 //! Routes of reports on revenue, shops, automations and metrics.
 
+pub(crate) mod costs;
 pub(crate) mod exports;
 pub(crate) mod insights;
 

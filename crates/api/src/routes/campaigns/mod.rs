@@ -6,9 +6,10 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, Campaigns, FailureClass, Reach,
-    SegmentConfig, SendContact, SendCounts, Variables,
+    Budget, Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, Campaigns,
+    FailureClass, Reach, SegmentConfig, SendContact, SendCounts, Variables,
 };
+use recado_domain::costs::CampaignCost;
 use recado_domain::messaging::{AddressKind, HeaderLocation, Pricing, SendStatus};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{
@@ -88,6 +89,10 @@ struct CampaignBody {
     #[schemars(with = "Option<Reach>")]
     #[serde(default)]
     reach: Option<String>,
+    /// The most that the messages of the campaign may cost. It can be changed also while the campaign sends, if nothing
+    /// else is in the body; not its currency then.
+    #[serde(default, deserialize_with = "nullable")]
+    budget: Option<Option<Budget>>,
     /// The id of the campaign's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
@@ -114,6 +119,7 @@ impl From<CampaignBody> for CampaignInput {
             header_location: body.header_location,
             offer_expires_at: body.offer_expires_at,
             reach: body.reach,
+            budget: body.budget,
             folder_id: body.folder_id,
         }
     }
@@ -153,6 +159,10 @@ response_type! {
         offer_expires_at: Option<OffsetDateTime>,
         /// By which addresses the campaign reaches people.
         reach: Reach,
+        /// The most that the messages of the campaign may cost; null without a limit.
+        budget: Option<Budget>,
+        /// What the messages of the campaign cost so far.
+        cost: CampaignCost,
         /// The folder that contains the campaign; null for none.
         folder_id: Option<FolderId>,
         /// The campaign's status.
@@ -326,7 +336,8 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates a draft or scheduled campaign: absent fields are kept; null clears a field.";
+    let description = "Updates a draft or scheduled campaign: absent fields are kept; null clears a field. \
+                `budget` alone can be changed also while the campaign sends or is paused.";
     Operation::new("Update a campaign", description)
         .takes(path_id(ID))
         .body(Body::change::<CampaignBody>().example(json!({ "name": "Volta às aulas 2026", "folder_id": null })))

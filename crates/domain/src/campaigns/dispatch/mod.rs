@@ -22,9 +22,9 @@ use super::run_context::{RunContext, file_sources, keep_new_wa_id};
 use super::service::RUN_LEASE;
 use super::template_review::save_review;
 use super::{
-    Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue, RunReport,
-    RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome, TimeSlices,
-    pause_notification, prepare, to_result, transition,
+    BUDGET_REACHED, Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue,
+    RunReport, RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome,
+    TimeSlices, pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{MetaStatus, WhatsappGateway};
 use crate::shared::{Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, retry_up_to};
@@ -316,6 +316,9 @@ impl Dispatcher {
         if !started.goes_on {
             // The next claim returns the reason.
             in_flight.clear_waiting();
+        }
+        if started.is_over_budget {
+            in_flight.block_with(BUDGET_REACHED);
         }
         if let Some(slot_time) = slot_time
             && !self.wait_for_slot(slot_time, context, burst, in_flight).await

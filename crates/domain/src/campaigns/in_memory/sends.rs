@@ -116,6 +116,7 @@ impl RunTables {
             goes_on,
             sends: vec![],
             unreachable: vec![],
+            is_over_budget: false,
         };
         let now = self.now;
         for (key, free_at) in starting {

@@ -11,11 +11,11 @@ pub(super) const RECORD_CELLS: usize = 256;
 
 /// One record of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The physical line on which it starts, counted from 1.
-    pub(super) line: u64,
+    pub(crate) line: u64,
     /// The cells, or `None` if the record exceeds a limit or is not UTF-8.
-    pub(super) cells: Option<Vec<String>>,
+    pub(crate) cells: Option<Vec<String>>,
 }
 
 /// Buffers the start of a file until its first line ends.
@@ -53,7 +53,7 @@ impl HeaderBuffer {
 }
 
 /// A push parser for CSV (RFC 4180). It also accepts LF, CRLF, blank lines and a byte-order mark.
-pub(super) struct CsvDecoder {
+pub(crate) struct CsvDecoder {
     /// The header line, until it is complete.
     header: Option<HeaderBuffer>,
     reader: Reader,
@@ -89,7 +89,7 @@ impl Default for CsvDecoder {
 
 impl CsvDecoder {
     /// Decodes the next chunk and returns the records that it completes.
-    pub(super) fn feed(&mut self, chunk: &[u8]) -> Vec<Record> {
+    pub(crate) fn feed(&mut self, chunk: &[u8]) -> Vec<Record> {
         let mut rest = chunk;
         let complete = self.header.as_mut().is_none_or(|header| header.feed(&mut rest));
         if !complete {
@@ -127,7 +127,7 @@ impl CsvDecoder {
     }
 
     /// Ends the file. A last line without a line break is a record too.
-    pub(super) fn finish(&mut self) -> Vec<Record> {
+    pub(crate) fn finish(&mut self) -> Vec<Record> {
         let mut records = self.decode_header();
         loop {
             let (result, _) = self.step(&[]);

@@ -3,7 +3,7 @@
 //! stored contact of a row. At most one batch is in memory.
 
 mod batch;
-mod csv;
+pub(crate) mod csv;
 mod encoding;
 mod lines;
 mod matching;

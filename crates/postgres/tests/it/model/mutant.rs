@@ -136,5 +136,6 @@ async fn record_and_start(
         goes_on: row.get(0) == Some("t"),
         sends: next.iter().copied().filter(|send| started.contains(send)).collect(),
         unreachable,
+        is_over_budget: false,
     }
 }

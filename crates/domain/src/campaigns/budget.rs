@@ -1,0 +1,147 @@
+//! The budget of a campaign: the most that its messages may cost.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::CampaignRefusal;
+use crate::costs::{CampaignCost, CostFacts, markets_without_rate};
+use crate::messaging::Category;
+use crate::shared::{Amount, FieldErrors};
+
+/// The pause reason of a run whose next message would exceed the budget.
+pub const BUDGET_REACHED: &str = "budget";
+
+/// The limits of an amount.
+const MIN: (i64, i64) = (1, 100);
+const MAX: i64 = 10_000_000;
+const DECIMALS: u32 = 6;
+
+/// The most that the messages of a campaign may cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Budget {
+    /// The amount: from 0.01 to 10,000,000, with at most 6 decimals.
+    #[schemars(example = 250)]
+    pub amount: Amount,
+    /// The currency as an ISO 4217 code.
+    #[schemars(example = &"USD")]
+    pub currency: String,
+}
+
+impl Budget {
+    pub(super) fn check(&self, path: &str, errors: &mut FieldErrors) {
+        let (numerator, denominator) = MIN;
+        let is_enough = self.amount * Amount::from(denominator) >= Amount::from(numerator);
+        if !is_enough || self.amount > Amount::from(MAX) || self.amount.decimals() > DECIMALS {
+            errors.add(
+                format!("{path}.amount"),
+                "must be from 0.01 to 10000000 with at most 6 decimals",
+            );
+        }
+        if self.currency.len() != 3 || !self.currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
+            errors.add(format!("{path}.currency"), "must be three capital letters, such as USD");
+        }
+    }
+
+    /// Refuses a start if a recipient's market has no rate in the budget's currency: its message could never start.
+    pub fn check_rates(
+        &self,
+        costs: &CostFacts,
+        category: Category,
+        now: OffsetDateTime,
+    ) -> Result<(), CampaignRefusal> {
+        let markets = markets_without_rate(costs, category, &self.currency, now);
+        match markets.is_empty() {
+            true => Ok(()),
+            false => Err(CampaignRefusal::NoRate { markets }),
+        }
+    }
+
+    /// Refuses a resume below what the run has spent and reserved.
+    pub(super) fn check_spent(&self, cost: &CampaignCost) -> Result<(), CampaignRefusal> {
+        let committed = cost.amount.unwrap_or_default() + cost.reserved.unwrap_or_default();
+        match committed > self.amount {
+            false => Ok(()),
+            true => Err(CampaignRefusal::Budget {
+                committed: committed.to_string(),
+                currency: self.currency.clone(),
+            }),
+        }
+    }
+}
+
+/// How many of the next messages may start, in their order. A message without a rate does not start. `committed`: what
+/// the started messages of the campaign cost and have reserved.
+pub fn admitted(budget: &Budget, mut committed: Amount, rates: &[Option<Amount>]) -> usize {
+    let mut count = 0;
+    for rate in rates {
+        let Some(rate) = rate else { break };
+        committed += *rate;
+        if committed > budget.amount {
+            break;
+        }
+        count += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(amount: &str) -> Budget {
+        Budget {
+            amount: Amount::parse(amount).unwrap(),
+            currency: "USD".into(),
+        }
+    }
+
+    fn count(amount: &str, committed: &str, rates: &[Option<&str>]) -> usize {
+        let rates: Vec<Option<Amount>> = rates.iter().map(|rate| Amount::parse((*rate)?)).collect();
+        admitted(&budget(amount), Amount::parse(committed).unwrap(), &rates)
+    }
+
+    #[test]
+    fn budget_admits_exactly_what_fits() {
+        let rate = Some("0.0625");
+        assert_eq!(count("0.25", "0", &[rate; 6]), 4);
+        assert_eq!(count("0.25", "0.125", &[rate; 6]), 2);
+        assert_eq!(count("0.249999", "0.125", &[rate; 6]), 1);
+        assert_eq!(count("0.25", "0.3", &[rate; 6]), 0);
+        assert_eq!(count("0.25", "0.25", &[Some("0"), Some("0"), rate]), 2);
+        assert_eq!(count("0.25", "0", &[rate, None, rate]), 1);
+        assert_eq!(count("0.25", "0", &[]), 0);
+    }
+
+    #[test]
+    fn budget_is_checked() {
+        for (amount, currency, fields) in [
+            ("0.01", "USD", vec![]),
+            ("10000000", "BRL", vec![]),
+            ("0.009", "USD", vec!["budget.amount"]),
+            ("10000000.01", "USD", vec!["budget.amount"]),
+            ("1.1234567", "usd", vec!["budget.amount", "budget.currency"]),
+        ] {
+            let mut errors = FieldErrors::default();
+            let budget = Budget {
+                currency: currency.into(),
+                ..budget(amount)
+            };
+            budget.check("budget", &mut errors);
+            assert_eq!(errors.0.keys().collect::<Vec<_>>(), fields, "{amount} {currency}");
+        }
+    }
+
+    #[test]
+    fn resume_needs_a_budget_above_what_is_spent() {
+        let cost = |amount: &str, reserved: &str| CampaignCost {
+            amount: Amount::parse(amount),
+            currency: Some("USD".into()),
+            reserved: Amount::parse(reserved),
+            unpriced: 0,
+        };
+        assert!(budget("1").check_spent(&cost("0.5", "0.5")).is_ok());
+        assert!(budget("1").check_spent(&cost("0.5", "0.6")).is_err());
+        assert!(budget("1").check_spent(&CampaignCost::default()).is_ok());
+    }
+}

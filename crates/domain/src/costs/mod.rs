@@ -1,0 +1,29 @@
+//! Costs: rate cards, the prices of messages and their sums.
+//!
+//! This context owns the rate cards, the rollup of costs and its report. WhatsApp's price of a message is a value of
+//! `messaging`; `campaigns` owns budgets.
+
+mod country;
+mod estimate;
+mod ports;
+mod rate_card;
+mod rate_file;
+mod rates;
+mod report;
+mod rollup_delta;
+mod service;
+
+pub use country::{COUNTRY_PREFIX, country_of, country_of_phone};
+pub use estimate::{
+    CampaignCost, CostAmount, CostEstimate, CostFacts, CountryRecipients, MarketEstimate, UNKNOWN_MARKET,
+    category_word, estimate, markets_without_rate,
+};
+pub use ports::*;
+pub use rate_card::{RateCard, RateCardDraft, RateRow};
+pub use rate_file::{parse_rates, rates_csv};
+pub use rates::{Rate, RateTable};
+pub use report::{
+    CostGroup, CostGroupBy, CostQuery, CostReport, CostReportRows, CostRow, CostTotal, MonthlyServiceMessages, id_key,
+};
+pub use rollup_delta::{CostEntry, CostKey, CostRollupDelta, CostSums};
+pub use service::{Costs, RateCardError, RateCards};

@@ -1,0 +1,276 @@
+//! Budgets of campaigns: what started sends have reserved, and which sends may start.
+//!
+//! A budget's row is locked after the sends and before the counters, by starts and by status updates. So the reserved
+//! sum that a start reads does not change before it commits.
+
+use std::collections::BTreeMap;
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::{Budget, QueuedRun, admitted};
+use recado_domain::costs::{CampaignCost, CostAmount, RateTable, category_word, country_of};
+use recado_domain::messaging::Category;
+use recado_domain::shared::{AccountId, Amount, CampaignId, SendId};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::send_ids::smallest;
+use crate::costs::rates;
+use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::ingestion::amount;
+use crate::sql::{Sql, TextRow, key_rows, sql, uuids};
+
+/// Returns what the sends of campaigns had reserved. The sends are locked.
+pub(super) async fn release(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    released: BTreeMap<Uuid, Amount>,
+) -> DbResult<()> {
+    for (campaign, amount) in released {
+        add_reserved(conn, account, campaign, -amount).await?;
+    }
+    Ok(())
+}
+
+async fn add_reserved(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: Uuid,
+    amount: Amount,
+) -> DbResult<()> {
+    sql("UPDATE campaign_budgets SET reserved = reserved + ($3::text)::numeric
+         WHERE account_id = $1 AND campaign_id = $2")
+    .bind(account)
+    .bind(campaign)
+    .bind(amount.to_string())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The sends of a batch that the budget admits, and the rate of each.
+pub(super) struct AdmittedSends {
+    pub(super) sends: Vec<(SendId, Amount)>,
+    /// Whether a send of the batch would exceed the budget, or has no rate.
+    pub(super) is_over_budget: bool,
+}
+
+#[derive(QueryableByName)]
+struct BudgetRow {
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    budget: Option<Value>,
+    #[diesel(sql_type = Text)]
+    category: String,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+#[derive(QueryableByName)]
+struct AddressRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_user_id: Option<String>,
+}
+
+/// Locks the sends and the budget, and decides which of the sends may start. None: the campaign has no budget now.
+pub(super) async fn admit(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    next: &[SendId],
+) -> DbResult<Option<AdmittedSends>> {
+    let (account, campaign) = (run.account_id, run.campaign_id);
+    sql("SELECT FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR SHARE")
+        .bind(account)
+        .bind(campaign)
+        .execute(&mut *conn)
+        .await?;
+    let addresses = lock_addresses(conn, account, next).await?;
+    let row: BudgetRow = sql("SELECT c.budget, t.category, now() AS now FROM campaigns c
+         JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
+         WHERE c.account_id = $1 AND c.id = $2")
+    .bind(account)
+    .bind(campaign)
+    .get_result(&mut *conn)
+    .await?;
+    let Some(budget) = row.budget else { return Ok(None) };
+    let budget: Budget = serde_json::from_value(budget).map_err(corrupt)?;
+    let category: Category = parse_enum(&row.category)?;
+    let committed = committed(conn, account, campaign, &budget.currency).await?;
+    let countries: BTreeMap<Uuid, Option<String>> = addresses
+        .into_iter()
+        .map(|row| (row.id, country_of(row.phone.as_deref(), row.wa_user_id.as_deref())))
+        .collect();
+    let mut distinct: Vec<String> = countries.values().flatten().cloned().collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let table = rates(conn, distinct).await?;
+    let rate = |send: &SendId| {
+        rate_of(
+            &table,
+            countries.get(&send.0)?.as_deref(),
+            category,
+            &budget.currency,
+            row.now,
+        )
+    };
+    // A send that was started or ended meanwhile is in the list no more, and is not started again.
+    let known: Vec<SendId> = next
+        .iter()
+        .copied()
+        .filter(|send| countries.contains_key(&send.0))
+        .collect();
+    let rates: Vec<Option<Amount>> = known.iter().map(rate).collect();
+    let count = admitted(&budget, committed, &rates);
+    let admitted = known.iter().copied().zip(rates).take(count);
+    Ok(Some(AdmittedSends {
+        sends: admitted.filter_map(|(send, rate)| Some((send, rate?))).collect(),
+        is_over_budget: count < known.len(),
+    }))
+}
+
+fn rate_of(
+    table: &RateTable,
+    country: Option<&str>,
+    category: Category,
+    currency: &str,
+    now: OffsetDateTime,
+) -> Option<Amount> {
+    let rate = table.rate(country?, &category_word(category), Some(currency), now)?;
+    Some(rate.rate)
+}
+
+/// Locks the sends that can start, in the order of their ids.
+async fn lock_addresses(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    next: &[SendId],
+) -> DbResult<Vec<AddressRow>> {
+    let rows = sql(format!(
+        "SELECT s.id, c.phone, c.wa_user_id
+         FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $3
+         JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id
+         WHERE s.status = 'pending' AND s.started_at IS NULL ORDER BY s.id FOR UPDATE OF s",
+        keys = key_rows("$2", "id"),
+    ))
+    .bind(account)
+    .bind(uuids(next))
+    .bind(smallest(next.iter().map(|send| &send.0)))
+    .load(conn)
+    .await?;
+    Ok(rows)
+}
+
+/// Locks the budget's row and returns what the started sends of the campaign cost and have reserved.
+async fn committed(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+    currency: &str,
+) -> DbResult<Amount> {
+    sql("INSERT INTO campaign_budgets (account_id, campaign_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        .bind(account)
+        .bind(campaign)
+        .execute(&mut *conn)
+        .await?;
+    let reserved: TextRow = sql("SELECT reserved::text AS text FROM campaign_budgets
+         WHERE account_id = $1 AND campaign_id = $2 FOR UPDATE")
+    .bind(account)
+    .bind(campaign)
+    .get_result(&mut *conn)
+    .await?;
+    let spent: TextRow = sql("SELECT coalesce(sum(amount), 0)::text AS text FROM cost_rollups
+         WHERE account_id = $1 AND campaign_id = $2 AND currency = $3")
+    .bind(account)
+    .bind(campaign)
+    .bind(currency)
+    .get_result(&mut *conn)
+    .await?;
+    Ok(amount(&reserved.text)? + amount(&spent.text)?)
+}
+
+/// Reserves the rates of sends that were started, in the transaction of their start.
+pub(super) async fn reserve(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    started: Vec<(SendId, Amount)>,
+) -> DbResult<()> {
+    if started.is_empty() {
+        return Ok(());
+    }
+    let (ids, amounts): (Vec<Uuid>, Vec<Amount>) = started.into_iter().map(|(send, rate)| (send.0, rate)).unzip();
+    let total: Amount = amounts.iter().copied().sum();
+    sql(format!(
+        "UPDATE campaign_sends s SET reserved_amount = k.amount::numeric
+         FROM {keys} k WHERE s.account_id = $1 AND s.id = k.id AND s.id >= $4",
+        keys = key_rows("$2, $3", "id, amount"),
+    ))
+    .bind(run.account_id)
+    .bind(ids.clone())
+    .bind(amounts)
+    .bind(smallest(ids.iter()))
+    .execute(&mut *conn)
+    .await?;
+    add_reserved(conn, run.account_id, run.campaign_id.0, total).await
+}
+
+/// The sums of campaigns: one row for each campaign and currency, and one with what the budget has reserved.
+#[derive(QueryableByName)]
+pub(super) struct CostRow {
+    #[diesel(sql_type = SqlUuid)]
+    campaign_id: Uuid,
+    #[diesel(sql_type = Text)]
+    currency: String,
+    #[diesel(sql_type = Text)]
+    amount: String,
+    #[diesel(sql_type = BigInt)]
+    unpriced: i64,
+    #[diesel(sql_type = Text)]
+    reserved: String,
+}
+
+pub(super) fn costs_query<'a>(account: AccountId, campaigns: Vec<Uuid>) -> Sql<'a> {
+    sql(format!(
+        "SELECT k.id AS campaign_id, r.currency, sum(r.amount)::text AS amount, sum(r.unpriced)::bigint AS unpriced,
+           '0' AS reserved
+         FROM {keys} k JOIN cost_rollups r ON r.account_id = $1 AND r.campaign_id = k.id GROUP BY 1, 2
+         UNION ALL SELECT k.id, '', '0', 0, b.reserved::text
+         FROM {keys} k JOIN campaign_budgets b ON b.account_id = $1 AND b.campaign_id = k.id",
+        keys = key_rows("$2", "id"),
+    ))
+    .bind(account)
+    .bind(campaigns)
+}
+
+/// The cost of a campaign from the rows of [`costs_query`].
+pub(super) fn cost_of(rows: &[CostRow], campaign: CampaignId, budget: Option<&Budget>) -> DbResult<CampaignCost> {
+    let (mut reserved, mut amounts) = (Amount::ZERO, Vec::new());
+    for row in rows.iter().filter(|row| row.campaign_id == campaign.0) {
+        reserved += amount(&row.reserved)?;
+        amounts.push(CostAmount {
+            currency: row.currency.clone(),
+            amount: amount(&row.amount)?,
+            unpriced: row.unpriced,
+        });
+    }
+    Ok(CampaignCost::of(
+        budget.map(|budget| budget.currency.as_str()),
+        &amounts,
+        reserved,
+    ))
+}
+
+/// The cost of one campaign, read on a connection.
+pub(super) async fn cost(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+    budget: Option<&Budget>,
+) -> DbResult<CampaignCost> {
+    let rows: Vec<CostRow> = costs_query(account, vec![campaign.0]).load(conn).await?;
+    cost_of(&rows, campaign, budget)
+}

@@ -1,0 +1,108 @@
+//! Sets what rate cards know about the prices of locked messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::costs::country_of;
+use recado_domain::messaging::StatusPricing;
+use recado_domain::shared::AccountId;
+use uuid::Uuid;
+
+use super::rates::rates;
+use crate::errors::DbResult;
+use crate::sql::{key_rows, sql};
+
+/// A locked message whose price may have changed.
+pub(crate) trait Priced {
+    /// Whether the price was changed, so that the rate has to be set.
+    fn needs_rate(&self) -> bool;
+
+    fn contact(&self) -> Uuid;
+
+    /// The price, and the currency of the campaign's budget.
+    fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)>;
+}
+
+#[derive(QueryableByName)]
+struct AddressRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_user_id: Option<String>,
+}
+
+/// Sets market and amount of the prices that changed. Without such a price it executes nothing, and without a rate card
+/// one index probe.
+pub(crate) async fn set_rates<M: Priced>(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    messages: &mut [M],
+) -> DbResult<()> {
+    let contacts: BTreeSet<Uuid> = messages
+        .iter()
+        .filter(|message| message.needs_rate())
+        .map(Priced::contact)
+        .collect();
+    if contacts.is_empty() {
+        return Ok(());
+    }
+    let countries = countries(conn, account, contacts).await?;
+    let Some(countries) = countries else { return Ok(()) };
+    let distinct: BTreeSet<String> = countries.values().cloned().collect();
+    let table = rates(conn, distinct.into_iter().collect()).await?;
+    let mut unused = BTreeSet::new();
+    for message in messages.iter_mut().filter(|message| message.needs_rate()) {
+        let country = countries.get(&message.contact()).map(String::as_str);
+        let Some((price, currency)) = message.price_mut() else {
+            continue;
+        };
+        let at = price.rate_time();
+        if let Some(rate) = table
+            .price(&mut price.pricing, country, currency, at)
+            .filter(|rate| !rate.card_is_used)
+        {
+            unused.insert(rate.card.0);
+        }
+    }
+    mark_used(conn, unused).await
+}
+
+/// The countries of contacts. None: there is no rate card.
+async fn countries(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    contacts: BTreeSet<Uuid>,
+) -> DbResult<Option<BTreeMap<Uuid, String>>> {
+    let rows: Vec<AddressRow> = sql(format!(
+        "SELECT c.id, c.phone, c.wa_user_id FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.id
+         WHERE EXISTS (SELECT 1 FROM rate_cards)",
+        keys = key_rows("$2", "id"),
+    ))
+    .bind(account)
+    .bind(contacts.into_iter().collect::<Vec<_>>())
+    .load(conn)
+    .await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let known = rows
+        .into_iter()
+        .filter_map(|row| Some((row.id, country_of(row.phone.as_deref(), row.wa_user_id.as_deref())?)));
+    Ok(Some(known.collect()))
+}
+
+/// Marks cards as used. They can no longer be deleted.
+async fn mark_used(conn: &mut AsyncPgConnection, cards: BTreeSet<Uuid>) -> DbResult<()> {
+    if cards.is_empty() {
+        return Ok(());
+    }
+    sql("UPDATE rate_cards SET used_at = now() WHERE id = ANY ($1) AND used_at IS NULL")
+        .bind(cards.into_iter().collect::<Vec<_>>())
+        .execute(conn)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Reads the rates that may apply to messages in some countries.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, Bool, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::costs::{Rate, RateTable};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::DbResult;
+use crate::ingestion::amount;
+use crate::sql::{FlagRow, sql};
+
+#[derive(QueryableByName)]
+struct RateRecord {
+    #[diesel(sql_type = SqlUuid)]
+    card_id: Uuid,
+    #[diesel(sql_type = Timestamptz)]
+    card_created_at: OffsetDateTime,
+    #[diesel(sql_type = Bool)]
+    card_is_used: bool,
+    #[diesel(sql_type = Text)]
+    market: String,
+    #[diesel(sql_type = Array<Text>)]
+    countries: Vec<String>,
+    #[diesel(sql_type = Text)]
+    currency: String,
+    #[diesel(sql_type = Text)]
+    category: String,
+    #[diesel(sql_type = Text)]
+    rate: String,
+    #[diesel(sql_type = Timestamptz)]
+    effective_at: OffsetDateTime,
+}
+
+/// The rates of all cards in these countries.
+pub(crate) async fn rates(conn: &mut AsyncPgConnection, countries: Vec<String>) -> DbResult<RateTable> {
+    if countries.is_empty() {
+        return Ok(RateTable::default());
+    }
+    let rows: Vec<RateRecord> = sql(
+        "SELECT r.card_id, c.created_at AS card_created_at, c.used_at IS NOT NULL AS card_is_used, r.market,
+           r.countries, r.currency, r.category, r.rate::text AS rate, r.effective_at
+         FROM rate_card_rows r JOIN rate_cards c ON c.id = r.card_id WHERE r.countries && $1",
+    )
+    .bind(countries)
+    .load(conn)
+    .await?;
+    let rates = rows.into_iter().map(|row| {
+        Ok(Rate {
+            card: row.card_id.into(),
+            card_created_at: row.card_created_at,
+            card_is_used: row.card_is_used,
+            market: row.market,
+            countries: row.countries,
+            currency: row.currency,
+            category: row.category,
+            rate: amount(&row.rate)?,
+            effective_at: row.effective_at,
+        })
+    });
+    Ok(RateTable(rates.collect::<DbResult<_>>()?))
+}
+
+/// Whether there is a rate card.
+pub(crate) async fn has_card(conn: &mut AsyncPgConnection) -> DbResult<bool> {
+    let row: FlagRow = sql("SELECT EXISTS (SELECT 1 FROM rate_cards) AS yes")
+        .get_result(conn)
+        .await?;
+    Ok(row.yes)
+}

@@ -1,0 +1,2 @@
+DROP TABLE rate_card_rows;
+DROP TABLE rate_cards;

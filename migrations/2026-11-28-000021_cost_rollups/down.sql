@@ -1,0 +1,2 @@
+DROP TABLE campaign_budgets;
+DROP TABLE cost_rollups;

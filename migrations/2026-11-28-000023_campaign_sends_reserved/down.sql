@@ -1,0 +1,1 @@
+ALTER TABLE campaign_sends DROP COLUMN reserved_amount;
