@@ -14,7 +14,12 @@ CREATE TABLE rate_cards (
   created_at timestamptz NOT NULL
 );
 SELECT set_storage('rate_cards', 'entity');
-GRANT SELECT, UPDATE (used_at) ON rate_cards TO recado_tenant;
+ALTER TABLE rate_cards ENABLE ROW LEVEL SECURITY;
+CREATE POLICY account_reads ON rate_cards FOR SELECT
+  USING (nullif(current_setting('app.account_id', true), '')::uuid IS NOT NULL);
+CREATE POLICY account_marks ON rate_cards FOR UPDATE
+  USING (nullif(current_setting('app.account_id', true), '')::uuid IS NOT NULL);
+GRANT SELECT (id, used_at, created_at), UPDATE (used_at) ON rate_cards TO recado_tenant;
 
 CREATE TABLE rate_card_rows (
   card_id uuid NOT NULL CONSTRAINT rate_card_rows_card_id_fkey REFERENCES rate_cards (id) ON DELETE CASCADE,
@@ -35,4 +40,7 @@ CREATE TABLE rate_card_rows (
 );
 CREATE INDEX rate_card_rows_countries_idx ON rate_card_rows USING gin (countries);
 SELECT set_storage('rate_card_rows', 'entity');
+ALTER TABLE rate_card_rows ENABLE ROW LEVEL SECURITY;
+CREATE POLICY account_reads ON rate_card_rows FOR SELECT
+  USING (nullif(current_setting('app.account_id', true), '')::uuid IS NOT NULL);
 GRANT SELECT ON rate_card_rows TO recado_tenant;

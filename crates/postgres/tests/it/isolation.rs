@@ -26,6 +26,9 @@ const INSERT_ONLY: [&str; 4] = [
     "whatsapp_numbers",
 ];
 
+/// Tables of the platform whose rows every account reads: the rates of messages.
+const SHARED: [&str; 2] = ["rate_card_rows", "rate_cards"];
+
 /// SQL that inserts a row into each table of ingestion, analytics and rollups.
 fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
     format!(
@@ -124,6 +127,10 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO campaign_run_contents VALUES ('{account}', '{campaign}', '{{}}');
                  INSERT INTO sent_messages VALUES ('{account}', 'wamid', '{tag}');
                  INSERT INTO campaign_counter_slots (account_id, campaign_id) VALUES ('{account}', '{campaign}');
+                 INSERT INTO campaign_budgets (account_id, campaign_id) VALUES ('{account}', '{campaign}');
+                 INSERT INTO cost_rollups (account_id, bucket_start, campaign_id, profile_id, template_id, category,
+                   market, currency)
+                 VALUES ('{account}', '2026-03-01', '{campaign}', '{tag}', '{tag}', '', '', '');
                  INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)
                    VALUES ('{account}', '{campaign}', 'send', '{tag}');
                  INSERT INTO campaign_retries (account_id, campaign_id, due_at, force, user_id)
@@ -173,7 +180,7 @@ async fn tenant_tables(fixture: &DbFixture, with_views: bool) -> Vec<(String, &'
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
-    tables.retain(|table| !INSERT_ONLY.contains(&table.as_str()));
+    tables.retain(|table| !INSERT_ONLY.contains(&table.as_str()) && !SHARED.contains(&table.as_str()));
     assert!(tables.len() >= 55, "{tables:?}");
     let views = list(
         &fixture.client,
@@ -286,6 +293,52 @@ async fn tenant_cannot_write_rows_of_another_account() {
             Ok(deleted) => assert_eq!(deleted, 0, "{table}"),
             Err(error) => assert_eq!(error.code().unwrap().code(), "42501", "{table}"),
         }
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn tenant_reads_rates_and_changes_no_rate_card() {
+    let fixture = DbFixture::new().await;
+    fixture
+        .sql(
+            "INSERT INTO rate_cards VALUES ('00000000-0000-0000-0000-000000000001', 'n', 1, '{USD}', '2026-01-01', NULL, now());
+             INSERT INTO rate_card_rows VALUES ('00000000-0000-0000-0000-000000000001', 1, 'BR', '{BR}', 'USD', 'utility', 1,
+               '2026-01-01', 'UTC', '2026-01-01', NULL)",
+        )
+        .await;
+    let client = tenant(&fixture).await;
+    for table in SHARED {
+        assert_eq!(
+            count(&client, &format!("SELECT count(*) FROM {table}")).await,
+            0,
+            "{table} without an account"
+        );
+    }
+    let begin = format!("BEGIN; SET LOCAL app.account_id = '{}'", fixture.account);
+    client.batch_execute(&begin).await.unwrap();
+    for table in SHARED {
+        assert_eq!(
+            count(&client, &format!("SELECT count(*) FROM {table}")).await,
+            1,
+            "{table}"
+        );
+    }
+    client
+        .batch_execute("UPDATE rate_cards SET used_at = now(); ROLLBACK")
+        .await
+        .unwrap();
+    for refused in [
+        "SELECT name FROM rate_cards",
+        "UPDATE rate_cards SET name = 'x'",
+        "DELETE FROM rate_cards",
+        "UPDATE rate_card_rows SET rate = 0",
+        "DELETE FROM rate_card_rows",
+        "INSERT INTO rate_card_rows (card_id) SELECT card_id FROM rate_card_rows",
+    ] {
+        client.batch_execute(&begin).await.unwrap();
+        let error = client.batch_execute(refused).await.unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "42501", "{refused}");
         client.batch_execute("ROLLBACK").await.unwrap();
     }
 }

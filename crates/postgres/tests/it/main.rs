@@ -22,6 +22,7 @@ mod contact_search;
 mod contact_updates;
 mod contacts;
 mod conversations;
+mod costs;
 mod deletion;
 mod diagnostics;
 mod direct_messages;

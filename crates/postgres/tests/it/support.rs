@@ -362,6 +362,8 @@ impl DbFixture {
             header_location: None,
             offer_expires_at: None,
             reach: recado_domain::campaigns::Reach::Phone,
+            budget: None,
+            cost: recado_domain::costs::CampaignCost::default(),
             folder_id: None,
             status: CampaignStatus::Draft,
             total_recipients: 0,
