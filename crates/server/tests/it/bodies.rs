@@ -452,7 +452,7 @@ fn missing_body_is_handled_as_an_empty_body() {
     for spec in TABLE {
         let media_type = match row(spec) {
             RouteInput::Json(_) | RouteInput::Refused(_) => "application/json",
-            RouteInput::Csv => "text/csv",
+            RouteInput::Csv | RouteInput::RateCard => "text/csv",
             RouteInput::Form => media::FORM,
             RouteInput::Nothing | RouteInput::Query(_) | RouteInput::RequiredQuery(_) | RouteInput::Public(_) => {
                 continue;

@@ -43,6 +43,7 @@ mod contact_limits;
 mod contacts;
 mod conversations;
 mod cors;
+mod costs;
 mod crashes;
 mod csrf;
 mod direct_message_faults;

@@ -25,12 +25,14 @@ pub enum RouteInput {
     /// A JSON body that the route reads and refuses with 422.
     Refused(&'static str),
     Csv,
+    /// A rate card as CSV.
+    RateCard,
     Form,
     /// A public route, and the status of a call without credentials.
     Public(u16),
 }
 
-use RouteInput::{Csv, Form, Json, Nothing, Public, Query, Refused, RequiredQuery};
+use RouteInput::{Csv, Form, Json, Nothing, Public, Query, RateCard, Refused, RequiredQuery};
 
 /// The inputs that do not follow from the API reference: the status of a public route, a query, a body without a JSON
 /// example, and bodies in place of an example that names missing ids or addresses or would change the caller's rights.
@@ -150,6 +152,7 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ("GET", "/api/analytics/metrics/{name}", Query("period=7d")),
     ("GET", "/api/analytics/metrics/{name}/top-contacts", Query("limit=10")),
     ("GET", "/api/analytics/metrics/{name}/activity", Query("limit=10")),
+    ("POST", "/api/admin/rate-cards", RateCard),
     ("POST", "/api/admin/accounts", Json(r#"{"name":"Loja"}"#)),
     ("PUT", "/api/admin/accounts/{id}", Json(r#"{"name":"Changed"}"#)),
     (
@@ -197,6 +200,10 @@ pub fn with_body(request: Request, input: &RouteInput) -> Request {
         Query(query) | RequiredQuery(query) => request.query(query),
         Json(body) | Refused(body) => request.body("application/json", *body),
         Csv => request.body("text/csv", "name,phone\nAna,+5511961234567\n"),
+        RateCard => request.query("name=Tarifas").body(
+            "text/csv",
+            "market,currency,category,rate,effective_from\nBR,USD,utility,0.008,2026-01-01\n",
+        ),
         Form => request.body(media::FORM, media::form(&[("file", "a.png", media::PNG)])),
     }
 }
@@ -579,7 +586,7 @@ fn malformed_body_is_refused_by_every_route() {
                 let huge = format!("{{\"x\":\"{}\"}}", "a".repeat(1024 * 1024));
                 call("application/json", &huge).refused(413, "PAYLOAD_TOO_LARGE");
             }
-            Csv => {
+            Csv | RateCard => {
                 assert_eq!(call("text/csv", "").status, 422, "{}", label(spec));
                 call("application/json", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
             }
