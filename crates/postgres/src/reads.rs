@@ -139,6 +139,29 @@ impl TenantPool {
         Ok((rows::<A, P>(next())?, rows::<B, Q>(next())?))
     }
 
+    /// Returns the total of a list, one page of it, and further rows about the page.
+    pub(crate) async fn read_page_and<'q, N, R, F, P, Q, T>(
+        &self,
+        account: AccountId,
+        count: P,
+        part: Q,
+        further: T,
+    ) -> Result<(i64, Vec<R>, Vec<F>), StoreError>
+    where
+        N: Into<i64>,
+        P: Reads<N> + 'q,
+        Q: Reads<R> + 'q,
+        T: Reads<F> + 'q,
+    {
+        let queries: Vec<Box<dyn PipelinedQuery + 'q>> = vec![Box::new(count), Box::new(part), Box::new(further)];
+        let mut results = self.read(account, queries).await?.into_iter();
+        let mut next = || results.next().unwrap_or_default();
+        let counts = rows::<N, P>(next())?;
+        let (part, further) = (rows::<R, Q>(next())?, rows::<F, T>(next())?);
+        let count = counts.into_iter().next().ok_or(DbError::Database(Error::NotFound))?;
+        Ok((count.into(), part, further))
+    }
+
     /// Returns the total of a list and one page of it.
     pub(crate) async fn read_page<'q, N, R, P, Q>(
         &self,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Budget, QueuedRun, admitted};
+use recado_domain::campaigns::{Budget, CampaignQuery, CampaignSort, QueuedRun, admitted};
 use recado_domain::costs::{CampaignCost, CostAmount, RateTable, category_word, country_of};
 use recado_domain::messaging::Category;
 use recado_domain::shared::{AccountId, Amount, CampaignId, SendId};
@@ -233,17 +233,47 @@ pub(super) struct CostRow {
     reserved: String,
 }
 
-pub(super) fn costs_query<'a>(account: AccountId, campaigns: Vec<Uuid>) -> Sql<'a> {
-    sql(format!(
+/// The sums of the campaigns of `k`.
+macro_rules! sums_of {
+    () => {
         "SELECT k.id AS campaign_id, r.currency, sum(r.amount)::text AS amount, sum(r.unpriced)::bigint AS unpriced,
            '0' AS reserved
-         FROM {keys} k JOIN cost_rollups r ON r.account_id = $1 AND r.campaign_id = k.id GROUP BY 1, 2
+         FROM k JOIN cost_rollups r ON r.account_id = $1 AND r.campaign_id = k.id GROUP BY 1, 2
          UNION ALL SELECT k.id, '', '0', 0, b.reserved::text
-         FROM {keys} k JOIN campaign_budgets b ON b.account_id = $1 AND b.campaign_id = k.id",
-        keys = key_rows("$2", "id"),
+         FROM k JOIN campaign_budgets b ON b.account_id = $1 AND b.campaign_id = k.id"
+    };
+}
+
+pub(super) fn costs_query<'a>(account: AccountId, campaign: CampaignId) -> Sql<'a> {
+    sql(concat!("WITH k AS (SELECT $2 AS id) ", sums_of!()))
+        .bind(account)
+        .bind(campaign)
+}
+
+/// The sums of the campaigns of a page of the list.
+pub(super) fn page_costs_query<'a>(account: AccountId, query: &CampaignQuery) -> Sql<'a> {
+    let direction = if query.descending { "DESC" } else { "ASC" };
+    sql(format!(
+        "WITH k AS MATERIALIZED (SELECT id FROM campaigns
+           WHERE account_id = $1 AND deleted_at IS NULL AND {folder}
+           ORDER BY {sort} {direction} NULLS {nulls}, id {direction} LIMIT $2 OFFSET $3) {sums}",
+        folder = if query.folder_id.is_some() {
+            "folder_id = $4"
+        } else {
+            "$4 IS NULL"
+        },
+        sort = query.sort.as_str(),
+        nulls = if query.descending && query.sort != CampaignSort::ScheduledAt {
+            "FIRST"
+        } else {
+            "LAST"
+        },
+        sums = sums_of!(),
     ))
     .bind(account)
-    .bind(campaigns)
+    .bind(query.page.limit())
+    .bind(query.page.offset())
+    .bind(query.folder_id)
 }
 
 /// The cost of a campaign from the rows of [`costs_query`].
@@ -271,6 +301,6 @@ pub(super) async fn cost(
     campaign: CampaignId,
     budget: Option<&Budget>,
 ) -> DbResult<CampaignCost> {
-    let rows: Vec<CostRow> = costs_query(account, vec![campaign.0]).load(conn).await?;
+    let rows: Vec<CostRow> = costs_query(account, campaign).load(conn).await?;
     cost_of(&rows, campaign, budget)
 }

@@ -287,7 +287,7 @@ impl CampaignStore for PgCampaigns {
 
     async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
         let campaign = rows::live(account, id).select(CampaignRow::as_select());
-        let costs = budgets::costs_query(account, vec![id.0]);
+        let costs = budgets::costs_query(account, id);
         let (rows, costs) = self
             .0
             .read_both::<CampaignRow, budgets::CostRow, _, _>(account, campaign, costs)
@@ -305,16 +305,17 @@ impl CampaignStore for PgCampaigns {
         let page = ordered(filtered(account, query), query)
             .limit(query.page.limit())
             .offset(query.page.offset());
-        let (total, rows): (i64, Vec<CampaignRow>) = self
+        let costs = budgets::page_costs_query(account, query);
+        let (total, rows, costs) = self
             .0
-            .read_page::<i64, _, _, _>(account, matching.count(), page.select(CampaignRow::as_select()))
+            .read_page_and::<i64, CampaignRow, budgets::CostRow, _, _, _>(
+                account,
+                matching.count(),
+                page.select(CampaignRow::as_select()),
+                costs,
+            )
             .await?;
         let mut campaigns: Vec<Campaign> = rows.into_iter().map(Campaign::try_from).collect::<Result<_, _>>()?;
-        let ids: Vec<Uuid> = campaigns.iter().map(|campaign| campaign.id.0).collect();
-        let costs: Vec<budgets::CostRow> = match ids.is_empty() {
-            true => vec![],
-            false => self.0.read_rows(account, budgets::costs_query(account, ids)).await?,
-        };
         for campaign in &mut campaigns {
             campaign.cost = budgets::cost_of(&costs, campaign.id, campaign.budget.as_ref())?;
         }

@@ -120,6 +120,11 @@ impl RunTables {
         };
         let now = self.now;
         for (key, free_at) in starting {
+            if self.admitted_sends == Some(0) {
+                started.is_over_budget = true;
+                continue;
+            }
+            self.admitted_sends = self.admitted_sends.map(|admitted| admitted - 1);
             match free_at {
                 Some(free_at) => self.change(key, |send| send.retry_at = Some(free_at)),
                 None => {

@@ -145,6 +145,8 @@ pub struct RunTables {
     /// The events that were appended.
     pub events: Vec<Event>,
     pub bug: Option<PlantedBug>,
+    /// The number of sends that the budget still admits. None: there is no budget.
+    pub admitted_sends: Option<usize>,
     pub(super) codes: ErrorCodes,
     pub(super) last_position: u64,
 }
@@ -158,6 +160,7 @@ impl RunTables {
             sends: BTreeMap::new(),
             events: Vec::new(),
             bug: None,
+            admitted_sends: None,
             codes,
             last_position: 0,
         }

@@ -115,9 +115,12 @@ async fn record_and_start(
         format!("'{}'::uuid", Uuid::nil()),
         // No account of the model has an endpoint, so no events are due.
         "false".to_owned(),
+        // No campaign of the model has a budget.
+        "false".to_owned(),
     ];
     let mut statement = text.to_owned();
-    for (at, parameter) in parameters.iter().enumerate() {
+    // The last one first: the name of a parameter may begin with that of an earlier one.
+    for (at, parameter) in parameters.iter().enumerate().rev() {
         statement = statement.replace(&format!("${}", at + 1), parameter);
     }
     let rows = fixture.client.simple_query(&statement).await.unwrap();

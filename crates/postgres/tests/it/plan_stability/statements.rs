@@ -76,6 +76,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
         "conversations/write_messages.sql",
         Tested("inbound_messages_use_index_lookups"),
     ),
+    ("costs/add_costs.sql", Untested("inserts rows by their values")),
     ("direct_messages/insert.sql", Untested("inserts rows by their values")),
     ("direct_messages/lock.sql", DIRECT),
     ("direct_messages/release.sql", DIRECT),
@@ -87,6 +88,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ("outbox/fan_out.sql", Tested("relayed_events_use_index_lookups")),
     ("outbox/write_audits.sql", Tested("relayed_events_use_index_lookups")),
     ("queues/depths.sql", Tested("queue_depths_read_waiting_rows_only")),
+    ("rollups/recompute_costs.sql", Untested(RECOUNT)),
     ("rollups/recompute_sends.sql", Untested(RECOUNT)),
     ("rollups/recompute_usage.sql", Untested(RECOUNT)),
     (

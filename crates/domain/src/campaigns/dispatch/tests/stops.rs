@@ -9,7 +9,7 @@ use time::Duration;
 
 use super::fixture::{FIRST, Fixture, RUN, SECOND, accepted, opaque_rejection, phone, template_paused};
 use super::{all_phones, over, paused};
-use crate::campaigns::{Burst, CampaignStatus, Dispatcher, RunEnd, SendRateLimiter, SlotTime};
+use crate::campaigns::{BUDGET_REACHED, Burst, CampaignStatus, Dispatcher, RunEnd, SendRateLimiter, SlotTime};
 use crate::messaging::{MetaStatus, SendStatus};
 use crate::shared::{Event, NotificationKind, StoreError, WRITE_ATTEMPTS, WriteOutcome};
 use crate::templates::tests::approved_template;
@@ -37,6 +37,25 @@ async fn unreadable_rejection_pauses_the_run_and_is_never_resent() {
     assert_eq!(
         fixture.take_over(SECOND).await,
         Some(over(12, 11, CampaignStatus::Partial))
+    );
+    assert_eq!(fixture.called_phones(), all_phones(12), "a contact was called twice");
+}
+
+#[tokio::test]
+async fn run_pauses_when_its_budget_is_reached() {
+    let fixture = Fixture::new(12, |to, _| accepted(to));
+    fixture.runs.tables().admitted_sends = Some(5);
+    assert_eq!(fixture.run().await, paused(12, 5));
+    assert_eq!(fixture.called_phones(), all_phones(5));
+    assert_eq!(
+        fixture.runs.tables().campaign().pause_reason.as_deref(),
+        Some(BUDGET_REACHED)
+    );
+    fixture.runs.tables().admitted_sends = None;
+    fixture.runs.resume();
+    assert_eq!(
+        fixture.take_over(SECOND).await,
+        Some(over(12, 12, CampaignStatus::Completed))
     );
     assert_eq!(fixture.called_phones(), all_phones(12), "a contact was called twice");
 }
