@@ -1,11 +1,9 @@
 //! Converts the calendar days of a period in a time zone to exact instants.
 
-use std::str::FromStr;
-
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
 use crate::ingestion::Granularity;
-use crate::shared::string_enum;
+use crate::shared::{Zone, string_enum};
 
 string_enum! {
     /// The number of days in a report: today and the days before it.
@@ -27,41 +25,6 @@ impl Period {
             Self::Month => 30,
             Self::Quarter => 90,
         }
-    }
-}
-
-/// A time zone of the IANA database, which is compiled into the program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Zone(jiff::tz::TimeZone);
-
-impl Zone {
-    pub const UTC: Self = Self(jiff::tz::TimeZone::UTC);
-
-    /// Returns the calendar day of an instant.
-    fn date_of(&self, at: OffsetDateTime) -> Option<jiff::civil::Date> {
-        let at = jiff::Timestamp::from_second(at.unix_timestamp()).ok()?;
-        Some(self.0.to_datetime(at).date())
-    }
-
-    /// Returns the first instant of a day.
-    pub fn begin_of(&self, date: Date) -> Option<OffsetDateTime> {
-        self.begin(civil(date)?)
-    }
-
-    /// Returns the first instant of a day. It is later than midnight if the clocks go forward at midnight, and the
-    /// first of two midnights if they go back.
-    fn begin(&self, date: jiff::civil::Date) -> Option<OffsetDateTime> {
-        let begin = date.to_zoned(self.0.clone()).ok()?;
-        OffsetDateTime::from_unix_timestamp(begin.timestamp().as_second()).ok()
-    }
-}
-
-impl FromStr for Zone {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let zone = jiff::tz::TimeZone::get(name);
-        zone.map(Self).map_err(|_| "must be the name of a time zone".to_owned())
     }
 }
 
@@ -139,7 +102,7 @@ impl Window {
 
     /// The days from `from` to `to`, both included. Returns `None` outside the calendar's range.
     pub fn between(from: Date, to: Date, zone: &Zone) -> Option<Self> {
-        Self::of_days(civil(from)?, civil(to)?, zone)
+        Self::of_days(Zone::civil(from)?, Zone::civil(to)?, zone)
     }
 
     fn of_days(first: jiff::civil::Date, last: jiff::civil::Date, zone: &Zone) -> Option<Self> {
@@ -240,12 +203,6 @@ fn cover(
 
 fn midnight(at: OffsetDateTime) -> OffsetDateTime {
     at.to_offset(time::UtcOffset::UTC).replace_time(Time::MIDNIGHT)
-}
-
-fn civil(date: Date) -> Option<jiff::civil::Date> {
-    let (year, month, day) = date.to_calendar_date();
-    let (month, day) = (i8::try_from(u8::from(month)).ok()?, i8::try_from(day).ok()?);
-    jiff::civil::Date::new(i16::try_from(year).ok()?, month, day).ok()
 }
 
 fn date(day: jiff::civil::Date) -> Option<Date> {

@@ -1,6 +1,6 @@
 //! Costs: rate cards, the prices of messages and their sums.
 //!
-//! This context owns the rate cards, the rollup of costs and its report. WhatsApp's price of a message is a value of
+//! This context owns the rate cards and the rollup of costs; `analytics` owns its report. WhatsApp's price of a message is a value of
 //! `messaging`; `campaigns` owns budgets.
 
 mod country;
@@ -9,7 +9,6 @@ mod ports;
 mod rate_card;
 mod rate_file;
 mod rates;
-mod report;
 mod rollup_delta;
 mod service;
 
@@ -22,8 +21,5 @@ pub use ports::*;
 pub use rate_card::{RateCard, RateCardDraft, RateRow};
 pub use rate_file::{parse_rates, rates_csv};
 pub use rates::{Rate, RateTable};
-pub use report::{
-    CostGroup, CostGroupBy, CostQuery, CostReport, CostReportRows, CostRow, CostTotal, MonthlyServiceMessages, id_key,
-};
 pub use rollup_delta::{CostEntry, CostKey, CostRollupDelta, CostSums};
-pub use service::{Costs, RateCardError, RateCards};
+pub use service::{RateCardError, RateCards};

@@ -2,10 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{CostGroupBy, CostReportRows, RateCard, RateCardDraft, RateRow};
+use super::{RateCard, RateCardDraft, RateRow};
 use crate::administration::PlatformEntry;
-use crate::analytics::Window;
-use crate::shared::{AccountId, CampaignId, CursorPage, CursorQuery, RateCardId, StoreError};
+use crate::shared::{CursorPage, CursorQuery, RateCardId, StoreError};
 
 /// How the deletion of a rate card ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +32,4 @@ pub trait RateCardStore: Send + Sync {
 
     /// MUST wait for transactions that take an amount from the card.
     async fn delete(&self, id: RateCardId, entry: PlatformEntry) -> Result<CardDeletion, StoreError>;
-}
-
-/// The sums of an account's costs.
-#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
-#[async_trait]
-pub trait CostStore: Send + Sync {
-    /// The exact sums of a window by group and currency, in one snapshot, and the service messages of the months in it.
-    async fn report(
-        &self,
-        account: AccountId,
-        window: &Window,
-        group_by: CostGroupBy,
-        campaign: Option<CampaignId>,
-    ) -> Result<CostReportRows, StoreError>;
 }

@@ -7,10 +7,9 @@ use time::macros::format_description;
 
 use super::RateRow;
 use super::country::is_country_code;
-use crate::analytics::Zone;
 use crate::contacts::LineError;
 use crate::contacts::csv::{CsvDecoder, Record};
-use crate::shared::Amount;
+use crate::shared::{Amount, Zone};
 
 /// The most errors of a refusal.
 const MAX_ERRORS: usize = 100;

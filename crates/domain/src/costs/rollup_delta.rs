@@ -33,7 +33,7 @@ pub struct CostSums {
 }
 
 impl CostSums {
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.amount += other.amount;
         self.messages += other.messages;
         self.billable += other.billable;

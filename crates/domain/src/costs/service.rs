@@ -1,16 +1,14 @@
-//! The use cases of rate cards and of the report of costs.
+//! The use cases of rate cards.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
 use super::rate_card::rate_card;
-use super::report::report;
-use super::{CardDeletion, CostQuery, CostReport, CostStore, RateCard, RateCardStore, parse_rates, rates_csv};
+use super::{CardDeletion, RateCard, RateCardStore, parse_rates, rates_csv};
 use crate::administration::{Admin, PlatformEntity};
-use crate::analytics::AnalyticsError;
 use crate::contacts::LineError;
-use crate::shared::{AuditAction, Clock, CursorPage, CursorQuery, FieldErrors, Ids, RateCardId, StoreError, Tenant};
+use crate::shared::{AuditAction, Clock, CursorPage, CursorQuery, FieldErrors, Ids, RateCardId, StoreError};
 
 /// Why an operation on rate cards failed.
 #[derive(Debug, Error)]
@@ -71,27 +69,6 @@ impl RateCards {
             CardDeletion::Missing => Err(RateCardError::NotFound),
             CardDeletion::InUse => Err(RateCardError::InUse),
         }
-    }
-}
-
-/// The report of an account's costs.
-pub struct Costs {
-    store: Arc<dyn CostStore>,
-    clock: Arc<dyn Clock>,
-}
-
-impl Costs {
-    pub fn new(store: Arc<dyn CostStore>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
-    }
-
-    pub async fn report(&self, tenant: &Tenant, query: &CostQuery) -> Result<CostReport, AnalyticsError> {
-        let (window, period) = query.window(self.clock.now())?;
-        let rows = self
-            .store
-            .report(tenant.account_id, &window, query.group_by, query.campaign_id)
-            .await?;
-        Ok(report(period, &window, query.group_by, rows))
     }
 }
 

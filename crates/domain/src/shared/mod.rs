@@ -18,6 +18,7 @@ mod tenant;
 pub mod text;
 pub mod timestamp;
 mod traced;
+mod zone;
 
 pub use amount::Amount;
 pub use errors::{
@@ -40,3 +41,4 @@ pub(crate) use string_enum::string_enum;
 
 pub use tenant::{Actor, CallingKey, Creation, Role, Tenant};
 pub use traced::TRACED;
+pub use zone::Zone;

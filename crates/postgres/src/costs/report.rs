@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Uuid as SqlUuid};
-use recado_domain::analytics::Window;
-use recado_domain::costs::{CostGroupBy, CostReportRows, CostRow, CostStore, CostSums, MonthlyServiceMessages};
+use recado_domain::analytics::{CostGroupBy, CostReportRows, CostRow, CostStore, MonthlyServiceMessages, Window};
+use recado_domain::costs::CostSums;
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
 use uuid::Uuid;
 

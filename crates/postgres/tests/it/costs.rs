@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use recado_domain::administration::{PlatformEntity, PlatformEntry};
-use recado_domain::analytics::{Window, Zone};
+use recado_domain::analytics::{CostGroupBy, CostStore as _, Window, Zone};
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore as _};
 use recado_domain::campaigns::{
     Budget, Campaign, CampaignRefusal, CampaignStore as _, QueuedRun, RunStartStore as _, SendResult, SendStore as _,
     StartOutcome,
 };
-use recado_domain::costs::{
-    CardDeletion, CostGroupBy, CostStore as _, CostSums, RateCard, RateCardDraft, RateCardStore as _, parse_rates,
-};
+use recado_domain::costs::{CardDeletion, CostSums, RateCard, RateCardDraft, RateCardStore as _, parse_rates};
 use recado_domain::messaging::{Pricing, PricingSource, SendStatus};
 use recado_domain::rollups::RollupStore as _;
 use recado_domain::shared::{Amount, AuditAction, CursorQuery, RateCardId, SendId};

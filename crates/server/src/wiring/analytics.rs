@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use recado_domain::analytics::{Analytics, Exports, Insights, Rfm, RfmWork};
+use recado_domain::analytics::{Analytics, Costs, Exports, Insights, Rfm, RfmWork};
 use recado_domain::automations::Automations;
-use recado_domain::costs::{Costs, RateCards};
+use recado_domain::costs::RateCards;
 use recado_domain::ingestion::Ingestion;
 use recado_domain::links::{LinkStore, Links};
 use recado_postgres::{

@@ -2,8 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use recado_domain::analytics::{Period, Zone};
-use recado_domain::costs::{CostGroupBy, CostQuery, CostReport, Costs};
+use recado_domain::analytics::{CostGroupBy, CostQuery, CostReport, Costs, Period, Zone};
 use time::Date;
 use time::macros::format_description;
 

@@ -1,16 +1,17 @@
 //! The report of costs: totals by currency, and groups by one dimension.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Serialize;
 use time::Date;
-use uuid::Uuid;
 
-use super::CostSums;
-use crate::analytics::{Period, Window, Zone};
+use super::{AnalyticsError, Period, Window};
+use crate::costs::CostSums;
 use crate::shared::string_enum;
-use crate::shared::{Amount, CampaignId, FieldErrors, ProfileId};
+use crate::shared::{AccountId, Amount, CampaignId, Clock, FieldErrors, ProfileId, StoreError, Tenant, Zone};
 
 /// The most groups of a report, without `other`.
 const MAX_GROUPS: usize = 1000;
@@ -52,7 +53,7 @@ pub struct CostQuery {
 
 impl CostQuery {
     /// The window of the report, and its published period.
-    pub(super) fn window(&self, now: time::OffsetDateTime) -> Result<(Window, String), FieldErrors> {
+    fn window(&self, now: time::OffsetDateTime) -> Result<(Window, String), FieldErrors> {
         let outside = || FieldErrors::one("tz", "has no calendar days for this period");
         let (from, to) = match (self.from, self.to) {
             (None, None) => {
@@ -181,7 +182,7 @@ fn sort_order(currency: &str, amount: Amount) -> (bool, std::cmp::Reverse<Amount
 }
 
 /// Builds the report of a window.
-pub(super) fn report(period: String, window: &Window, group_by: CostGroupBy, rows: CostReportRows) -> CostReport {
+fn report(period: String, window: &Window, group_by: CostGroupBy, rows: CostReportRows) -> CostReport {
     let mut currencies: BTreeMap<String, CostSums> = BTreeMap::new();
     for row in &rows.groups {
         currencies.entry(row.currency.clone()).or_default().add(row.sums);
@@ -271,9 +272,39 @@ fn unnamed(group_by: CostGroupBy) -> &'static str {
     }
 }
 
-/// The stored key of an id, empty for none.
-pub fn id_key(id: Uuid) -> String {
-    if id.is_nil() { String::new() } else { id.to_string() }
+/// The sums of an account's costs.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait CostStore: Send + Sync {
+    /// The exact sums of a window by group and currency, in one snapshot, and the service messages of the months in it.
+    async fn report(
+        &self,
+        account: AccountId,
+        window: &Window,
+        group_by: CostGroupBy,
+        campaign: Option<CampaignId>,
+    ) -> Result<CostReportRows, StoreError>;
+}
+
+/// The report of an account's costs.
+pub struct Costs {
+    store: Arc<dyn CostStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Costs {
+    pub fn new(store: Arc<dyn CostStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    pub async fn report(&self, tenant: &Tenant, query: &CostQuery) -> Result<CostReport, AnalyticsError> {
+        let (window, period) = query.window(self.clock.now())?;
+        let rows = self
+            .store
+            .report(tenant.account_id, &window, query.group_by, query.campaign_id)
+            .await?;
+        Ok(report(period, &window, query.group_by, rows))
+    }
 }
 
 #[cfg(test)]
