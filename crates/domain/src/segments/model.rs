@@ -4,6 +4,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::AudienceFilters;
+use crate::contacts::Contact;
 use crate::shared::{FieldErrors, SegmentId, StoreError};
 
 /// A named set of contacts.
@@ -20,6 +21,8 @@ pub struct Segment {
     /// The number of contacts: members plus contacts that match the filters, each counted once. In an account of more
     /// than 100,000 contacts it may be up to 60 seconds old.
     pub members: i64,
+    /// When the contacts were counted.
+    pub members_as_of: OffsetDateTime,
     pub created_at: OffsetDateTime,
     /// When the name, description or filters were last changed.
     pub updated_at: OffsetDateTime,
@@ -51,6 +54,26 @@ pub struct SegmentChange {
     pub name: Option<String>,
     pub description: Option<Option<String>>,
     pub filters: Option<AudienceFilters>,
+}
+
+/// The contacts of a segment that is not stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SegmentPreview {
+    pub count: i64,
+    /// The time at which the conditions were evaluated.
+    pub as_of: OffsetDateTime,
+    /// The contacts with a phone number that did not opt out.
+    pub reachable: i64,
+    /// The newest contacts.
+    pub sample: Vec<Contact>,
+}
+
+/// The outcome of a preview.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PreviewOutcome {
+    Done(SegmentPreview),
+    /// The account has no contacts with the ids at these positions.
+    Unknown(Vec<usize>),
 }
 
 /// The outcome of adding members.

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{MembersAdded, Segment, SegmentChange, SegmentDraft};
+use super::{AudienceFilters, FilterReference, MembersAdded, PreviewOutcome, Segment, SegmentChange, SegmentDraft};
 use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, RowOutcome, SegmentId, StoreError};
 
 /// Segments with the number of their contacts. For an account of more than 100,000 contacts, the number that a read
@@ -33,6 +33,23 @@ pub trait SegmentStore: Send + Sync {
         change: &SegmentChange,
         now: OffsetDateTime,
     ) -> Result<Option<Segment>, StoreError>;
+
+    /// The paths of the references that name no row of the account. A deleted campaign is none.
+    async fn unknown_references(
+        &self,
+        account: AccountId,
+        references: &[(String, FilterReference)],
+    ) -> Result<Vec<String>, StoreError>;
+
+    /// Counts the contacts of a segment with these filters and members, and returns up to `sample` of them, newest
+    /// first, in one snapshot. MUST fail with `Unavailable` after 10 seconds. Writes nothing.
+    async fn preview(
+        &self,
+        account: AccountId,
+        filters: &AudienceFilters,
+        members: &[ContactId],
+        sample: i64,
+    ) -> Result<PreviewOutcome, StoreError>;
 
     /// Soft-deletes a segment.
     async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<RowOutcome, StoreError>;

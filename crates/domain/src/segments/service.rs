@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use super::SegmentStore;
-use super::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentError, SegmentInput};
-use crate::shared::{Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, SegmentId, Tenant, text};
+use super::{
+    AudienceFilters, MembersAdded, PreviewOutcome, Segment, SegmentChange, SegmentDraft, SegmentError, SegmentInput,
+    SegmentPreview, SegmentStore,
+};
+use crate::shared::{AccountId, Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, SegmentId, Tenant, text};
 
 const NAME_CHARS: usize = 100;
 const DESCRIPTION_CHARS: usize = 1000;
 
 /// The most contacts that one request may add or remove.
 const CONTACT_IDS: usize = 1000;
+
+/// The contacts that a preview shows.
+const PREVIEW_CONTACTS: i64 = 10;
 
 /// Manages segments and their members.
 pub struct Segments {
@@ -42,6 +47,8 @@ impl Segments {
             ..input
         };
         let change = check(input)?;
+        self.check_references(tenant.account_id, change.filters.as_ref())
+            .await?;
         let draft = SegmentDraft {
             name: change.name.unwrap_or_default(),
             description: change.description.flatten(),
@@ -57,10 +64,51 @@ impl Segments {
     /// Changes the given fields of a segment.
     pub async fn update(&self, tenant: &Tenant, id: SegmentId, input: SegmentInput) -> Result<Segment, SegmentError> {
         let change = check(input)?;
+        self.check_references(tenant.account_id, change.filters.as_ref())
+            .await?;
         self.store
             .update(tenant.account_id, id, &change, self.clock.now())
             .await?
             .ok_or(SegmentError::NotFound)
+    }
+
+    /// Counts the contacts of a segment with these filters and members, without storing it.
+    pub async fn preview(
+        &self,
+        tenant: &Tenant,
+        filters: AudienceFilters,
+        members: &[ContactId],
+    ) -> Result<SegmentPreview, SegmentError> {
+        let filters = without_empty_attributes(filters);
+        let mut errors = check_ids(members).err().unwrap_or_default();
+        filters.check("filters", &mut errors);
+        errors.into_result()?;
+        self.check_references(tenant.account_id, Some(&filters)).await?;
+        let store = &self.store;
+        match store
+            .preview(tenant.account_id, &filters, members, PREVIEW_CONTACTS)
+            .await?
+        {
+            PreviewOutcome::Done(preview) => Ok(preview),
+            PreviewOutcome::Unknown(positions) => Err(unknown_contacts(positions).into()),
+        }
+    }
+
+    /// A row of another account is reported as a row that does not exist.
+    async fn check_references(
+        &self,
+        account: AccountId,
+        filters: Option<&AudienceFilters>,
+    ) -> Result<(), SegmentError> {
+        let references = filters.map(|filters| filters.references("filters")).unwrap_or_default();
+        if references.is_empty() {
+            return Ok(());
+        }
+        let mut errors = FieldErrors::default();
+        for field in self.store.unknown_references(account, &references).await? {
+            errors.add(field, "does not exist");
+        }
+        Ok(errors.into_result()?)
     }
 
     /// Deletes a segment. Campaigns that use it can no longer run.
@@ -82,13 +130,7 @@ impl Segments {
         match self.store.add_members(tenant.account_id, id, contacts).await? {
             MembersAdded::Done(segment) => Ok(segment),
             MembersAdded::Missing => Err(SegmentError::NotFound),
-            MembersAdded::Unknown(positions) => {
-                let mut errors = FieldErrors::default();
-                for position in positions {
-                    errors.add(format!("contact_ids[{position}]"), "does not exist");
-                }
-                Err(errors.into())
-            }
+            MembersAdded::Unknown(positions) => Err(unknown_contacts(positions).into()),
         }
     }
 
@@ -115,6 +157,14 @@ fn check_ids(contacts: &[ContactId]) -> Result<(), FieldErrors> {
         ));
     }
     Ok(())
+}
+
+fn unknown_contacts(positions: Vec<usize>) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    for position in positions {
+        errors.add(format!("contact_ids[{position}]"), "does not exist");
+    }
+    errors
 }
 
 fn check(input: SegmentInput) -> Result<SegmentChange, FieldErrors> {
@@ -190,6 +240,7 @@ mod tests {
             description: draft.description.clone(),
             filters: draft.filters.clone(),
             members: 0,
+            members_as_of: datetime!(2026-03-01 12:00 UTC),
             created_at: datetime!(2026-03-01 12:00 UTC),
             updated_at: datetime!(2026-03-01 12:00 UTC),
         }
@@ -262,6 +313,46 @@ mod tests {
         };
         let missing = segments(store).update(&tenant(), SegmentId(Uuid::nil()), input).await;
         assert!(matches!(missing, Err(SegmentError::NotFound)));
+    }
+
+    #[tokio::test]
+    async fn unknown_references_are_reported_by_path() {
+        let mut store = MockSegmentStore::new();
+        store
+            .expect_unknown_references()
+            .times(3)
+            .withf(|_, references| references.len() == 1)
+            .returning(|_, references| Ok(vec![references[0].0.clone()]));
+        let segments = segments(store);
+        let filters: AudienceFilters =
+            serde_json::from_value(json!({ "all": [{ "not": { "tag": { "id": Uuid::nil() } } }] })).unwrap();
+        let input = || SegmentInput {
+            name: Some("VIP".into()),
+            filters: Some(Some(filters.clone())),
+            ..SegmentInput::default()
+        };
+        let id = SegmentId(Uuid::nil());
+        let path = ["filters.all[0].not.tag.id"];
+        assert_eq!(fields(segments.create(&tenant(), input()).await), path);
+        assert_eq!(fields(segments.update(&tenant(), id, input()).await), path);
+        assert_eq!(fields(segments.preview(&tenant(), filters, &[]).await), path);
+    }
+
+    #[tokio::test]
+    async fn preview_checks_filters_and_members() {
+        let mut store = MockSegmentStore::new();
+        store
+            .expect_preview()
+            .returning(|_, _, _, _| Ok(PreviewOutcome::Unknown(vec![1])));
+        let segments = segments(store);
+        let wrong: AudienceFilters = serde_json::from_value(json!({ "all": [{ "age": 1 }] })).unwrap();
+        let many = vec![ContactId(Uuid::nil()); 1001];
+        let refused = segments.preview(&tenant(), wrong, &many).await;
+        assert_eq!(fields(refused), ["contact_ids", "filters.all[0].age"]);
+        let unknown = segments
+            .preview(&tenant(), AudienceFilters::default(), &many[..2])
+            .await;
+        assert_eq!(fields(unknown), ["contact_ids[1]"]);
     }
 
     #[tokio::test]
