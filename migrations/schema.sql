@@ -504,6 +504,7 @@ CREATE TABLE public.campaigns (
     offer_expires_at timestamp with time zone,
     reach text DEFAULT 'phone'::text NOT NULL,
     budget jsonb,
+    newcomers_only boolean DEFAULT false NOT NULL,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -786,7 +787,9 @@ CREATE TABLE public.links (
     original_url text NOT NULL,
     campaign_id uuid,
     clicks bigint DEFAULT 0 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    contact_id uuid,
+    last_clicked_at timestamp with time zone
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
@@ -1204,7 +1207,9 @@ CREATE TABLE public.segment_counts (
     segment_id uuid NOT NULL,
     contacts bigint NOT NULL,
     counted_at timestamp with time zone NOT NULL,
-    changes bigint DEFAULT 0 NOT NULL
+    changes bigint DEFAULT 0 NOT NULL,
+    wanted_at timestamp with time zone,
+    leased_until timestamp with time zone
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
@@ -1943,6 +1948,8 @@ CREATE INDEX link_codes_account_id_idx ON public.link_codes USING btree (account
 
 CREATE INDEX links_campaign_id_idx ON public.links USING btree (account_id, campaign_id) WHERE (campaign_id IS NOT NULL);
 
+CREATE INDEX links_contact_id_idx ON public.links USING btree (account_id, contact_id) WHERE (contact_id IS NOT NULL);
+
 CREATE INDEX mail_recipients_account_id_idx ON public.mail_recipients USING btree (account_id);
 
 CREATE INDEX mail_recipients_mailed_at_idx ON public.mail_recipients USING btree (mailed_at);
@@ -1977,11 +1984,15 @@ CREATE INDEX metric_contacts_contact_id_idx ON public.metric_contacts USING btre
 
 CREATE INDEX metric_contacts_total_value_idx ON public.metric_contacts USING btree (account_id, metric_name, total_value DESC, contact_id);
 
+CREATE INDEX metric_events_contact_id_idx ON ONLY public.metric_events USING btree (account_id, contact_id, metric_name, occurred_at) WHERE (contact_id IS NOT NULL);
+
 CREATE INDEX notifications_seq_idx ON public.notifications USING btree (seq);
 
 CREATE UNIQUE INDEX notifications_seq_unique ON public.notifications USING btree (account_id, seq);
 
 CREATE INDEX notifications_unread_idx ON public.notifications USING btree (account_id, id) WHERE (read_at IS NULL);
+
+CREATE INDEX orders_contact_id_idx ON ONLY public.orders USING btree (account_id, contact_id) WHERE (contact_id IS NOT NULL);
 
 CREATE INDEX outbox_events_account_id_idx ON public.outbox_events USING btree (kind, account_id, seq) WHERE ((retry_at IS NULL) AND (account_id IS NOT NULL));
 

@@ -94,7 +94,7 @@ pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats, PoolUsage};
 pub use queues::{PgQueues, PgWaitingMessages, Queue, WaitingMessages};
 pub use rollups::PgRollups;
 pub use sealed::{PgSealedValues, ResealedBatch, RowKey, SEALED_COLUMNS, SealedColumn, SealedCount};
-pub use segments::PgSegments;
+pub use segments::{PgSegmentCounts, PgSegments};
 pub use sessions::PgSessions;
 pub use snapshots::{OldestSnapshot, PgSnapshots};
 pub use statistics::{PgStatistics, QUEUE_TABLES};

@@ -24,6 +24,7 @@ pub(crate) fn sql<'a>(text: impl Into<Cow<'static, str>>) -> Sql<'a> {
     Sql {
         text: text.into(),
         binds: Vec::new(),
+        is_cached: true,
     }
 }
 
@@ -79,9 +80,19 @@ pub(crate) const MAX_PAGE: i64 = 200;
 pub(crate) struct Sql<'a> {
     text: Cow<'static, str>,
     binds: Vec<Box<dyn QueryFragment<Pg> + Send + Sync + 'a>>,
+    is_cached: bool,
 }
 
 impl<'a> Sql<'a> {
+    /// The connection does not keep the prepared statement: for texts that callers of the API compose, of which there
+    /// is no end.
+    pub(crate) fn uncached(self) -> Self {
+        Self {
+            is_cached: false,
+            ..self
+        }
+    }
+
     /// Binds the next parameter.
     pub(crate) fn bind<P: Param + 'a>(mut self, value: P) -> Self
     where
@@ -110,6 +121,9 @@ where
 
 impl QueryFragment<Pg> for Sql<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        if !self.is_cached {
+            out.unsafe_to_cache_prepared();
+        }
         // Binding a value also writes its placeholder. The text has its own placeholders, so these go into a comment.
         out.push_sql("/* ");
         for bind in &self.binds {

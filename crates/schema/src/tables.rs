@@ -376,6 +376,7 @@ diesel::table! {
         offer_expires_at -> Nullable<Timestamptz>,
         reach -> Text,
         budget -> Nullable<Jsonb>,
+        newcomers_only -> Bool,
     }
 }
 
@@ -661,6 +662,8 @@ diesel::table! {
         campaign_id -> Nullable<Uuid>,
         clicks -> BigInt,
         created_at -> Timestamptz,
+        contact_id -> Nullable<Uuid>,
+        last_clicked_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -1072,6 +1075,8 @@ diesel::table! {
         contacts -> BigInt,
         counted_at -> Timestamptz,
         changes -> BigInt,
+        wanted_at -> Nullable<Timestamptz>,
+        leased_until -> Nullable<Timestamptz>,
     }
 }
 

@@ -324,6 +324,7 @@ fn notification_example_is_of_a_finished_campaign() {
         header_location: None,
         offer_expires_at: None,
         reach: recado_domain::campaigns::Reach::Phone,
+        newcomers_only: false,
         folder_id: None,
         status: CampaignStatus::Sending,
         total_recipients: 1840,

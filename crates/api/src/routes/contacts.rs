@@ -119,7 +119,7 @@ const SEGMENT_ID: IdParam = IdParam::new(
 response_type! {
     /// A person to whom an account writes.
     #[schemars(rename = "Contact")]
-    struct ContactResponse from contact: Contact {
+    pub(super) struct ContactResponse from contact: Contact {
         /// The contact's id.
         id: ContactId,
         /// The contact's name: 1 to 200 characters.

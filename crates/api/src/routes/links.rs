@@ -6,7 +6,7 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::links::{Link, Links};
 use recado_domain::shared::schema::Timestamp;
-use recado_domain::shared::{CampaignId, CursorPage, LinkId, timestamp};
+use recado_domain::shared::{CampaignId, ContactId, CursorPage, LinkId, timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -39,6 +39,9 @@ struct NewLink {
     /// The id of the link's campaign. Orders that are attributed to the link are also attributed to this campaign.
     #[garde(skip)]
     campaign_id: Option<CampaignId>,
+    /// The id of the contact to whom the link is given. Its clicks are the contact's, in the filters of segments.
+    #[garde(skip)]
+    contact_id: Option<ContactId>,
 }
 
 response_type! {
@@ -58,6 +61,8 @@ response_type! {
         original_url: String,
         /// The campaign of the link, which orders through the link are also credited to. Null if it has none.
         campaign_id: Option<CampaignId>,
+        /// The contact to whom the link was given. Null for a link of everyone.
+        contact_id: Option<ContactId>,
         /// The number of clicks. A click is counted within about a second.
         #[schemars(example = 212)]
         clicks: i64,
@@ -92,7 +97,7 @@ async fn create(
     Json(input): Json<NewLink>,
 ) -> Result<HttpResponse, ApiError> {
     let url = input.original_url.unwrap_or_default();
-    let link = links.create(&tenant, &url, input.campaign_id).await?;
+    let link = links.create(&tenant, &url, input.campaign_id, input.contact_id).await?;
     Ok(responses::created(LinkResponse::from(link)))
 }
 

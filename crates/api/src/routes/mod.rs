@@ -171,6 +171,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(DELETE, "/api/tags/{id}", Write, tags::DELETE),
     route!(GET, "/api/segments", Read, segments::LIST),
     route!(POST, "/api/segments", Write, segments::CREATE),
+    route!(POST, "/api/segments/preview", Read, segments::PREVIEW).at_most(Limit::API, "segment-preview"),
     route!(GET, "/api/segments/{id}", Read, segments::GET),
     route!(PUT, "/api/segments/{id}", Write, segments::UPDATE),
     route!(DELETE, "/api/segments/{id}", Write, segments::DELETE),

@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::segments::{AudienceFilters, Segment, SegmentInput, Segments};
+use recado_domain::segments::{AudienceFilters, Segment, SegmentInput, SegmentPreview, Segments};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ContactId, CursorPage, SegmentId, timestamp};
 use schemars::JsonSchema;
@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use time::OffsetDateTime;
 
+use super::contacts::ContactResponse;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
@@ -55,6 +56,19 @@ struct MembersBody {
     contact_ids: Option<Vec<ContactId>>,
 }
 
+/// The filters and members of a segment that is not stored.
+#[derive(Deserialize, JsonSchema, Validate)]
+#[garde(allow_unvalidated)]
+struct PreviewBody {
+    /// Every contact that matches these filters is counted. Without a condition: the contacts of `contact_ids` alone.
+    #[schemars(required, example = json!({ "all": [{ "has_phone": true }], "not": { "last_inbound": { "within_days": 30 } } }))]
+    #[garde(required)]
+    filters: Option<AudienceFilters>,
+    /// The ids of contacts that are counted in addition: at most 1,000.
+    #[schemars(length(max = 1000))]
+    contact_ids: Option<Vec<ContactId>>,
+}
+
 impl From<SegmentBody> for SegmentInput {
     fn from(body: SegmentBody) -> Self {
         Self {
@@ -84,6 +98,10 @@ response_type! {
         /// more than 100,000 contacts it may be up to 60 seconds old.
         #[schemars(example = 312)]
         members: i64,
+        /// When the contacts were counted.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        members_as_of: OffsetDateTime,
         /// When the segment was created.
         #[schemars(with = "Timestamp")]
         #[serde(with = "timestamp")]
@@ -92,6 +110,25 @@ response_type! {
         #[schemars(with = "Timestamp")]
         #[serde(with = "timestamp")]
         updated_at: OffsetDateTime,
+    }
+}
+
+response_type! {
+    /// The contacts of a segment that is not stored.
+    #[schemars(rename = "SegmentPreview")]
+    struct PreviewResponse from preview: SegmentPreview {
+        /// The number of contacts.
+        #[schemars(example = 312)]
+        count: i64,
+        /// When the contacts were counted. Days are counted back from this time.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        as_of: OffsetDateTime,
+        /// How many of the contacts have a phone number and did not opt out.
+        #[schemars(example = 298)]
+        reachable: i64,
+        /// The newest of the contacts, at most 10.
+        sample: Vec<ContactResponse> = preview.sample.into_iter().map(ContactResponse::from).collect(),
     }
 }
 
@@ -134,6 +171,32 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
     )
     .body(Body::json_with::<SegmentBody>(&["name"]))
     .responds(created::<SegmentResponse>("The new segment."))
+});
+
+/// `POST /api/segments/preview`
+async fn preview(
+    segments: Data<Segments>,
+    Authenticated(tenant): TenantContext,
+    Json(input): Json<PreviewBody>,
+) -> Result<HttpResponse, ApiError> {
+    let (filters, members) = (input.filters.unwrap_or_default(), input.contact_ids.unwrap_or_default());
+    let preview = segments.preview(&tenant, filters, &members).await?;
+    Ok(responses::ok(PreviewResponse::from(preview)))
+}
+
+pub(super) const PREVIEW: Endpoint = endpoint!(preview, {
+    Operation::new(
+        "Preview a segment",
+        "Counts the contacts of a segment with these filters and members now, and shows some of them. Stores nothing.",
+    )
+    .body(Body::json::<PreviewBody>())
+    .responds(data::<PreviewResponse>("The contacts."))
+    .refuses(
+        ErrorCode::Invalid,
+        "A filter is invalid, or a tag, campaign, product or contact does not exist; it is named by its path, such as \
+         `filters.all[1].campaign.was`.",
+    )
+    .refuses(ErrorCode::Unavailable, "Counting takes longer than 10 seconds.")
 });
 
 /// `GET /api/segments/<id>`

@@ -48,6 +48,8 @@ pub struct Audience {
     pub rfm_segments: Vec<String>,
     /// Conditions that narrow the union.
     pub filters: AudienceFilters,
+    /// Leaves out contacts for which a campaign of the account was started before.
+    pub newcomers_only: bool,
 }
 
 impl Audience {

@@ -42,6 +42,8 @@ pub struct Campaign {
     pub budget: Option<Budget>,
     /// What the messages of the campaign cost so far. Only reads of the campaign fill it.
     pub cost: CampaignCost,
+    /// Whether contacts for which a campaign was started before are left out.
+    pub newcomers_only: bool,
     pub folder_id: Option<FolderId>,
     pub status: CampaignStatus,
     /// The number of contacts in the campaign's run; 0 before the run.
@@ -79,6 +81,7 @@ impl Campaign {
             tag_ids: config.tag_ids.unwrap_or_default(),
             rfm_segments: self.rfm_segments.clone(),
             filters: config.filters.unwrap_or_default(),
+            newcomers_only: self.newcomers_only,
         }
     }
 }
@@ -98,6 +101,7 @@ pub struct CampaignInput {
     /// The word of a [`Reach`].
     pub reach: Option<String>,
     pub budget: Option<Option<Budget>>,
+    pub newcomers_only: Option<bool>,
     pub folder_id: Option<Option<FolderId>>,
 }
 

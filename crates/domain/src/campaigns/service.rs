@@ -198,6 +198,7 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         reach: Reach::Phone,
         budget: None,
         cost: CampaignCost::default(),
+        newcomers_only: false,
         folder_id: None,
         status: CampaignStatus::Draft,
         total_recipients: 0,
@@ -303,6 +304,7 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
         offer_expires_at: input.offer_expires_at.unwrap_or(campaign.offer_expires_at),
         reach: reach.unwrap_or(campaign.reach),
         budget: input.budget.unwrap_or(campaign.budget),
+        newcomers_only: input.newcomers_only.unwrap_or(campaign.newcomers_only),
         folder_id: input.folder_id.unwrap_or(campaign.folder_id),
         ..campaign
     })

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use crate::shared::{AccountId, CampaignId, FieldErrors, LinkId, StoreError};
+use crate::shared::{AccountId, CampaignId, ContactId, FieldErrors, LinkId, StoreError};
 
 /// A short link that counts its clicks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Link {
     pub original_url: String,
     /// The campaign of the link, which orders through the link are also credited to.
     pub campaign_id: Option<CampaignId>,
+    /// The contact to whom the link was given: its clicks are the contact's.
+    pub contact_id: Option<ContactId>,
     /// The number of clicks. A click is counted within about a second.
     pub clicks: i64,
     pub created_at: OffsetDateTime,

@@ -6,7 +6,9 @@ use secrecy::ExposeSecret as _;
 
 use super::clicks::MAX_BATCH;
 use super::{Link, LinkError, LinkStore, PendingClicks};
-use crate::shared::{CampaignId, Clock, CursorPage, CursorQuery, FieldErrors, Ids, Secrets, StoreError, Tenant};
+use crate::shared::{
+    CampaignId, Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, Secrets, StoreError, Tenant,
+};
 
 /// The random bytes of a code. They make it impossible to find links by guessing.
 const CODE_BYTES: usize = 9;
@@ -65,6 +67,7 @@ impl Links {
         tenant: &Tenant,
         original_url: &str,
         campaign_id: Option<CampaignId>,
+        contact_id: Option<ContactId>,
     ) -> Result<Link, LinkError> {
         let original_url = original_url.trim();
         if !is_web_address(original_url) {
@@ -78,6 +81,7 @@ impl Links {
             short_code,
             original_url: original_url.to_owned(),
             campaign_id,
+            contact_id,
             clicks: 0,
             created_at: self.clock.now(),
         };
@@ -174,16 +178,16 @@ mod tests {
         ] {
             assert!(
                 matches!(
-                    links.create(&tenant(), invalid_url, None).await,
+                    links.create(&tenant(), invalid_url, None, None).await,
                     Err(LinkError::Invalid(_))
                 ),
                 "{invalid_url}"
             );
         }
         let long = format!("https://a.example/{}", "x".repeat(2000));
-        assert!(links.create(&tenant(), &long, None).await.is_err());
+        assert!(links.create(&tenant(), &long, None, None).await.is_err());
         let made = links
-            .create(&tenant(), " HTTPS://loja.example/a?b=%20#c ", None)
+            .create(&tenant(), " HTTPS://loja.example/a?b=%20#c ", None, None)
             .await
             .unwrap();
         assert_eq!(made.original_url, "HTTPS://loja.example/a?b=%20#c");

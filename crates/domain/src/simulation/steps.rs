@@ -85,6 +85,7 @@ fn draft(account: AccountId, id: CampaignId) -> Campaign {
         header_location: None,
         offer_expires_at: None,
         reach: Reach::Phone,
+        newcomers_only: false,
         folder_id: None,
         status: CampaignStatus::Draft,
         total_recipients: 0,

@@ -51,7 +51,9 @@ pub(super) async fn freeze(
         .bind(MAX_IMMEDIATE_SENDS)
         .bind(RECIPIENT_BATCH_SIZE)
         .bind(frozen_at);
-    let recipients: NumberRow = selection.bind(query).get_result(conn).await?;
+    selection.begin_statement(conn).await?;
+    let recipients: NumberRow = selection.bind(query).get_result(&mut *conn).await?;
+    selection.end_statement(conn).await?;
     Ok(recipients.n)
 }
 
@@ -101,7 +103,10 @@ pub(super) async fn first_recipients(
         selection.clause(3)
     );
     let query = selection.bind(sql(text).bind(account).bind(limit));
-    Ok(query.load(conn).await?)
+    selection.begin_statement(conn).await?;
+    let rows = query.load(&mut *conn).await?;
+    selection.end_statement(conn).await?;
+    Ok(rows)
 }
 
 /// Returns the name of the audience's segment if that segment was deleted.
@@ -207,7 +212,9 @@ pub(super) async fn count(
         .bind(account)
         .bind(placeholder_conditions(required_placeholders))
         .bind(TRIMMED_CHARACTERS);
-    let rows: Vec<ReachedRow> = selection.bind(query).load(conn).await?;
+    selection.begin_statement(conn).await?;
+    let rows: Vec<ReachedRow> = selection.bind(query).load(&mut *conn).await?;
+    selection.end_statement(conn).await?;
     Ok(audience_counts(rows, required_placeholders))
 }
 

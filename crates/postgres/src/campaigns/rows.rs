@@ -38,6 +38,7 @@ pub(super) struct CampaignRow {
     offer_expires_at: Option<OffsetDateTime>,
     reach: String,
     budget: Option<Value>,
+    newcomers_only: bool,
     folder_id: Option<Uuid>,
     status: String,
     total_recipients: i64,
@@ -86,6 +87,7 @@ impl TryFrom<CampaignRow> for Campaign {
             reach: parse_enum(&row.reach)?,
             budget: row.budget.map(serde_json::from_value).transpose().map_err(corrupt)?,
             cost: CampaignCost::default(),
+            newcomers_only: row.newcomers_only,
             folder_id: row.folder_id.map(Into::into),
             status: parse_enum(&row.status)?,
             total_recipients: row.total_recipients,
@@ -120,6 +122,7 @@ pub(super) struct Content<'a> {
     offer_expires_at: Option<OffsetDateTime>,
     reach: &'a str,
     budget: Option<Value>,
+    newcomers_only: bool,
     folder_id: Option<Uuid>,
     status: &'a str,
     completed_at: Option<OffsetDateTime>,
@@ -170,6 +173,7 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
                 .map(serde_json::to_value)
                 .transpose()
                 .map_err(failed)?,
+            newcomers_only: campaign.newcomers_only,
             folder_id: campaign.folder_id.map(Uuid::from),
             status: campaign.status.as_str(),
             completed_at: campaign.completed_at,

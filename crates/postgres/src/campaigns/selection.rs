@@ -12,7 +12,7 @@ use recado_domain::shared::{AccountId, ProfileId};
 
 use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::DbResult;
-use crate::segments::{BoundFilters, SegmentRule};
+use crate::segments::{Access, BoundFilters, LOOKUP_PLANS, SET_PLANS, SegmentRule};
 use crate::sql::{FENCE, NumberRow, Sql, TextRow, sql, uuids};
 use crate::whatsapp::USER_ID_SCOPE;
 
@@ -108,12 +108,34 @@ impl<'a> Selection<'a> {
         let mut selection = Self {
             audience,
             addressing,
-            filters: BoundFilters::from(&audience.filters),
+            filters: BoundFilters::try_from(&audience.filters)?,
             segment,
             looks_up: false,
         };
         selection.looks_up = selection.is_narrow(conn, account).await?;
         Ok(selection)
+    }
+
+    /// Sets the plans for a statement with a clause.
+    pub(super) async fn begin_statement(&self, conn: &mut AsyncPgConnection) -> DbResult<()> {
+        if self.has_sets() {
+            conn.batch_execute(SET_PLANS).await?;
+        }
+        Ok(())
+    }
+
+    /// Resets the plans for the other statements of the transaction.
+    pub(super) async fn end_statement(&self, conn: &mut AsyncPgConnection) -> DbResult<()> {
+        if self.has_sets() {
+            conn.batch_execute(LOOKUP_PLANS).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the clauses join sets of contacts.
+    fn has_sets(&self) -> bool {
+        let has_tree = self.filters.has_tree() || self.segment.as_ref().is_some_and(SegmentRule::has_tree);
+        self.audience.newcomers_only || (has_tree && !self.looks_up)
     }
 
     async fn is_narrow(&self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<bool> {
@@ -201,21 +223,60 @@ impl<'a> Selection<'a> {
     }
 
     fn select(&self, first: usize, is_reached: &str) -> String {
-        let narrowed = format!("c.account_id = $1 AND c.deleted_at IS NULL AND {is_reached}");
-        let filters = self.filters.conditions(first + FILTERS);
+        // Trees are joined as sets in a pass over all contacts. Contacts that are looked up have few rows each.
+        let access = match self.looks_up {
+            true => Access::PerContact,
+            false => Access::Sets,
+        };
+        let filters = self.filters.written(first + FILTERS, access, "f");
+        let (newcomers, is_newcomer) = self.newcomers(access);
+        let narrowed = format!("c.account_id = $1 AND c.deleted_at IS NULL AND {is_reached} AND {is_newcomer}");
+        let joins = format!("{} {newcomers}", filters.joins);
         match self.sources() {
-            Some(sources) if sources.is_empty() => format!("FROM contacts c WHERE {narrowed} AND false"),
+            Some(sources) if sources.is_empty() => format!("FROM contacts c {joins} WHERE {narrowed} AND false"),
             // The look-up has the key alone: a further condition would make the partial indexes an alternative.
             Some(sources) if self.looks_up => format!(
                 "FROM {found} AS k
                  CROSS JOIN LATERAL (SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = k.id {FENCE}) AS c
-                 WHERE {narrowed} AND {is_chosen}",
+                 {joins} WHERE {narrowed} AND {is_chosen}",
                 found = self.found(&sources, first),
-                is_chosen = self.or_same_person(first, &format!("k.is_source AND {filters}")),
+                is_chosen = self.or_same_person(first, &format!("k.is_source AND {}", filters.condition)),
             ),
-            _ => format!(
-                "FROM contacts c WHERE {narrowed} AND {}",
-                self.or_same_person(first, &format!("{filters} AND {}", self.is_selected(first)))
+            _ => {
+                // Without a tree each contact is looked up in the index of the members.
+                let access = match self.segment.as_ref().is_some_and(SegmentRule::has_tree) {
+                    true => Access::Sets,
+                    false => Access::PerContact,
+                };
+                let (sources, is_selected) = self.is_selected(first, access);
+                let is_chosen = self.or_same_person(first, &format!("{} AND {is_selected}", filters.condition));
+                format!("FROM contacts c {joins} {sources} WHERE {narrowed} AND {is_chosen}")
+            }
+        }
+    }
+
+    /// The joins and the condition that leave out contacts for which a campaign was started before. Recipient batches
+    /// hold those without a send yet.
+    fn newcomers(&self, access: Access) -> (String, String) {
+        if !self.audience.newcomers_only {
+            return (String::new(), "true".to_owned());
+        }
+        let batches = "LEFT JOIN (SELECT DISTINCT b.id FROM campaign_recipient_batches r
+             CROSS JOIN LATERAL unnest(r.contact_ids) AS b (id) WHERE r.account_id = $1) AS queued ON queued.id = c.id";
+        match access {
+            Access::PerContact => (
+                batches.to_owned(),
+                format!(
+                    "queued.id IS NULL AND NOT EXISTS (SELECT 1 FROM campaign_sends p
+                       WHERE p.account_id = $1 AND p.contact_id = c.id {FENCE})"
+                ),
+            ),
+            Access::Sets => (
+                format!(
+                    "{batches} LEFT JOIN (SELECT DISTINCT p.contact_id AS id FROM campaign_sends p
+                       WHERE p.account_id = $1) AS written ON written.id = c.id"
+                ),
+                "queued.id IS NULL AND written.id IS NULL".to_owned(),
             ),
         }
     }
@@ -251,8 +312,8 @@ impl<'a> Selection<'a> {
                CROSS JOIN LATERAL same_person_contacts($1, one.known) AS p (id)
                JOIN contacts c ON c.account_id = $1 AND c.id = p.id
                WHERE c.deleted_at IS NULL AND {filters} AND {is_selected})))",
-            filters = self.filters.conditions(first + FILTERS),
-            is_selected = self.is_selected(first),
+            filters = self.filters.written(first + FILTERS, Access::PerContact, "f").condition,
+            is_selected = self.is_selected(first, Access::PerContact).1,
         )
     }
 
@@ -286,10 +347,10 @@ impl<'a> Selection<'a> {
         )
     }
 
-    /// Whether contact `c` is in one of the sources.
-    fn is_selected(&self, first: usize) -> String {
+    /// The joins and the condition that select the contacts of the sources.
+    fn is_selected(&self, first: usize, access: Access) -> (String, String) {
         if self.audience.selects_all_contacts() {
-            return "true".to_owned();
+            return (String::new(), "true".to_owned());
         }
         let tags = (!self.audience.tag_ids.is_empty()).then(|| {
             format!(
@@ -305,11 +366,18 @@ impl<'a> Selection<'a> {
                 first + RFM_SEGMENTS
             )
         });
-        let segment = self.segment.as_ref().map(|segment| segment.belongs(first + SEGMENT));
+        let segment = self
+            .segment
+            .as_ref()
+            .map(|segment| segment.written(first + SEGMENT, access));
+        let (joins, segment) = match segment {
+            None => (String::new(), None),
+            Some(tree) => (tree.joins, Some(tree.condition)),
+        };
         // With an OR, a single EXISTS does not become a join, which could read all rows of the source for each contact.
         let sources = [Some("false".to_owned()), tags, rfm_segments, segment];
         let sources: Vec<String> = sources.into_iter().flatten().collect();
-        format!("({})", sources.join(" OR "))
+        (joins, format!("({})", sources.join(" OR ")))
     }
 
     /// Binds the parameters of [`clause`](Self::clause).

@@ -24,6 +24,7 @@ use crate::outbox;
 use crate::pool::TenantPool;
 use crate::pricing::published;
 use crate::schema::{campaign_sends, campaigns};
+use crate::segments;
 use crate::sql::{FENCE, NumberRow, Sql, TextRow, equals_without_index, sql, uuids};
 use crate::transactions::in_tenant;
 
@@ -277,7 +278,16 @@ fn list_sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a
 #[async_trait]
 impl CampaignStore for PgCampaigns {
     async fn unknown_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError> {
-        let rows: Vec<TextRow> = self.0.read_rows(account, unknown_references(account, campaign)).await?;
+        let mut rows: Vec<TextRow> = self.0.read_rows(account, unknown_references(account, campaign)).await?;
+        let filters = campaign
+            .segment_config
+            .as_ref()
+            .and_then(|config| config.filters.as_ref());
+        let named = filters.map(|filters| filters.references("segment_config.filters"));
+        if let Some(named) = named.filter(|named| !named.is_empty()) {
+            let unknown = segments::unknown_references(account, &named);
+            rows.extend(self.0.read_rows::<TextRow, _>(account, unknown).await?);
+        }
         Ok(rows.into_iter().map(|row| row.text).collect())
     }
 

@@ -148,7 +148,8 @@ impl<'a> ContactList<'a> {
         conditions.extend(self.tag_condition());
         let text = format!(
             "WITH found AS MATERIALIZED (
-               SELECT c.account_id, c.id, c.name, c.phone, c.email, c.created_at, {attributes} AS attributes
+               SELECT c.account_id, c.id, c.name, c.phone, c.email, c.created_at, c.opted_out_at, c.same_person_as,
+                 {attributes} AS attributes
                FROM contacts c
                WHERE c.account_id::text = $1::text AND c.deleted_at IS NULL
                  AND ({SEARCHED_TEXT} ILIKE ${SEARCH} OR {SEARCHED_TEXT} LIKE (${PHONES})[1]

@@ -17,5 +17,6 @@ pub(crate) use events::{ChangedContact, append_if_subscribed, is_subscribed};
 pub(crate) use rows::insert as insert_contact;
 pub use search::{SearchIndexError, has_contact_search, prepare_contact_search};
 pub use store::PgContacts;
+pub(crate) use store::read_newest_first;
 pub use tags::PgTags;
 pub(crate) use user_ids::{IDS_BY_USER_ID, move_to_portfolio, user_ids, write_user_ids};

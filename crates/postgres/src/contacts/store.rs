@@ -39,6 +39,21 @@ fn read_contacts(rows: Vec<ListedRow>) -> Result<Vec<Contact>, StoreError> {
     rows.into_iter().map(Contact::try_from).collect()
 }
 
+/// Reads contacts by their ids, newest first.
+pub(crate) async fn read_newest_first(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    ids: Vec<Uuid>,
+) -> DbResult<Vec<Contact>> {
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    let rows: Vec<ListedRow> = by_ids(account, ids).load(conn).await?;
+    let mut contacts = read_contacts(rows)?;
+    contacts.sort_by_key(|contact| std::cmp::Reverse(contact.id));
+    Ok(contacts)
+}
+
 fn contact_page(rows: Vec<ListedRow>, limit: i64) -> Result<CursorPage<Contact>, StoreError> {
     Ok(CursorPage::cut(read_contacts(rows)?, limit, |contact: &Contact| {
         contact.id
@@ -221,7 +236,7 @@ impl ContactStore for PgContacts {
                 let Some(rule) = self.tenants.read_row_if_any::<RuleRow, _>(account, rule).await? else {
                     return contact_page(vec![], query.page.limit);
                 };
-                Some(rule.into())
+                Some(SegmentRule::try_from(rule)?)
             }
         };
         let list = ContactList::new(account, &query.filter, segment.as_ref());

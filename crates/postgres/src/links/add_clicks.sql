@@ -10,7 +10,8 @@ locked AS MATERIALIZED (
   FROM totals t JOIN links l ON l.account_id = t.account_id AND l.id = t.link_id
   ORDER BY l.account_id, l.id FOR NO KEY UPDATE OF l SKIP LOCKED),
 counted AS (
-  UPDATE links l SET clicks = l.clicks + k.clicks FROM locked k WHERE l.account_id = k.account_id AND l.id = k.id),
+  UPDATE links l SET clicks = l.clicks + k.clicks, last_clicked_at = now()
+  FROM locked k WHERE l.account_id = k.account_id AND l.id = k.id),
 rolled_up AS (
   INSERT INTO link_rollups AS r (account_id, bucket_minutes, bucket_start, link_id, clicks)
   SELECT n.account_id, n.bucket_minutes, n.bucket_start, n.link_id, n.clicks

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use crate::errors::{DbError, DbResult};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::{link_click_writers, link_codes, links};
-use crate::sql::{IdRow, collect_column, sql};
+use crate::sql::{IdRow, TextRow, collect_column, sql};
 use crate::transactions::{in_owner, in_tenant};
 
 /// Links. A visitor's request names no account, so `target` and `add_clicks` use the owner pool.
@@ -38,6 +39,7 @@ struct LinkRow {
     short_code: String,
     original_url: String,
     campaign_id: Option<Uuid>,
+    contact_id: Option<Uuid>,
     clicks: i64,
     created_at: OffsetDateTime,
 }
@@ -50,6 +52,7 @@ impl From<LinkRow> for Link {
             short_url: String::new(),
             original_url: row.original_url,
             campaign_id: row.campaign_id.map(Into::into),
+            contact_id: row.contact_id.map(Into::into),
             clicks: row.clicks,
             created_at: row.created_at,
         }
@@ -75,23 +78,36 @@ impl From<TargetRow> for LinkTarget {
 }
 
 async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -> DbResult<()> {
-    let inserted = sql(
-        "INSERT INTO links (account_id, id, short_code, original_url, campaign_id, created_at)
-         SELECT $1, $2, $3, $4, $5, $6
-         WHERE $5 IS NULL
-           OR EXISTS (SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $5 AND deleted_at IS NULL)",
-    )
+    let unknown: Option<TextRow> = sql("SELECT 'campaign_id' AS text WHERE $2 IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL)
+         UNION ALL SELECT 'contact_id' WHERE $3 IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM contacts WHERE account_id = $1 AND id = $3 AND deleted_at IS NULL)
+         LIMIT 1")
     .bind(account)
-    .bind(link.id)
-    .bind(link.short_code.as_str())
-    .bind(link.original_url.as_str())
     .bind(link.campaign_id)
-    .bind(link.created_at)
-    .execute(&mut *conn)
-    .await?;
-    if inserted == 0 {
-        return Err(DbError::Store(StoreError::UnknownReference { field: "campaign_id" }));
+    .bind(link.contact_id)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    if let Some(unknown) = unknown {
+        let field = match unknown.text.as_str() {
+            "contact_id" => "contact_id",
+            _ => "campaign_id",
+        };
+        return Err(DbError::Store(StoreError::UnknownReference { field }));
     }
+    diesel::insert_into(links::table)
+        .values((
+            links::account_id.eq(account.0),
+            links::id.eq(link.id.0),
+            links::short_code.eq(&link.short_code),
+            links::original_url.eq(&link.original_url),
+            links::campaign_id.eq(link.campaign_id.map(Uuid::from)),
+            links::contact_id.eq(link.contact_id.map(Uuid::from)),
+            links::created_at.eq(link.created_at),
+        ))
+        .execute(&mut *conn)
+        .await?;
     diesel::insert_into(link_codes::table)
         .values((
             link_codes::short_code.eq(&link.short_code),

@@ -1,18 +1,26 @@
 //! The number of contacts of segments. An account of at most [`EXACT_COUNTS`] contacts is counted when it is read. For
-//! a larger one each segment has a stored count, which is at most [`MAX_AGE`] old: the read that finds it older counts
-//! all segments of its page in one pass over the contacts. Changes of members adjust the stored count.
+//! a larger one each segment has a stored count, which is at most [`MAX_AGE`] old. A worker counts again what was read
+//! lately (`recount.rs`); a read that finds a count older counts all segments of its page itself. Changes of members
+//! adjust the stored count.
+//!
+//! All segments without a tree of conditions are counted in one pass over the contacts; one with a tree has a pass of
+//! its own.
 
+use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::segments::{AudienceFilters, Segment};
+use recado_domain::segments::Segment;
 use recado_domain::shared::{AccountId, SegmentId, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::membership::{CONDITIONS, SegmentRule, has_conditions, is_member, matches, member_count};
-use crate::errors::{DbResult, corrupt};
+use super::membership::{
+    CONDITIONS, RuleRow, SegmentRule, has_conditions, is_member, matches, member_count, stored_filters,
+};
+use super::tree::{Access, LOOKUP_PLANS, SET_PLANS};
+use crate::errors::DbResult;
 use crate::sql::{FlagRow, Sql, key_rows, sql};
 
 /// The largest account, in contacts, whose segments are counted when they are read.
@@ -34,12 +42,22 @@ pub(super) struct SegmentRow {
     description: Option<String>,
     #[diesel(sql_type = Nullable<Jsonb>)]
     filters: Option<Value>,
-    /// None: the account is large, and the segment was never counted.
-    #[diesel(sql_type = Nullable<diesel::sql_types::BigInt>)]
+    #[diesel(sql_type = Bool)]
+    has_tree: bool,
+    /// Whether the account is counted when it is read.
+    #[diesel(sql_type = Bool)]
+    is_small: bool,
+    /// None: not counted yet.
+    #[diesel(sql_type = Nullable<BigInt>)]
     members: Option<i64>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    members_as_of: Option<OffsetDateTime>,
     /// Whether the stored count is too old.
     #[diesel(sql_type = Bool)]
     is_stale: bool,
+    /// Whether the worker does not know that the stored count is read.
+    #[diesel(sql_type = Bool)]
+    is_unwanted: bool,
     #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
     #[diesel(sql_type = Timestamptz)]
@@ -49,24 +67,42 @@ pub(super) struct SegmentRow {
 impl SegmentRow {
     /// Whether the segment was never counted, and its account is too large to be counted by a read.
     pub(super) fn is_uncounted(&self) -> bool {
-        self.members.is_none()
+        !self.is_small && self.members.is_none()
     }
+
+    pub(super) fn segment(&self) -> CountedSegment {
+        CountedSegment {
+            id: self.id,
+            has_tree: self.has_tree,
+        }
+    }
+
+    /// Whether the statement that read the row could not count it.
+    fn needs_pass(&self) -> bool {
+        self.is_small && self.has_tree && self.members.is_none()
+    }
+}
+
+/// A segment to be counted.
+#[derive(Clone, Copy, Debug, QueryableByName)]
+pub(super) struct CountedSegment {
+    #[diesel(sql_type = SqlUuid)]
+    pub(super) id: Uuid,
+    #[diesel(sql_type = Bool)]
+    pub(super) has_tree: bool,
 }
 
 impl TryFrom<SegmentRow> for Segment {
     type Error = StoreError;
 
     fn try_from(row: SegmentRow) -> Result<Self, StoreError> {
-        let filters: Option<AudienceFilters> = match row.filters {
-            None => None,
-            Some(filters) => serde_json::from_value(filters).map_err(corrupt)?,
-        };
         Ok(Self {
             id: row.id.into(),
             name: row.name,
             description: row.description,
-            filters: filters.unwrap_or_default(),
+            filters: stored_filters(row.filters)?,
             members: row.members.unwrap_or_default(),
+            members_as_of: row.members_as_of.unwrap_or(row.updated_at),
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -117,19 +153,94 @@ pub(super) fn segment_query<'a>(account: AccountId, id: SegmentId) -> Sql<'a> {
         .bind(id)
 }
 
-/// The ids of segments whose stored counts are too old, and whether each of them has one.
-pub(super) fn stale(rows: &[SegmentRow]) -> (Vec<Uuid>, bool) {
+/// The segments whose stored counts are too old, and whether each of them has one.
+pub(super) fn stale(rows: &[SegmentRow]) -> (Vec<CountedSegment>, bool) {
     let stale = rows.iter().filter(|row| row.is_stale);
     let all_counted = stale.clone().all(|row| row.members.is_some());
-    (stale.map(|row| row.id).collect(), all_counted)
+    (stale.map(SegmentRow::segment).collect(), all_counted)
 }
 
-/// Counts segments of a large account in one pass, and stores the counts. At most one transaction per account counts
-/// at a time. While another one does, old counts are left as they are if `may_skip`.
+/// The segments that one transaction counts: those without a tree together, the others one by one. A stored count is
+/// locked until its transaction ends.
+pub(super) fn passes(segments: Vec<CountedSegment>) -> Vec<Vec<CountedSegment>> {
+    let (trees, plain): (Vec<_>, Vec<_>) = segments.into_iter().partition(|segment| segment.has_tree);
+    let trees = trees.into_iter().map(|segment| vec![segment]);
+    let plain = Some(plain).filter(|plain| !plain.is_empty());
+    plain.into_iter().chain(trees).collect()
+}
+
+/// The segments whose stored counts the worker does not keep fresh.
+pub(super) fn unwanted(rows: &[SegmentRow]) -> Vec<Uuid> {
+    let unwanted = rows.iter().filter(|row| row.is_unwanted);
+    unwanted.map(|row| row.id).collect()
+}
+
+/// Notes that the counts are read. A row that is just being counted or adjusted is left for the next read.
+pub(super) fn want<'a>(account: AccountId, segments: Vec<Uuid>) -> Sql<'a> {
+    let text = format!(
+        "UPDATE segment_counts k SET wanted_at = now() FROM (
+           SELECT n.segment_id FROM {keys} i
+           JOIN segment_counts n ON n.account_id = $1 AND n.segment_id = i.id FOR NO KEY UPDATE OF n SKIP LOCKED) w
+         WHERE k.account_id = $1 AND k.segment_id = w.segment_id",
+        keys = key_rows("$2", "id"),
+    );
+    sql(text).bind(account).bind(segments)
+}
+
+/// Whether a row needs [`count_trees`].
+pub(super) fn need_passes(rows: &[SegmentRow]) -> bool {
+    rows.iter().any(SegmentRow::needs_pass)
+}
+
+#[derive(QueryableByName)]
+pub(super) struct PassRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = BigInt)]
+    contacts: i64,
+    #[diesel(sql_type = Timestamptz)]
+    counted_at: OffsetDateTime,
+}
+
+/// Counts the segments with trees of a small account, in one pass each.
+pub(super) async fn count_trees(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    rows: &[SegmentRow],
+) -> DbResult<Vec<PassRow>> {
+    conn.batch_execute(SET_PLANS).await?;
+    let mut counted = vec![];
+    for row in rows.iter().filter(|row| row.needs_pass()) {
+        let rule = SegmentRule::of(row.id.into(), row.filters.clone())?;
+        let tree = rule.written(2, Access::Sets);
+        let text = format!(
+            "SELECT $2 AS id, count(*) AS contacts, now() AS counted_at FROM contacts c {joins}
+             WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {belongs}",
+            joins = tree.joins,
+            belongs = tree.condition,
+        );
+        counted.push(rule.bind(sql(text).bind(account)).get_result(&mut *conn).await?);
+    }
+    conn.batch_execute(LOOKUP_PLANS).await?;
+    Ok(counted)
+}
+
+/// Fills the counts into their rows.
+pub(super) fn set_counts(rows: &mut [SegmentRow], counted: &[PassRow]) {
+    for pass in counted {
+        if let Some(row) = rows.iter_mut().find(|row| row.id == pass.id) {
+            (row.members, row.members_as_of) = (Some(pass.contacts), Some(pass.counted_at));
+        }
+    }
+}
+
+/// Counts those segments of a large account whose counts are older than `max_age`, and stores the counts. At most one
+/// transaction per account counts at a time. While another one does, old counts are left as they are if `may_skip`.
 pub(super) async fn refresh(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    segments: &[Uuid],
+    segments: &[CountedSegment],
+    max_age: Duration,
     may_skip: bool,
 ) -> DbResult<()> {
     conn.batch_execute(COUNT_TIMEOUTS).await?;
@@ -145,20 +256,63 @@ pub(super) async fn refresh(
         }
         lock("pg_advisory_xact_lock").execute(conn).await?;
     }
-    // Those that another transaction counted in the meantime are left out.
+    let (trees, plain): (Vec<CountedSegment>, _) = segments.iter().partition(|segment| segment.has_tree);
+    if !plain.is_empty() {
+        // Those that another transaction counted in the meantime are left out.
+        let text = format!(
+            include_str!("refresh_counts.sql"),
+            conditions = CONDITIONS,
+            keys = key_rows("$2", "id"),
+            matching = matching("true"),
+            member_count = member_count("p"),
+        );
+        sql(text)
+            .bind(account)
+            .bind(plain.iter().map(|segment| segment.id).collect::<Vec<Uuid>>())
+            .bind(max_age)
+            .execute(&mut *conn)
+            .await?;
+    }
+    for segment in trees {
+        refresh_tree(conn, account, segment.id, max_age).await?;
+    }
+    Ok(())
+}
+
+async fn refresh_tree(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    segment: Uuid,
+    max_age: Duration,
+) -> DbResult<()> {
+    let rule: Option<RuleRow> = sql("SELECT s.id, s.filters FROM segments s
+         LEFT JOIN segment_counts k ON k.account_id = $1 AND k.segment_id = s.id
+         WHERE s.account_id = $1 AND s.id = $2 AND s.deleted_at IS NULL
+           AND coalesce(k.counted_at <= now() - $3 * interval '1 microsecond', true)")
+    .bind(account)
+    .bind(segment)
+    .bind(max_age)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    let Some(rule) = rule.map(SegmentRule::try_from).transpose()? else {
+        return Ok(());
+    };
+    let tree = rule.written(2, Access::Sets);
     let text = format!(
-        include_str!("refresh_counts.sql"),
-        conditions = CONDITIONS,
-        keys = key_rows("$2", "id"),
-        matching = matching("true"),
-        member_count = member_count("p"),
+        "INSERT INTO segment_counts AS k (account_id, segment_id, contacts, counted_at, changes)
+         SELECT $1, $2, count(*), statement_timestamp(),
+           coalesce((SELECT n.changes FROM segment_counts n WHERE n.account_id = $1 AND n.segment_id = $2), 0)
+         FROM contacts c {joins} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {belongs}
+         ON CONFLICT (account_id, segment_id) DO UPDATE SET contacts = excluded.contacts,
+           counted_at = excluded.counted_at, leased_until = NULL
+           WHERE k.changes = excluded.changes",
+        joins = tree.joins,
+        belongs = tree.condition,
     );
-    sql(text)
-        .bind(account)
-        .bind(segments.to_vec())
-        .bind(MAX_AGE)
-        .execute(conn)
-        .await?;
+    conn.batch_execute(SET_PLANS).await?;
+    rule.bind(sql(text).bind(account)).execute(&mut *conn).await?;
+    conn.batch_execute(LOOKUP_PLANS).await?;
     Ok(())
 }
 

@@ -11,5 +11,5 @@ INSERT INTO segment_counts AS k (account_id, segment_id, contacts, counted_at, c
 SELECT $1, p.id, {member_count} + coalesce(m.contacts, 0), statement_timestamp(), p.changes
 FROM part p LEFT JOIN matching m ON m.id = p.id ORDER BY p.id
 ON CONFLICT (account_id, segment_id) DO UPDATE SET contacts = excluded.contacts,
-  counted_at = excluded.counted_at
+  counted_at = excluded.counted_at, leased_until = NULL
   WHERE k.changes = excluded.changes

@@ -4,18 +4,21 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::segments::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
+use recado_domain::segments::{
+    AudienceFilters, FilterReference, MembersAdded, PreviewOutcome, Segment, SegmentChange, SegmentDraft, SegmentStore,
+};
 use recado_domain::shared::{AccountId, ContactId, CursorPage, CursorQuery, RowOutcome, SegmentId, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::counts::{self, SegmentRow, page_query, segment_query};
-use super::membership::SegmentRule;
+use super::counts::{self, CountedSegment, MAX_AGE, SegmentRow, page_query, segment_query};
+use super::membership::{BoundFilters, SegmentRule};
+use super::{preview, references};
 use crate::errors::{DbError, DbResult, failed};
 use crate::pool::TenantPool;
 use crate::schema::segments;
-use crate::sql::{IdRow, NumberRow, Sql, collect_column, key_rows, sql, uuids};
+use crate::sql::{IdRow, Sql, TextRow, collect_column, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -32,26 +35,41 @@ impl PgSegments {
         account: AccountId,
         query: impl Fn() -> Sql<'static>,
     ) -> Result<Vec<SegmentRow>, StoreError> {
-        let rows: Vec<SegmentRow> = self.0.read_rows(account, query()).await?;
+        let mut rows: Vec<SegmentRow> = self.0.read_rows(account, query()).await?;
         let (stale, may_skip) = counts::stale(&rows);
-        if stale.is_empty() {
-            return Ok(rows);
+        if !stale.is_empty() {
+            for pass in counts::passes(stale) {
+                in_tenant!(self.0, account, |conn| counts::refresh(
+                    conn, account, &pass, MAX_AGE, may_skip
+                ))?;
+            }
+            rows = self.0.read_rows(account, query()).await?;
         }
-        in_tenant!(self.0, account, |conn| counts::refresh(conn, account, &stale, may_skip))?;
-        self.0.read_rows(account, query()).await
+        let unwanted = counts::unwanted(&rows);
+        if !unwanted.is_empty() {
+            self.0.run(account, counts::want(account, unwanted)).await?;
+        }
+        if counts::need_passes(&rows) {
+            let counted = in_tenant!(self.0, account, |conn| counts::count_trees(conn, account, &rows))?;
+            counts::set_counts(&mut rows, &counted);
+        }
+        Ok(rows)
     }
 }
 
 /// Reads a segment in the transaction that wrote it. The stored count of a large account is returned whatever its age;
 /// if there is none, the segment is counted.
 async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<Option<Segment>> {
-    let row: Option<SegmentRow> = segment_query(account, id).get_result(&mut *conn).await.optional()?;
-    if row.as_ref().is_some_and(SegmentRow::is_uncounted) {
-        counts::refresh(conn, account, &[id.0], false).await?;
-        let row: Option<SegmentRow> = segment_query(account, id).get_result(conn).await.optional()?;
-        return Ok(row.map(Segment::try_from).transpose()?);
+    let mut rows: Vec<SegmentRow> = segment_query(account, id).load(&mut *conn).await?;
+    if let Some(row) = rows.as_slice().first().filter(|row| row.is_uncounted()) {
+        counts::refresh(conn, account, &[row.segment()], MAX_AGE, false).await?;
+        rows = segment_query(account, id).load(&mut *conn).await?;
     }
-    Ok(row.map(Segment::try_from).transpose()?)
+    if counts::need_passes(&rows) {
+        let counted = counts::count_trees(conn, account, &rows).await?;
+        counts::set_counts(&mut rows, &counted);
+    }
+    Ok(rows.into_iter().next().map(Segment::try_from).transpose()?)
 }
 
 /// A segment that is not deleted.
@@ -95,6 +113,10 @@ async fn update(
     now: OffsetDateTime,
 ) -> DbResult<Option<Segment>> {
     let filters = change.filters.as_ref().map(stored).transpose()?;
+    let has_tree = match &change.filters {
+        None => false,
+        Some(filters) => BoundFilters::try_from(filters)?.has_tree(),
+    };
     // Absent fields are not written.
     let changed = (
         change.name.as_ref().map(|name| segments::name.eq(name)),
@@ -107,7 +129,8 @@ async fn update(
         .execute(&mut *conn)
         .await?;
     if change.filters.is_some() && counts::expire(conn, account, id).await? {
-        counts::refresh(conn, account, &[id.0], false).await?;
+        let segment = CountedSegment { id: id.0, has_tree };
+        counts::refresh(conn, account, &[segment], MAX_AGE, false).await?;
     }
     find(conn, account, id).await
 }
@@ -129,20 +152,9 @@ async fn add_members(
     id: SegmentId,
     contacts: &[ContactId],
 ) -> DbResult<MembersAdded> {
-    let unknown: Vec<NumberRow> = sql(format!(
-        "SELECT i.position - 1 AS n FROM {keys} i
-         WHERE NOT EXISTS (SELECT 1 FROM contacts c
-           WHERE c.account_id = $1 AND c.id = i.id AND c.deleted_at IS NULL)
-         ORDER BY i.position",
-        keys = key_rows("$2", "id"),
-    ))
-    .bind(account)
-    .bind(uuids(contacts))
-    .load(&mut *conn)
-    .await?;
+    let unknown = references::unknown_contacts(conn, account, contacts).await?;
     if !unknown.is_empty() {
-        let positions = unknown.iter().map(|row| usize::try_from(row.n).unwrap_or_default());
-        return Ok(MembersAdded::Unknown(positions.collect()));
+        return Ok(MembersAdded::Unknown(unknown));
     }
     let Some(rule) = lock(conn, account, id).await? else {
         return Ok(MembersAdded::Missing);
@@ -223,6 +235,31 @@ impl SegmentStore for PgSegments {
         now: OffsetDateTime,
     ) -> Result<Option<Segment>, StoreError> {
         in_tenant!(self.0, account, |conn| update(conn, account, id, change, now))
+    }
+
+    async fn unknown_references(
+        &self,
+        account: AccountId,
+        references: &[(String, FilterReference)],
+    ) -> Result<Vec<String>, StoreError> {
+        let rows: Vec<TextRow> = self
+            .0
+            .read_rows(account, references::unknown(account, references))
+            .await?;
+        Ok(rows.into_iter().map(|row| row.text).collect())
+    }
+
+    async fn preview(
+        &self,
+        account: AccountId,
+        filters: &AudienceFilters,
+        members: &[ContactId],
+        sample: i64,
+    ) -> Result<PreviewOutcome, StoreError> {
+        let filters = BoundFilters::try_from(filters)?;
+        in_tenant!(self.0, account, |conn| preview::preview(
+            conn, account, &filters, members, sample
+        ))
     }
 
     async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<RowOutcome, StoreError> {

@@ -364,6 +364,7 @@ async fn concurrent_clicks_are_all_counted() {
         short_url: String::new(),
         original_url: "https://loja.example/".into(),
         campaign_id: None,
+        contact_id: None,
         clicks: 0,
         created_at: NOW,
     };
@@ -425,6 +426,7 @@ async fn click_batch_is_applied_once_and_skips_locked_links() {
             short_url: String::new(),
             original_url: "https://loja.example/".into(),
             campaign_id: None,
+            contact_id: None,
             clicks: 0,
             created_at: NOW,
         };

@@ -30,6 +30,7 @@ mod error_codes;
 mod exports;
 mod feed_writers;
 mod file_model;
+mod filter_trees;
 mod folders;
 mod foreign_keys;
 mod frozen_content;

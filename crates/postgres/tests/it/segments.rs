@@ -309,6 +309,7 @@ fn segment(people: usize) -> impl Strategy<Value = (AudienceFilters, Vec<usize>)
             created_before: before,
             has_email: email,
             attributes: attributes.and_then(|value: Value| value.as_object().cloned()),
+            ..AudienceFilters::default()
         };
         (filters, members)
     })

@@ -364,6 +364,7 @@ impl DbFixture {
             reach: recado_domain::campaigns::Reach::Phone,
             budget: None,
             cost: recado_domain::costs::CampaignCost::default(),
+            newcomers_only: false,
             folder_id: None,
             status: CampaignStatus::Draft,
             total_recipients: 0,

@@ -13,6 +13,7 @@ mod partitions;
 mod relays;
 mod rfm;
 mod run_executor;
+mod segment_counts;
 mod send_rate_limiter;
 mod verification;
 mod webhooks;
@@ -131,6 +132,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     verification::start(shared, &stores, stop, tasks)?;
     relays::start(&shared.signals, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;
+    segment_counts::start(&stores, stop, tasks);
     materialize_sends(runs.clone(), stop, tasks);
     sweep_queue(runs.clone(), stop, tasks);
     analyze_tables(PgStatistics::new(stores.owner.clone()), stop, tasks);

@@ -93,13 +93,15 @@ struct CampaignBody {
     /// else is in the body; not its currency then.
     #[serde(default, deserialize_with = "nullable")]
     budget: Option<Option<Budget>>,
+    /// True: contacts for which any campaign of the account was started before are left out. False by default.
+    newcomers_only: Option<bool>,
     /// The id of the campaign's folder.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
 }
 
 impl PatchFields for CampaignBody {
-    const NEVER_NULL: &'static [&'static str] = &["name", "reach"];
+    const NEVER_NULL: &'static [&'static str] = &["name", "reach", "newcomers_only"];
 }
 
 fn deserialize_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<OffsetDateTime>>, D::Error> {
@@ -120,6 +122,7 @@ impl From<CampaignBody> for CampaignInput {
             offer_expires_at: body.offer_expires_at,
             reach: body.reach,
             budget: body.budget,
+            newcomers_only: body.newcomers_only,
             folder_id: body.folder_id,
         }
     }
@@ -163,6 +166,8 @@ response_type! {
         budget: Option<Budget>,
         /// What the messages of the campaign cost so far.
         cost: CampaignCost,
+        /// Whether contacts for which a campaign was started before are left out.
+        newcomers_only: bool,
         /// The folder that contains the campaign; null for none.
         folder_id: Option<FolderId>,
         /// The campaign's status.

@@ -1,0 +1,1 @@
+ALTER TABLE links DROP COLUMN contact_id, DROP COLUMN last_clicked_at;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY links_contact_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX orders_contact_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX metric_events_contact_id_idx;

@@ -1,0 +1,1 @@
+ALTER TABLE segment_counts DROP COLUMN wanted_at, DROP COLUMN leased_until;
