@@ -105,7 +105,7 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
     Operation::new("Create a link", "Creates a short link to a web page.")
         .body(Body::json::<NewLink>())
         .responds(created::<LinkResponse>("The new link.").example(json!({ "clicks": 0 })))
-        .refuses(ErrorCode::Invalid, "The campaign does not exist.")
+        .refuses(ErrorCode::Invalid, "The campaign or the contact does not exist.")
 });
 
 /// `GET /r/<code>`: not cacheable, so that every click is counted.

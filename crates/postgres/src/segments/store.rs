@@ -12,7 +12,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::counts::{self, CountedSegment, MAX_AGE, SegmentRow, page_query, segment_query};
+use super::counts::{self, MAX_AGE, SegmentRow, page_query, segment_query};
 use super::membership::{BoundFilters, SegmentRule};
 use super::{preview, references};
 use crate::errors::{DbError, DbResult, failed};
@@ -113,10 +113,6 @@ async fn update(
     now: OffsetDateTime,
 ) -> DbResult<Option<Segment>> {
     let filters = change.filters.as_ref().map(stored).transpose()?;
-    let has_tree = match &change.filters {
-        None => false,
-        Some(filters) => BoundFilters::try_from(filters)?.has_tree(),
-    };
     // Absent fields are not written.
     let changed = (
         change.name.as_ref().map(|name| segments::name.eq(name)),
@@ -128,9 +124,12 @@ async fn update(
         .set(changed)
         .execute(&mut *conn)
         .await?;
-    if change.filters.is_some() && counts::expire(conn, account, id).await? {
-        let segment = CountedSegment { id: id.0, has_tree };
-        counts::refresh(conn, account, &[segment], MAX_AGE, false).await?;
+    // A stored count is made again: the answer to a change is of now.
+    if counts::expire(conn, account, id).await? {
+        let rows: Vec<SegmentRow> = segment_query(account, id).load(&mut *conn).await?;
+        for row in rows {
+            counts::refresh(conn, account, &[row.segment()], MAX_AGE, false).await?;
+        }
     }
     find(conn, account, id).await
 }

@@ -63,7 +63,16 @@ fn person() -> impl Strategy<Value = Person> {
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.1),
     );
-    let values = vec![json!(9), json!(10), json!("9"), json!(2.5), json!(null), json!(true), json!("SP"), json!("")];
+    let values = vec![
+        json!(9),
+        json!(10),
+        json!("9"),
+        json!(2.5),
+        json!(null),
+        json!(true),
+        json!("SP"),
+        json!(""),
+    ];
     let attributes = prop::collection::vec(
         (prop::sample::select(vec!["a", "b"]), prop::sample::select(values)),
         0..3,
@@ -146,7 +155,11 @@ impl Person {
             has_phone: self.has_phone,
             email: self.email.map(ToOwned::to_owned),
             opted_out: self.opted_out,
-            attributes: self.attributes.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            attributes: self
+                .attributes
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), value.clone()))
+                .collect(),
             tags: self.tags.iter().map(|number| tag(*number)).collect(),
             rfm: self.rfm.map(ToOwned::to_owned),
             inbound: self.inbound.iter().map(|days| ago(now, *days, 3)).collect(),
@@ -175,21 +188,49 @@ fn condition() -> BoxedStrategy<Value> {
     };
     let attribute = (
         prop::sample::select(vec!["a", "b", "c"]),
-        prop::sample::select(vec!["eq", "ne", "lt", "lte", "gt", "gte", "contains", "exists", "absent"]),
-        prop::sample::select(vec![json!(9), json!("9"), json!(10), json!("SP"), json!(""), json!(true), json!(2.5)]),
+        prop::sample::select(vec![
+            "eq", "ne", "lt", "lte", "gt", "gte", "contains", "exists", "absent",
+        ]),
+        prop::sample::select(vec![
+            json!(9),
+            json!("9"),
+            json!(10),
+            json!("SP"),
+            json!(""),
+            json!(true),
+            json!(2.5),
+        ]),
     );
-    let outcomes = vec!["sent", "delivered", "read", "failed", "clicked", "replied", "not_sent", "not_read"];
+    let outcomes = vec![
+        "sent",
+        "delivered",
+        "read",
+        "failed",
+        "clicked",
+        "replied",
+        "not_sent",
+        "not_read",
+    ];
     let campaign = (prop::option::of(0..CAMPAIGNS), prop::sample::select(outcomes), days());
     let statuses = prop::option::of(prop::sample::select(OrderStatus::ALL.to_vec()));
     let product = prop::option::of(prop::sample::select(vec!["p", "q"]));
-    let orders = (prop::option::of(prop_oneof![
-        counts().prop_map(|test| ("count", test)),
-        sums().prop_map(|test| ("total", test)),
-    ]), statuses, days(), product);
-    let metric = (prop::sample::select(vec!["visit", "buy", "other"]), prop::option::of(prop_oneof![
-        counts().prop_map(|test| ("count", test)),
-        sums().prop_map(|test| ("sum", test)),
-    ]), days());
+    let orders = (
+        prop::option::of(prop_oneof![
+            counts().prop_map(|test| ("count", test)),
+            sums().prop_map(|test| ("total", test)),
+        ]),
+        statuses,
+        days(),
+        product,
+    );
+    let metric = (
+        prop::sample::select(vec!["visit", "buy", "other"]),
+        prop::option::of(prop_oneof![
+            counts().prop_map(|test| ("count", test)),
+            sums().prop_map(|test| ("sum", test)),
+        ]),
+        days(),
+    );
     prop_oneof![
         1 => (1..3_u128).prop_map(|number| json!({ "tag": { "id": tag(number) } })),
         1 => attribute.prop_map(|(key, op, value)| json!({ "attribute": { "key": key, "op": op, "value": value } })),
@@ -256,7 +297,10 @@ fn text(value: Option<impl std::fmt::Display>) -> String {
 impl World {
     async fn new(people: &[Person]) -> Self {
         let fixture = DbFixture::new().await;
-        let now: String = fixture.text("to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')").await.unwrap();
+        let now: String = fixture
+            .text("to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
+            .await
+            .unwrap();
         let now = OffsetDateTime::parse(&now, &time::format_description::well_known::Rfc3339).unwrap();
         let mut world = Self {
             fixture,
@@ -284,7 +328,10 @@ impl World {
         script += "SET session_replication_role = origin;";
         world.fixture.sql(&script).await;
         // Contacts of another account MUST NOT be selected.
-        world.fixture.add_contacts_to(world.fixture.another_account().await, 3).await;
+        world
+            .fixture
+            .add_contacts_to(world.fixture.another_account().await, 3)
+            .await;
         world
     }
 
@@ -377,7 +424,10 @@ impl World {
 
     /// The contacts that the plain evaluator selects.
     fn expected(&self, filters: &AudienceFilters) -> BTreeSet<ContactId> {
-        let matching = self.contacts.iter().filter(|(_, history)| history.matches(filters, self.now));
+        let matching = self
+            .contacts
+            .iter()
+            .filter(|(_, history)| history.matches(filters, self.now));
         matching.map(|(contact, _)| *contact).collect()
     }
 
@@ -390,7 +440,11 @@ impl World {
     }
 
     async fn preview(&self, filters: &AudienceFilters, members: &[ContactId]) -> SegmentPreview {
-        let preview = self.segments().preview(self.fixture.account, filters, members, 100).await.unwrap();
+        let preview = self
+            .segments()
+            .preview(self.fixture.account, filters, members, 100)
+            .await
+            .unwrap();
         match preview {
             PreviewOutcome::Done(preview) => preview,
             unexpected => panic!("{unexpected:?}"),
@@ -403,7 +457,11 @@ impl World {
             description: None,
             filters: filters.clone(),
         };
-        let segment = self.segments().insert(self.fixture.account, id().into(), &draft, NOW).await.unwrap();
+        let segment = self
+            .segments()
+            .insert(self.fixture.account, id().into(), &draft, NOW)
+            .await
+            .unwrap();
         let expected = i64::try_from(self.expected(filters).len()).unwrap();
         assert_eq!(segment.members, expected, "{filters:?}");
         segment.id
@@ -420,7 +478,12 @@ impl World {
                 limit: 100,
             },
         };
-        let page = self.fixture.contacts().list(self.fixture.account, &query).await.unwrap();
+        let page = self
+            .fixture
+            .contacts()
+            .list(self.fixture.account, &query)
+            .await
+            .unwrap();
         page.data.into_iter().map(|contact| contact.id).collect()
     }
 
@@ -432,9 +495,16 @@ impl World {
             ..campaign
         };
         fixture.campaigns().insert(&campaign, &[]).await.unwrap();
-        let facts = fixture.campaigns().preview_facts(fixture.account, campaign.id, 100).await;
+        let facts = fixture
+            .campaigns()
+            .preview_facts(fixture.account, campaign.id, 100)
+            .await;
         let facts = facts.unwrap().unwrap();
-        let started = fixture.runs().start(&fixture.start_of(&campaign), None, LEASE).await.unwrap();
+        let started = fixture
+            .runs()
+            .start(&fixture.start_of(&campaign), None, LEASE)
+            .await
+            .unwrap();
         assert!(
             matches!(
                 started,
@@ -442,7 +512,10 @@ impl World {
             ),
             "{started:?}"
         );
-        let query = format!("SELECT contact_id::text FROM campaign_sends WHERE campaign_id = '{}'", campaign.id);
+        let query = format!(
+            "SELECT contact_id::text FROM campaign_sends WHERE campaign_id = '{}'",
+            campaign.id
+        );
         let rows = fixture.client.query(&query, &[]).await.unwrap();
         let frozen: BTreeSet<ContactId> = rows
             .into_iter()
@@ -463,7 +536,10 @@ impl World {
         assert!(found.is_sorted_by(|one, two| one > two), "newest first");
         assert_eq!(
             (preview.count, preview.reachable),
-            (i64::try_from(expected.len()).unwrap(), i64::try_from(reachable.len()).unwrap())
+            (
+                i64::try_from(expected.len()).unwrap(),
+                i64::try_from(reachable.len()).unwrap()
+            )
         );
         let segment = self.create(filters).await;
         assert_eq!(self.listed(segment).await, expected, "{filters:?}");
@@ -529,9 +605,16 @@ async fn not_is_the_complement_among_live_contacts() {
             assert_eq!(selected, world.expected(&filters), "{filters:?}");
             selected
         };
-        let (matching, others) = (select(json!({ "all": [node] })).await, select(json!({ "not": node })).await);
+        let (matching, others) = (
+            select(json!({ "all": [node] })).await,
+            select(json!({ "not": node })).await,
+        );
         assert!(matching.is_disjoint(&others), "{node}");
-        assert_eq!(matching.union(&others).copied().collect::<BTreeSet<_>>(), live, "{node}");
+        assert_eq!(
+            matching.union(&others).copied().collect::<BTreeSet<_>>(),
+            live,
+            "{node}"
+        );
     }
 }
 
@@ -547,7 +630,10 @@ async fn preview_adds_members_and_names_unknown_ones() {
     assert_eq!(world.preview(&none, &[]).await.count, 0);
     let nobody = serde_json::from_value(json!({ "all": [{ "opted_out": true }] })).unwrap();
     assert_eq!(world.preview(&nobody, &[contacts[0], contacts[0]]).await.count, 1);
-    let unknown = world.segments().preview(account, &nobody, &[contacts[0], ContactId(id())], 10).await;
+    let unknown = world
+        .segments()
+        .preview(account, &nobody, &[contacts[0], ContactId(id())], 10)
+        .await;
     assert_eq!(unknown.unwrap(), PreviewOutcome::Unknown(vec![1]));
 }
 
@@ -576,7 +662,8 @@ async fn reply_in_the_second_of_the_message_counts() {
     person.sends = vec![Some((SendStatus::Sent, 1))];
     let world = World::new(&[person]).await;
     let contact = world.contacts.keys().next().unwrap();
-    let replied: AudienceFilters = serde_json::from_value(json!({ "all": [{ "campaign": { "was": "replied" } }] })).unwrap();
+    let replied: AudienceFilters =
+        serde_json::from_value(json!({ "all": [{ "campaign": { "was": "replied" } }] })).unwrap();
     assert_eq!(world.preview(&replied, &[]).await.count, 0);
     world
         .fixture
@@ -607,7 +694,12 @@ async fn foreign_references_are_unknown() {
             .await;
     }
     let key = async |of: &str| -> Uuid {
-        fixture.text(&format!("md5('{of}')::uuid")).await.unwrap().parse().unwrap()
+        fixture
+            .text(&format!("md5('{of}')::uuid"))
+            .await
+            .unwrap()
+            .parse()
+            .unwrap()
     };
     let (own, foreign) = (key(&fixture.account.to_string()).await, key(&other.to_string()).await);
     let gone = key(&format!("gone {}", fixture.account)).await;
@@ -621,7 +713,9 @@ async fn foreign_references_are_unknown() {
         FilterReference::Product(format!("p {other}")),
     ];
     let references = references.into_iter().enumerate();
-    let references: Vec<_> = references.map(|(index, reference)| (index.to_string(), reference)).collect();
+    let references: Vec<_> = references
+        .map(|(index, reference)| (index.to_string(), reference))
+        .collect();
     let unknown = store.unknown_references(fixture.account, &references).await.unwrap();
     assert_eq!(unknown, ["1", "3", "4", "6"]);
     let filters: AudienceFilters = serde_json::from_value(json!({ "not": { "tag": { "id": foreign } } })).unwrap();
@@ -632,7 +726,11 @@ async fn foreign_references_are_unknown() {
         }),
         ..fixture.draft()
     };
-    let unknown = fixture.campaigns().unknown_references(fixture.account, &campaign).await.unwrap();
+    let unknown = fixture
+        .campaigns()
+        .unknown_references(fixture.account, &campaign)
+        .await
+        .unwrap();
     assert_eq!(unknown, ["segment_config.filters.not.tag.id"]);
 }
 
@@ -655,7 +753,10 @@ async fn newcomers_are_those_without_an_earlier_campaign() {
             ..fixture.draft()
         };
         fixture.campaigns().insert(&campaign, &[]).await.unwrap();
-        assert_eq!(fixture.campaigns().find(account, campaign.id).await.unwrap().as_ref(), Some(&campaign));
+        assert_eq!(
+            fixture.campaigns().find(account, campaign.id).await.unwrap().as_ref(),
+            Some(&campaign)
+        );
         campaign
     };
     let first = campaign().await;
@@ -678,7 +779,11 @@ async fn newcomers_are_those_without_an_earlier_campaign() {
         ))
         .await;
     assert_eq!(names(&first).await, 1);
-    let started = fixture.runs().start(&fixture.start_of(&first), None, LEASE).await.unwrap();
+    let started = fixture
+        .runs()
+        .start(&fixture.start_of(&first), None, LEASE)
+        .await
+        .unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 1 });
     assert_eq!(names(&campaign().await).await, 0);
 }

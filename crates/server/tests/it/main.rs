@@ -19,6 +19,7 @@ mod api_key_limits;
 mod api_key_notices;
 mod api_keys;
 mod assignment;
+mod audiences;
 mod audit;
 mod audit_faults;
 mod automations;

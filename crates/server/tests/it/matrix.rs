@@ -79,6 +79,11 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ),
     ("POST", "/api/messages/batch", Json(r#"{"messages":[{}]}"#)),
     ("POST", "/api/segments", Json(r#"{"name":"VIP"}"#)),
+    (
+        "POST",
+        "/api/segments/preview",
+        Json(r#"{"filters":{"has_email":true}}"#),
+    ),
     ("PUT", "/api/segments/{id}", Json(r#"{"name":"Changed"}"#)),
     ("POST", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
     ("DELETE", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),

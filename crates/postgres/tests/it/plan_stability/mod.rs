@@ -5,6 +5,7 @@
 //! key. A generic plan expects the rows of the average account, which may be as few. So each test runs with the
 //! statistics of one large account and with those of many small accounts.
 
+mod conditions;
 mod direct_messages;
 mod fixture;
 mod imports;
@@ -14,6 +15,9 @@ mod reports;
 mod runs;
 mod statements;
 
+use conditions::{
+    audiences_by_tag_and_condition_read_few_rows, counts_by_condition_read_rows_once, pages_by_condition_read_few_rows,
+};
 use direct_messages::direct_messages_use_index_lookups;
 use fixture::{FIRST_PAGE, PART, PlannerStatistics, newest, unanalyzed_account};
 use imports::contact_imports_use_index_lookups;
@@ -82,6 +86,9 @@ under_statistics! {
         audiences_of_few_contacts_read_few_rows
         run_starts_of_few_contacts_read_few_rows
         segment_pages_read_contacts_once_or_never
+        pages_by_condition_read_few_rows
+        audiences_by_tag_and_condition_read_few_rows
+        counts_by_condition_read_rows_once
         claims_and_ends_of_runs_read_few_rows
         retries_and_pages_of_sends_read_few_rows
         relayed_events_use_index_lookups
@@ -104,6 +111,9 @@ under_statistics! {
         audiences_of_few_contacts_read_few_rows
         run_starts_of_few_contacts_read_few_rows
         segment_pages_read_contacts_once_or_never
+        pages_by_condition_read_few_rows
+        audiences_by_tag_and_condition_read_few_rows
+        counts_by_condition_read_rows_once
         claims_and_ends_of_runs_read_few_rows
         retries_and_pages_of_sends_read_few_rows
         relayed_events_use_index_lookups

@@ -5,7 +5,7 @@ use recado_domain::campaigns::{
     StartOutcome,
 };
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
-use recado_domain::segments::{AudienceFilters, SegmentStore};
+use recado_domain::segments::{AudienceFilters, Segment, SegmentStore};
 use recado_domain::shared::{AccountId, CursorQuery, SegmentId, TagId};
 use recado_postgres::PgSegments;
 use time::macros::datetime;
@@ -243,7 +243,12 @@ pub(super) async fn segment_pages_read_contacts_once_or_never(mut fixture: DbFix
     };
     let list = async |fixture: &DbFixture| {
         let segments = PgSegments::new(fixture.tenants.clone());
-        segments.list(account, &query).await.unwrap().data
+        let page = segments.list(account, &query).await.unwrap().data;
+        let timeless = page.into_iter().map(|segment| Segment {
+            members_as_of: segment.created_at,
+            ..segment
+        });
+        timeless.collect::<Vec<_>>()
     };
     fixture.count_reads().await;
     let page = list(&fixture).await;

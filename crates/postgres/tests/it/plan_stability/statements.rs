@@ -92,6 +92,10 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ("rollups/recompute_sends.sql", Untested(RECOUNT)),
     ("rollups/recompute_usage.sql", Untested(RECOUNT)),
     (
+        "segments/claim_counts.sql",
+        Untested("reads the stored counts of large accounts, a few rows each"),
+    ),
+    (
         "segments/refresh_counts.sql",
         Tested("segment_pages_read_contacts_once_or_never"),
     ),
