@@ -24,6 +24,7 @@ mod deterministic_ids;
 mod diagnostics;
 mod direct_messages;
 mod errors;
+mod filters;
 mod folders;
 mod idempotency;
 mod ingestion;

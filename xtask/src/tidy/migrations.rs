@@ -164,7 +164,8 @@ fn other_problems(statement: &Statement, created: &BTreeSet<String>) -> Vec<&'st
         .split(" ON ")
         .nth(1)
         .and_then(|rest| rest.split([' ', '(']).find(|word| !word.is_empty()));
-    if makes_index && !has(words, "CONCURRENTLY") && !on.is_some_and(|table| created.contains(table)) {
+    let is_new = on.is_some_and(|table| created.contains(table));
+    if makes_index && !safe && !has(words, "CONCURRENTLY") && !is_new {
         problems.push("building an index blocks writers: use CONCURRENTLY");
     }
     if words.starts_with("DROP INDEX") && !has(words, "CONCURRENTLY") {

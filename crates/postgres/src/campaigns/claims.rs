@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::rows::RunRow;
 use super::send_ids::{AFTER_CONTACT, SendIdRange};
 use super::{audience, in_flight, retry_batches, rows};
-use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::{DbResult, corrupt};
+use crate::filters::HAS_OPTED_OUT;
 use crate::sql::{FENCE, FlagRow, NumberRow, sql, uuids};
 use crate::whatsapp::USER_ID_SCOPE;
 

@@ -17,8 +17,8 @@ use super::claims::WHOLE_RUN_TIMEOUT;
 use super::retry_batches::RETRY_BATCH_SIZE;
 use super::rows;
 use super::send_ids::id_of_campaign;
-use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::{DbResult, parse_enum};
+use crate::filters::HAS_OPTED_OUT;
 use crate::outbox;
 use crate::sql::{FENCE, Sql, sql};
 

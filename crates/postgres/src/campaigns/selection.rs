@@ -10,9 +10,8 @@ use recado_domain::campaigns::{Audience, Campaign, Reach};
 use recado_domain::messaging::Category;
 use recado_domain::shared::{AccountId, ProfileId};
 
-use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::DbResult;
-use crate::segments::{Access, BoundFilters, LOOKUP_PLANS, SET_PLANS, SegmentRule};
+use crate::filters::{Access, BoundFilters, HAS_OPTED_OUT, LOOKUP_PLANS, SET_PLANS, SegmentRule};
 use crate::sql::{FENCE, NumberRow, Sql, TextRow, sql, uuids};
 use crate::whatsapp::USER_ID_SCOPE;
 

@@ -9,8 +9,9 @@ use time::Date;
 
 use super::audience::RecipientRow;
 use super::{facts, usage};
-use crate::contacts::{HAS_OPTED_OUT, IDS_BY_USER_ID};
+use crate::contacts::IDS_BY_USER_ID;
 use crate::errors::DbResult;
+use crate::filters::HAS_OPTED_OUT;
 use crate::pool::TenantPool;
 use crate::sql::sql;
 use crate::transactions::in_tenant;

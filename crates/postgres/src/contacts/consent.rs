@@ -14,11 +14,6 @@ use super::events::{self, ChangedContact};
 use crate::errors::DbResult;
 use crate::sql::{collect_column, key_rows, sql};
 
-/// Whether contact `c` of account `$1` must not be written to: it opted out, or another contact of the same person did.
-/// `claim_due.sql` and others spell out the same.
-pub(crate) const HAS_OPTED_OUT: &str = "(c.opted_out_at IS NOT NULL
-    OR (c.same_person_as IS NOT NULL AND same_person_opted_out($1, c.same_person_as)))";
-
 /// `Consent::decided` in SQL, for statements that decide without reading first: the expressions for `opted_out_at`
 /// and `consent_at`, from the contact's stored values. `opted_out` is a boolean expression; null changes nothing. The
 /// time is the database's, because several servers decide about one contact. A test compares the SQL with the domain

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::rows::ContactRow;
 use crate::errors::corrupt;
-use crate::segments::{BoundFilters, SegmentRule};
+use crate::filters::{BoundFilters, SegmentRule};
 use crate::sql::{FENCE, MAX_PAGE, Sql, key_rows, like_contains, limit_hint, sql};
 
 /// How many rows of the source a page reads at most.

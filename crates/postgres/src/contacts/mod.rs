@@ -12,7 +12,7 @@ mod tags;
 mod upsert;
 mod user_ids;
 
-pub(crate) use consent::{HAS_OPTED_OUT, opt_out, opt_out_now, set_wa_ids};
+pub(crate) use consent::{opt_out, opt_out_now, set_wa_ids};
 pub(crate) use events::{ChangedContact, append_if_subscribed, is_subscribed};
 pub(crate) use rows::insert as insert_contact;
 pub use search::{SearchIndexError, has_contact_search, prepare_contact_search};

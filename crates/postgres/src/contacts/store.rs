@@ -23,9 +23,9 @@ use super::search::SearchIndex;
 use super::{upsert, user_ids};
 use crate::analytics::{count_contacts, count_conversations};
 use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::filters::{RuleRow, SegmentRule};
 use crate::pool::{OwnerPool, TenantPool};
 use crate::schema::contacts;
-use crate::segments::{RuleRow, SegmentRule};
 use crate::sql::{IdRow, TextRow, collect_column, sql};
 use crate::transactions::in_tenant;
 

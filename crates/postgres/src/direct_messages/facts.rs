@@ -18,8 +18,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::rows::{COLUMNS, FROM, MessageRow};
-use crate::contacts::HAS_OPTED_OUT;
 use crate::errors::{DbResult, corrupt};
+use crate::filters::HAS_OPTED_OUT;
 use crate::sql::{key_rows, sql};
 use crate::whatsapp::USER_ID_SCOPE;
 use crate::{billing, templates};

@@ -16,11 +16,11 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::membership::{
-    CONDITIONS, RuleRow, SegmentRule, has_conditions, is_member, matches, member_count, stored_filters,
-};
-use super::tree::{Access, LOOKUP_PLANS, SET_PLANS};
 use crate::errors::DbResult;
+use crate::filters::{
+    Access, CONDITIONS, LOOKUP_PLANS, RuleRow, SET_PLANS, SegmentRule, has_conditions, is_member, matches,
+    member_count, stored_filters,
+};
 use crate::sql::{FlagRow, Sql, key_rows, sql};
 
 /// The largest account, in contacts, whose segments are counted when they are read.

@@ -8,11 +8,10 @@ use recado_domain::shared::{AccountId, ContactId};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::membership::BoundFilters;
 use super::references::unknown_contacts;
-use super::tree::{Access, LOOKUP_PLANS, SET_PLANS};
-use crate::contacts::{self, HAS_OPTED_OUT};
+use crate::contacts;
 use crate::errors::DbResult;
+use crate::filters::{Access, BoundFilters, HAS_OPTED_OUT, LOOKUP_PLANS, SET_PLANS};
 use crate::sql::{FENCE, sql, uuids};
 
 /// One snapshot for all statements, no writes, and an end of each statement that does not depend on the session.

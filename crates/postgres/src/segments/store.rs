@@ -13,9 +13,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::counts::{self, MAX_AGE, SegmentRow, page_query, segment_query};
-use super::membership::{BoundFilters, SegmentRule};
 use super::{preview, references};
 use crate::errors::{DbError, DbResult, failed};
+use crate::filters::{BoundFilters, SegmentRule};
 use crate::pool::TenantPool;
 use crate::schema::segments;
 use crate::sql::{IdRow, Sql, TextRow, collect_column, key_rows, sql, uuids};

@@ -171,36 +171,39 @@ impl Person {
     }
 }
 
-/// A random condition.
-fn condition() -> BoxedStrategy<Value> {
-    let days = || prop::option::of(1..8_u8);
-    let number = |values: Vec<Value>| {
-        let op = prop::sample::select(vec!["eq", "ne", "lt", "lte", "gt", "gte"]);
-        (op, prop::sample::select(values)).prop_map(|(op, value)| json!({ "op": op, "value": value }))
-    };
-    let counts = || number(vec![json!(0), json!(1), json!(2)]);
-    let sums = || number(vec![json!(0), json!(5), json!(10.25), json!(-1), json!(1)]);
-    let time = || {
-        prop_oneof![
-            (1..6_u8).prop_map(|days| json!({ "within_days": days })),
-            (1..6_u8).prop_map(|days| json!({ "before_days": days })),
-        ]
-    };
-    let attribute = (
-        prop::sample::select(vec!["a", "b", "c"]),
-        prop::sample::select(vec![
-            "eq", "ne", "lt", "lte", "gt", "gte", "contains", "exists", "absent",
-        ]),
-        prop::sample::select(vec![
-            json!(9),
-            json!("9"),
-            json!(10),
-            json!("SP"),
-            json!(""),
-            json!(true),
-            json!(2.5),
-        ]),
-    );
+fn days() -> impl Strategy<Value = Option<u8>> {
+    prop::option::of(1..8_u8)
+}
+
+/// A comparison with a number, under its key.
+fn test(key: &'static str, values: Vec<Value>) -> impl Strategy<Value = (&'static str, Value)> {
+    let op = prop::sample::select(vec!["eq", "ne", "lt", "lte", "gt", "gte"]);
+    (op, prop::sample::select(values)).prop_map(move |(op, value)| (key, json!({ "op": op, "value": value })))
+}
+
+fn tests(sum: &'static str) -> impl Strategy<Value = Option<(&'static str, Value)>> {
+    prop::option::of(prop_oneof![
+        test("count", vec![json!(0), json!(1), json!(2)]),
+        test(sum, vec![json!(0), json!(5), json!(10.25), json!(-1), json!(1)]),
+    ])
+}
+
+fn time() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (1..6_u8).prop_map(|days| json!({ "within_days": days })),
+        (1..6_u8).prop_map(|days| json!({ "before_days": days })),
+    ]
+}
+
+fn with(mut condition: Value, test: Option<(&'static str, Value)>) -> Value {
+    if let Some((key, test)) = test {
+        condition[key] = test;
+    }
+    condition
+}
+
+/// A random condition on the rows of campaigns, orders and metrics.
+fn history_condition() -> BoxedStrategy<Value> {
     let outcomes = vec![
         "sent",
         "delivered",
@@ -214,45 +217,50 @@ fn condition() -> BoxedStrategy<Value> {
     let campaign = (prop::option::of(0..CAMPAIGNS), prop::sample::select(outcomes), days());
     let statuses = prop::option::of(prop::sample::select(OrderStatus::ALL.to_vec()));
     let product = prop::option::of(prop::sample::select(vec!["p", "q"]));
-    let orders = (
-        prop::option::of(prop_oneof![
-            counts().prop_map(|test| ("count", test)),
-            sums().prop_map(|test| ("total", test)),
-        ]),
-        statuses,
-        days(),
-        product,
-    );
+    let orders = (tests("total"), statuses, days(), product);
     let metric = (
+        tests("sum"),
         prop::sample::select(vec!["visit", "buy", "other"]),
-        prop::option::of(prop_oneof![
-            counts().prop_map(|test| ("count", test)),
-            sums().prop_map(|test| ("sum", test)),
-        ]),
         days(),
     );
     prop_oneof![
-        1 => (1..3_u128).prop_map(|number| json!({ "tag": { "id": tag(number) } })),
-        1 => attribute.prop_map(|(key, op, value)| json!({ "attribute": { "key": key, "op": op, "value": value } })),
-        1 => time().prop_map(|time| json!({ "created": time })),
-        1 => prop_oneof![time(), Just(json!({ "never": true }))].prop_map(|time| json!({ "last_inbound": time })),
         4 => campaign.prop_map(|(id, was, days)| {
             json!({ "campaign": { "id": id.map(self::campaign), "was": was, "within_days": days } })
         }),
         3 => orders.prop_map(|(test, status, days, product)| {
-            let mut orders = json!({ "status": status, "within_days": days, "product_id": product });
-            if let Some((key, test)) = test {
-                orders[key] = test;
-            }
-            json!({ "orders": orders })
+            let orders = json!({ "status": status, "within_days": days, "product_id": product });
+            json!({ "orders": with(orders, test) })
         }),
-        3 => metric.prop_map(|(name, test, days)| {
-            let mut metric = json!({ "name": name, "within_days": days });
-            if let Some((key, test)) = test {
-                metric[key] = test;
-            }
-            json!({ "metric": metric })
+        3 => metric.prop_map(|(test, name, days)| {
+            json!({ "metric": with(json!({ "name": name, "within_days": days }), test) })
         }),
+    ]
+    .boxed()
+}
+
+/// A random condition.
+fn condition() -> BoxedStrategy<Value> {
+    let operators = vec!["eq", "ne", "lt", "lte", "gt", "gte", "contains", "exists", "absent"];
+    let values = vec![
+        json!(9),
+        json!("9"),
+        json!(10),
+        json!("SP"),
+        json!(""),
+        json!(true),
+        json!(2.5),
+    ];
+    let attribute = (
+        prop::sample::select(vec!["a", "b", "c"]),
+        prop::sample::select(operators),
+        prop::sample::select(values),
+    );
+    prop_oneof![
+        10 => history_condition(),
+        1 => (1..3_u128).prop_map(|number| json!({ "tag": { "id": tag(number) } })),
+        1 => attribute.prop_map(|(key, op, value)| json!({ "attribute": { "key": key, "op": op, "value": value } })),
+        1 => time().prop_map(|time| json!({ "created": time })),
+        1 => prop_oneof![time(), Just(json!({ "never": true }))].prop_map(|time| json!({ "last_inbound": time })),
         1 => prop::sample::subsequence(vec!["champions", "lost"], 1..=2)
             .prop_map(|names| json!({ "rfm": { "segments": names } })),
         1 => any::<bool>().prop_map(|value| json!({ "opted_out": value })),
@@ -388,6 +396,11 @@ impl World {
                 id()
             );
         }
+        script + &self.ingested(contact, history)
+    }
+
+    fn ingested(&self, contact: ContactId, history: &ContactHistory) -> String {
+        let (account, mut script) = (self.fixture.account, String::new());
         for order in &history.orders {
             script += &format!(
                 "INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)

@@ -1,20 +1,15 @@
 //! Audiences by what people did: conditions, previews and newcomers, as clients see them.
 
-use recado_domain::shared::timestamp;
 use recado_simulators::whatsapp::Inbound;
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 
 use crate::conversations::wait_for_callbacks;
 use crate::harness::runs::{final_status, wait_for_stat};
 use crate::harness::users::{User, phone};
 use crate::harness::{Server, eventually, text};
+use crate::ingestion::ago;
 
 const NUMBER: &str = "106500000001";
-
-fn now() -> String {
-    timestamp::format(OffsetDateTime::now_utc())
-}
 
 /// Bia and Caio got a campaign and read it; Bia answered, clicked, bought and was seen. Davi has an e-mail address and
 /// nothing else.
@@ -52,7 +47,7 @@ fn shop(server: &Server) -> Shop<'_> {
     wait_for_callbacks(server);
     let item = json!({ "product_id": "bolo", "name": "Bolo", "quantity": 1, "price": 59.9 });
     let order = json!({ "external_id": "1", "platform": "loja", "contact_phone": phone(1), "status": "paid",
-                        "total": 59.9, "items": [item], "placed_at": now() });
+                        "total": 59.9, "items": [item], "placed_at": ago(0) });
     ana.post("/api/orders", json!({ "orders": [order] })).ok();
     let event = json!({ "metric_name": "visit", "contact_phone": phone(1), "source": "site", "value": 2.5 });
     ana.post("/api/events", json!({ "events": [event] })).ok();
@@ -191,7 +186,7 @@ fn invalid_conditions_are_named_by_path() {
     let bob = server.owner();
     let foreign_tag = bob.tag("vip");
     let foreign_campaign = bob.plain_campaign();
-    let order = json!({ "external_id": "1", "platform": "loja", "status": "paid", "total": 1, "placed_at": now(),
+    let order = json!({ "external_id": "1", "platform": "loja", "status": "paid", "total": 1, "placed_at": ago(0),
         "items": [{ "product_id": "torta", "name": "Torta", "quantity": 1, "price": 1 }] });
     bob.post("/api/orders", json!({ "orders": [order] })).ok();
     let unknown = "0190a1b2-0000-7000-8000-000000000000";

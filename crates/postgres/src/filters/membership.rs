@@ -47,7 +47,7 @@ impl BoundFilters {
     /// The number of parameters that [`bind`](Self::bind) adds.
     pub(crate) const PARAMETERS: usize = 5;
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
@@ -119,7 +119,7 @@ fn all_of(conditions: &[String]) -> String {
 }
 
 /// The stored filters of segment `s`, one column per condition, and whether it has a tree.
-pub(super) const CONDITIONS: &str = "(s.filters ->> 'created_after')::timestamptz AS created_after, \
+pub(crate) const CONDITIONS: &str = "(s.filters ->> 'created_after')::timestamptz AS created_after, \
     (s.filters ->> 'created_before')::timestamptz AS created_before, \
     (s.filters ->> 'has_email')::boolean AS has_email, \
     nullif(nullif(s.filters -> 'attributes', 'null'), '{}') AS attributes, \
@@ -150,7 +150,7 @@ impl TryFrom<RuleRow> for SegmentRule {
 }
 
 /// Parses stored filters. Null and `{}` are no conditions.
-pub(super) fn stored_filters(filters: Option<Value>) -> Result<AudienceFilters, StoreError> {
+pub(crate) fn stored_filters(filters: Option<Value>) -> Result<AudienceFilters, StoreError> {
     match filters.filter(|filters| !filters.is_null()) {
         None => Ok(AudienceFilters::default()),
         Some(filters) => serde_json::from_value(filters).map_err(corrupt),
@@ -158,7 +158,7 @@ pub(super) fn stored_filters(filters: Option<Value>) -> Result<AudienceFilters, 
 }
 
 impl SegmentRule {
-    pub(super) fn of(id: SegmentId, filters: Option<Value>) -> Result<Self, StoreError> {
+    pub(crate) fn of(id: SegmentId, filters: Option<Value>) -> Result<Self, StoreError> {
         let filters = BoundFilters::try_from(&stored_filters(filters)?)?;
         let filters = Some(filters).filter(|filters| !filters.is_empty());
         Ok(Self { id, filters })
@@ -227,7 +227,7 @@ impl SegmentRule {
 }
 
 /// Whether the segment in this row has a condition and no tree: without one, only its members belong to it.
-pub(super) fn has_conditions(row: &str) -> String {
+pub(crate) fn has_conditions(row: &str) -> String {
     format!(
         "NOT {row}.has_tree
            AND num_nonnulls({row}.created_after, {row}.created_before, {row}.has_email, {row}.attributes) > 0"
@@ -235,7 +235,7 @@ pub(super) fn has_conditions(row: &str) -> String {
 }
 
 /// Whether contact `c` matches the conditions of the segment in this row.
-pub(super) fn matches(row: &str) -> String {
+pub(crate) fn matches(row: &str) -> String {
     format!(
         "({row}.created_after IS NULL OR c.created_at >= {row}.created_after)
            AND ({row}.created_before IS NULL OR c.created_at < {row}.created_before)
@@ -245,7 +245,7 @@ pub(super) fn matches(row: &str) -> String {
 }
 
 /// Whether contact `c` of account `$1` is a member of the segment in this row.
-pub(super) fn is_member(row: &str) -> String {
+pub(crate) fn is_member(row: &str) -> String {
     format!(
         "EXISTS (SELECT 1 FROM segment_members m
            WHERE m.account_id = $1 AND m.segment_id = {row}.id AND m.contact_id = c.id)"
@@ -253,7 +253,7 @@ pub(super) fn is_member(row: &str) -> String {
 }
 
 /// Counts the members of the segment in this row, without deleted contacts.
-pub(super) fn member_count(row: &str) -> String {
+pub(crate) fn member_count(row: &str) -> String {
     format!(
         "(SELECT count(*) FROM segment_members m WHERE m.account_id = $1 AND m.segment_id = {row}.id
            AND NOT EXISTS (SELECT 1 FROM contacts d

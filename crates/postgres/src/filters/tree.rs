@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::contacts::HAS_OPTED_OUT;
+use super::HAS_OPTED_OUT;
 use crate::sql::FENCE;
 
 /// How the rows behind a condition are read.
