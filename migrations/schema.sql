@@ -2295,6 +2295,12 @@ ALTER TABLE ONLY public.whatsapp_files
 ALTER TABLE ONLY public.whatsapp_profiles
     ADD CONSTRAINT whatsapp_profiles_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+CREATE POLICY account_marks ON public.rate_cards FOR UPDATE USING (((NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid IS NOT NULL));
+
+CREATE POLICY account_reads ON public.rate_card_rows FOR SELECT USING (((NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid IS NOT NULL));
+
+CREATE POLICY account_reads ON public.rate_cards FOR SELECT USING (((NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid IS NOT NULL));
+
 ALTER TABLE public.account_users ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.accounts ENABLE ROW LEVEL SECURITY;
@@ -2414,6 +2420,10 @@ ALTER TABLE public.outbox_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.product_names ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.product_rollups ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.rate_card_rows ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.rate_cards ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.rfm_calculations ENABLE ROW LEVEL SECURITY;
 
@@ -2754,9 +2764,11 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.product_rollups TO recado_tenant;
 
 GRANT SELECT ON TABLE public.rate_card_rows TO recado_tenant;
 
-GRANT SELECT ON TABLE public.rate_cards TO recado_tenant;
+GRANT SELECT(id) ON TABLE public.rate_cards TO recado_tenant;
 
-GRANT UPDATE(used_at) ON TABLE public.rate_cards TO recado_tenant;
+GRANT SELECT(used_at),UPDATE(used_at) ON TABLE public.rate_cards TO recado_tenant;
+
+GRANT SELECT(created_at) ON TABLE public.rate_cards TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.rfm_calculations TO recado_tenant;
 

@@ -365,7 +365,6 @@ diesel::table! {
         scheduled_by -> Nullable<Uuid>,
         scheduled_support_admin -> Nullable<Text>,
         retry_scheduled_at -> Nullable<Timestamptz>,
-        frozen_at -> Nullable<Timestamptz>,
         run_quota_month -> Nullable<Date>,
         created_by -> Nullable<Uuid>,
         created_at -> Timestamptz,

@@ -16,7 +16,7 @@ const MAX_COLUMNS: usize = 32;
 
 /// Columns that only statements as text use, of tables with more than [`MAX_COLUMNS`].
 const OMITTED: &[(&str, &[&str])] = &[
-    ("campaigns", &["quota_month"]),
+    ("campaigns", &["quota_month", "frozen_at"]),
     (
         "whatsapp_profiles",
         &[

@@ -30,7 +30,7 @@ pub(super) async fn preview_facts(
     let audience = facts.campaign.audience();
     let category = facts.template.as_ref().map(|template| template.category);
     let addressing = Addressing::of(conn, &facts.campaign, category, facts.profile_id).await?;
-    let selection = Selection::of(conn, account, &audience, addressing).await?;
+    let selection = Selection::of(conn, &facts.campaign, &audience, addressing).await?;
     let mut first_recipients = Vec::new();
     for row in audience::first_recipients(conn, account, &selection, first).await? {
         first_recipients.push(PreviewRecipient {

@@ -8,7 +8,7 @@ use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{Audience, Campaign, Reach};
 use recado_domain::messaging::Category;
-use recado_domain::shared::{AccountId, ProfileId};
+use recado_domain::shared::{AccountId, CampaignId, ProfileId};
 
 use crate::errors::DbResult;
 use crate::filters::{Access, BoundFilters, HAS_OPTED_OUT, LOOKUP_PLANS, SET_PLANS, SegmentRule};
@@ -74,6 +74,8 @@ impl Addressing {
 /// The statement text and the parameters that select an audience.
 pub(super) struct Selection<'a> {
     audience: &'a Audience,
+    /// The campaign of the audience. Its own sends make nobody an earlier recipient.
+    campaign: CampaignId,
     addressing: Addressing,
     filters: BoundFilters,
     /// None: no segment is selected, or the segment was deleted.
@@ -89,16 +91,18 @@ const FILTERS: usize = 2;
 const SEGMENT: usize = FILTERS + BoundFilters::PARAMETERS;
 const SEGMENT_FILTERS: usize = SEGMENT + 1;
 const SCOPE: usize = SEGMENT_FILTERS + BoundFilters::PARAMETERS;
+const CAMPAIGN: usize = SCOPE + 1;
 
 impl<'a> Selection<'a> {
     /// Reads the segment's filters and counts the sources. The rest of the transaction is planned without
     /// sequential scans.
     pub(super) async fn of(
         conn: &mut AsyncPgConnection,
-        account: AccountId,
+        campaign: &Campaign,
         audience: &'a Audience,
         addressing: Addressing,
     ) -> DbResult<Selection<'a>> {
+        let account = campaign.account_id;
         conn.batch_execute(PLANS).await?;
         let segment = match audience.segment_id {
             None => None,
@@ -106,6 +110,7 @@ impl<'a> Selection<'a> {
         };
         let mut selection = Self {
             audience,
+            campaign: campaign.id,
             addressing,
             filters: BoundFilters::try_from(&audience.filters)?,
             segment,
@@ -228,7 +233,7 @@ impl<'a> Selection<'a> {
             false => Access::Sets,
         };
         let filters = self.filters.written(first + FILTERS, access, "f");
-        let (newcomers, is_newcomer) = self.newcomers(access);
+        let (newcomers, is_newcomer) = self.newcomers(first, access);
         let narrowed = format!("c.account_id = $1 AND c.deleted_at IS NULL AND {is_reached} AND {is_newcomer}");
         let joins = format!("{} {newcomers}", filters.joins);
         match self.sources() {
@@ -254,26 +259,30 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The joins and the condition that leave out contacts for which a campaign was started before. Recipient batches
-    /// hold those without a send yet.
-    fn newcomers(&self, access: Access) -> (String, String) {
+    /// The joins and the condition that leave out contacts for which another campaign was started before. Recipient
+    /// batches hold those without a send yet.
+    fn newcomers(&self, first: usize, access: Access) -> (String, String) {
         if !self.audience.newcomers_only {
             return (String::new(), "true".to_owned());
         }
-        let batches = "LEFT JOIN (SELECT DISTINCT b.id FROM campaign_recipient_batches r
-             CROSS JOIN LATERAL unnest(r.contact_ids) AS b (id) WHERE r.account_id = $1) AS queued ON queued.id = c.id";
+        let is_other = format!("campaign_id IS DISTINCT FROM ${}", first + CAMPAIGN);
+        let batches = format!(
+            "LEFT JOIN (SELECT DISTINCT b.id FROM campaign_recipient_batches r
+             CROSS JOIN LATERAL unnest(r.contact_ids) AS b (id) WHERE r.account_id = $1 AND r.{is_other}) AS queued
+             ON queued.id = c.id"
+        );
         match access {
             Access::PerContact => (
-                batches.to_owned(),
+                batches,
                 format!(
                     "queued.id IS NULL AND NOT EXISTS (SELECT 1 FROM campaign_sends p
-                       WHERE p.account_id = $1 AND p.contact_id = c.id {FENCE})"
+                       WHERE p.account_id = $1 AND p.contact_id = c.id AND p.{is_other} {FENCE})"
                 ),
             ),
             Access::Sets => (
                 format!(
                     "{batches} LEFT JOIN (SELECT DISTINCT p.contact_id AS id FROM campaign_sends p
-                       WHERE p.account_id = $1) AS written ON written.id = c.id"
+                       WHERE p.account_id = $1 AND p.{is_other}) AS written ON written.id = c.id"
                 ),
                 "queued.id IS NULL AND written.id IS NULL".to_owned(),
             ),
@@ -389,7 +398,7 @@ impl<'a> Selection<'a> {
             None => BoundFilters::default().bind(query.bind(self.audience.segment_id)),
             Some(segment) => segment.bind(query),
         };
-        query.bind(self.addressing.scope.clone())
+        query.bind(self.addressing.scope.clone()).bind(self.campaign)
     }
 }
 

@@ -79,6 +79,7 @@ pub(super) async fn start(
     }
     contents::freeze(conn, account, id, &start.content).await?;
     conn.batch_execute(FREEZE_SETTINGS).await?;
+    lock_audiences(conn, &start.campaign).await?;
     let audience = start.campaign.audience();
     let frozen_at = freeze_moment(conn).await?;
     let selection = selection(conn, start, &audience).await?;
@@ -116,6 +117,24 @@ pub(super) async fn start(
     Ok(StartOutcome::Started { recipients })
 }
 
+/// Class of advisory locks with two keys: this and a hash of the account. No other lock in the database uses it.
+const AUDIENCES_LOCK: i32 = 0x6175_6469;
+
+/// Makes a start for newcomers wait for the other starts of the account, and they for it: it would not see the
+/// recipients of a start that is not committed.
+async fn lock_audiences(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<()> {
+    let lock = match campaign.newcomers_only {
+        true => "SELECT pg_advisory_xact_lock($1, hashtext($2))",
+        false => "SELECT pg_advisory_xact_lock_shared($1, hashtext($2))",
+    };
+    sql(lock)
+        .bind(AUDIENCES_LOCK)
+        .bind(campaign.account_id.to_string())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 /// Refuses a start with a budget if a recipient has no rate in its currency. A simulated run costs nothing.
 async fn check_budget(
     conn: &mut AsyncPgConnection,
@@ -138,7 +157,7 @@ async fn selection<'a>(
 ) -> DbResult<Selection<'a>> {
     let category = start.content.template.category;
     let addressing = Addressing::of(conn, &start.campaign, Some(category), start.profile_id).await?;
-    Selection::of(conn, start.campaign.account_id, audience, addressing).await
+    Selection::of(conn, &start.campaign, audience, addressing).await
 }
 
 /// Sets the campaign to its new status and adds a queue entry that a worker prepares.

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use recado_domain::campaigns::{
-    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, RunStartStore as _, SegmentConfig, StartOutcome,
+    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, RequiredPlaceholder, RunStart, RunStartStore as _,
+    SegmentConfig, StartOutcome,
 };
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
 use recado_domain::ingestion::OrderStatus;
@@ -799,4 +800,61 @@ async fn newcomers_are_those_without_an_earlier_campaign() {
         .unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 1 });
     assert_eq!(names(&campaign().await).await, 0);
+}
+
+/// A draft to newcomers that is stored.
+async fn stored_draft(fixture: &DbFixture, newcomers_only: bool) -> Campaign {
+    let campaign = Campaign {
+        id: id().into(),
+        template_id: Some(fixture.stored_template().await),
+        newcomers_only,
+        ..fixture.draft()
+    };
+    fixture.campaigns().insert(&campaign, &[]).await.unwrap();
+    campaign
+}
+
+#[tokio::test]
+async fn placeholder_of_a_newcomer_must_not_stay_empty() {
+    let fixture = DbFixture::new().await;
+    fixture.add_contacts(1).await;
+    let campaign = stored_draft(&fixture, true).await;
+    let start = RunStart {
+        required_placeholders: vec![RequiredPlaceholder {
+            placeholder: "2".into(),
+            fields: vec![Field::Attribute("cupom".into())],
+        }],
+        ..fixture.start_of(&campaign)
+    };
+    let started = fixture.runs().start(&start, None, LEASE).await.unwrap();
+    assert!(
+        matches!(
+            started,
+            StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { .. })
+        ),
+        "{started:?}"
+    );
+}
+
+/// The first start has frozen its audience and has not committed when the other one begins.
+#[tokio::test]
+async fn recipients_of_a_concurrent_start_are_no_newcomers() {
+    let fixture = DbFixture::new().await;
+    fixture.add_contacts(2).await;
+    let (all, newcomers) = (stored_draft(&fixture, false).await, stored_draft(&fixture, true).await);
+    fixture
+        .sql(
+            "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;
+             CREATE TRIGGER dawdle AFTER INSERT ON campaign_queue FOR EACH STATEMENT EXECUTE FUNCTION dawdle()",
+        )
+        .await;
+    let (first, second) = (fixture.start_of(&all), fixture.start_of(&newcomers));
+    let runs = fixture.runs();
+    let later = async {
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        runs.start(&second, None, LEASE).await.unwrap()
+    };
+    let (first, second) = tokio::join!(runs.start(&first, None, LEASE), later);
+    assert_eq!(first.unwrap(), StartOutcome::Started { recipients: 2 });
+    assert_eq!(second, StartOutcome::Refused(CampaignRefusal::NoRecipients));
 }
