@@ -144,13 +144,15 @@ pub(super) async fn empty_placeholders(
     Ok(counts.empty_placeholders)
 }
 
-/// The recipients by country, and the rates there. Without a rate card it reads no contact.
+/// The recipients by country, and the rates there. Without a rate card and a budget it reads no contact.
 pub(super) async fn cost_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     selection: &Selection<'_>,
+    has_budget: bool,
 ) -> DbResult<CostFacts> {
-    if !has_card(conn).await? {
+    let has_card = has_card(conn).await?;
+    if !has_card && !has_budget {
         return Ok(CostFacts::default());
     }
     let text = format!(
@@ -163,7 +165,7 @@ pub(super) async fn cost_facts(
         audience_clause = selection.clause(2),
     );
     let rows: Vec<CountryRow> = selection.bind(sql(text).bind(account)).load(&mut *conn).await?;
-    country_recipients(conn, rows).await
+    country_recipients(conn, rows, has_card).await
 }
 
 /// How an audience is reached, and what its messages lack.

@@ -34,8 +34,12 @@ impl CountryRow {
     }
 }
 
-/// The facts of an estimate, of recipients that the caller counted. There is a rate card.
-pub(crate) async fn country_recipients(conn: &mut AsyncPgConnection, rows: Vec<CountryRow>) -> DbResult<CostFacts> {
+/// The facts of an estimate, of recipients that the caller counted.
+pub(crate) async fn country_recipients(
+    conn: &mut AsyncPgConnection,
+    rows: Vec<CountryRow>,
+    has_card: bool,
+) -> DbResult<CostFacts> {
     let mut counts: BTreeMap<Option<String>, (i64, i64)> = BTreeMap::new();
     for row in rows {
         let (recipients, in_window) = counts.entry(row.country()).or_default();
@@ -44,7 +48,7 @@ pub(crate) async fn country_recipients(conn: &mut AsyncPgConnection, rows: Vec<C
     }
     let countries = counts.keys().flatten().cloned().collect();
     Ok(CostFacts {
-        has_card: true,
+        has_card,
         rates: rates(conn, countries).await?,
         recipients: counts
             .into_iter()
