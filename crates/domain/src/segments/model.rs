@@ -80,7 +80,7 @@ pub enum PreviewOutcome {
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembersAdded {
     /// All contacts are members now. Some may have been members before.
-    Done(Segment),
+    Done(Box<Segment>),
     /// Nothing was added: the account has no contacts with the ids at these positions.
     Unknown(Vec<usize>),
     /// The segment does not exist.

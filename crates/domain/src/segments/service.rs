@@ -128,7 +128,7 @@ impl Segments {
     ) -> Result<Segment, SegmentError> {
         check_ids(contacts)?;
         match self.store.add_members(tenant.account_id, id, contacts).await? {
-            MembersAdded::Done(segment) => Ok(segment),
+            MembersAdded::Done(segment) => Ok(*segment),
             MembersAdded::Missing => Err(SegmentError::NotFound),
             MembersAdded::Unknown(positions) => Err(unknown_contacts(positions).into()),
         }

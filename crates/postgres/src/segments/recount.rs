@@ -44,12 +44,12 @@ impl PgSegmentCounts {
     /// Counts the segments of the account whose counts are the oldest. Returns false if none is old enough. A worker that
     /// stops loses its lease, and another one counts again.
     pub async fn recount_next(&self) -> Result<bool, StoreError> {
-        let claimed: Vec<ClaimedRow> = in_owner!(self.owner, |conn| async {
-            let claim = sql(include_str!("claim_counts.sql"))
+        let claimed: Vec<ClaimedRow> = in_owner!(self.owner, |conn| {
+            sql(include_str!("claim_counts.sql"))
                 .bind(RECOUNT_AGE)
                 .bind(MAX_SEGMENTS)
-                .bind(LEASE);
-            Ok::<_, diesel::result::Error>(claim.load(conn).await?)
+                .bind(LEASE)
+                .load(conn)
         })?;
         let Some(first) = claimed.as_slice().first() else {
             return Ok(false);

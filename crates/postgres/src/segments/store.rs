@@ -171,7 +171,7 @@ async fn add_members(
         counts::adjust(conn, account, &rule, &collect_column(&added, |row| row.id), 1).await?;
     }
     let segment = find(conn, account, id).await?;
-    Ok(segment.map_or(MembersAdded::Missing, MembersAdded::Done))
+    Ok(segment.map_or(MembersAdded::Missing, |segment| MembersAdded::Done(Box::new(segment))))
 }
 
 async fn remove_members(

@@ -53,7 +53,7 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
             "offer_expires_at",
             "folder_id",
         ],
-        &["name", "reach"],
+        &["name", "reach", "newcomers_only"],
     ),
     (
         "/api/contacts/{id}",
@@ -140,6 +140,8 @@ const OBJECT_PATHS: &[&str] = &[
     "POST /api/orders orders[0].items[0]",
     "POST /api/segments filters",
     "POST /api/segments filters.attributes",
+    "POST /api/segments/preview filters",
+    "POST /api/segments/preview filters.attributes",
     "POST /api/templates limited_time_offer",
     "PUT /api/campaigns/{id} header_location",
     "PUT /api/campaigns/{id} segment_config",
@@ -193,6 +195,10 @@ fn types(schema: &Value) -> Vec<&str> {
 fn collect_object_paths(document: &Value, schema: &Value, path: &[PathStep], found: &mut Vec<BodyPath>) {
     assert!(path.len() < 10, "{path:?}");
     if let Some(reference) = schema["$ref"].as_str() {
+        // Nodes contain nodes. The domain parses them, and tests the type of each.
+        if reference.ends_with("/FilterNode") {
+            return;
+        }
         let referenced = document.pointer(&reference[1..]).unwrap();
         return collect_object_paths(document, referenced, path, found);
     }
