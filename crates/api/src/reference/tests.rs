@@ -325,6 +325,8 @@ fn notification_example_is_of_a_finished_campaign() {
         offer_expires_at: None,
         reach: recado_domain::campaigns::Reach::Phone,
         newcomers_only: false,
+        budget: None,
+        cost: recado_domain::costs::CampaignCost::default(),
         folder_id: None,
         status: CampaignStatus::Sending,
         total_recipients: 1840,

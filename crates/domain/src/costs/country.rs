@@ -27,6 +27,17 @@ const CANADA: &str = "204 226 236 249 250 257 263 289 306 343 354 365 367 368 38
     460 468 474 506 514 519 537 548 568 579 581 584 587 600 604 613 622 633 639 644 647 655 672 677 683 688 705 709 742 \
     753 778 780 782 807 819 825 867 873 879 902 905";
 
+/// The codes of ISO 3166, and those that phone numbers use beside them: Ascension and Kosovo.
+const COUNTRIES: &str = "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW \
+    BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI \
+    FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU ID IE IL IM IN \
+    IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME \
+    MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF \
+    PG PH PK PL PM PN PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV \
+    SX SY SZ TC TD TF TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE \
+    YT ZA ZM ZW \
+    AC XK";
+
 /// The ISO 3166 code of a phone's country. `phone` is a number in E.164 form or a prefix of one with at least
 /// [`COUNTRY_PREFIX`] characters.
 pub fn country_of_phone(phone: &str) -> Option<&'static str> {
@@ -59,14 +70,23 @@ pub fn country_of(phone: Option<&str>, wa_user_id: Option<&str>) -> Option<Strin
     })
 }
 
-/// Whether the text has the form of an ISO 3166 code.
+/// Whether the text is the code of a country, in capitals.
 pub(super) fn is_country_code(text: &str) -> bool {
-    text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_uppercase())
+    COUNTRIES.split(' ').any(|code| code == text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_country_of_a_phone_has_a_code() {
+        let codes = CODES.split(' ').chain(AREA_CODES.split(' '));
+        let countries = codes.map(|entry| entry.trim_start_matches(|c: char| c.is_ascii_digit()));
+        assert_eq!(countries.filter(|country| !is_country_code(country)).count(), 0);
+        // A file with these codes would price nothing.
+        assert!(["UK", "ZZ", "br", "B", ""].iter().all(|text| !is_country_code(text)));
+    }
 
     #[test]
     fn country_is_that_of_the_longest_matching_code() {

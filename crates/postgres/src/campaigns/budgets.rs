@@ -84,6 +84,12 @@ pub(super) async fn admit(
     next: &[SendId],
 ) -> DbResult<Option<AdmittedSends>> {
     let (account, campaign) = (run.account_id, run.campaign_id);
+    // A budget that is lowered meanwhile waits until these sends have started, or is read below.
+    sql("SELECT FROM campaigns WHERE account_id = $1 AND id = $2 FOR SHARE")
+        .bind(account)
+        .bind(campaign)
+        .execute(&mut *conn)
+        .await?;
     sql("SELECT FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR SHARE")
         .bind(account)
         .bind(campaign)

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::costs::country_of;
+use recado_domain::costs::{RateTable, country_of};
 use recado_domain::messaging::StatusPricing;
 use recado_domain::shared::AccountId;
 use uuid::Uuid;
 
 use super::rates::rates;
 use crate::errors::DbResult;
-use crate::sql::{key_rows, sql};
+use crate::sql::{NumberRow, key_rows, sql};
 
 /// A locked message whose price may have changed.
 pub(crate) trait Priced {
@@ -53,7 +53,19 @@ pub(crate) async fn set_rates<M: Priced>(
     let countries = countries(conn, account, contacts).await?;
     let Some(countries) = countries else { return Ok(()) };
     let distinct: BTreeSet<String> = countries.values().cloned().collect();
-    let table = rates(conn, distinct.into_iter().collect()).await?;
+    let distinct: Vec<String> = distinct.into_iter().collect();
+    loop {
+        let table = rates(conn, distinct.clone()).await?;
+        let unused = price(&table, &countries, messages);
+        // A card may have been deleted after it was read.
+        if mark_used(conn, unused).await? {
+            return Ok(());
+        }
+    }
+}
+
+/// Prices the messages, and returns the cards from which an amount was taken for the first time.
+fn price<M: Priced>(table: &RateTable, countries: &BTreeMap<Uuid, String>, messages: &mut [M]) -> BTreeSet<Uuid> {
     let mut unused = BTreeSet::new();
     for message in messages.iter_mut().filter(|message| message.needs_rate()) {
         let country = countries.get(&message.contact()).map(String::as_str);
@@ -61,14 +73,10 @@ pub(crate) async fn set_rates<M: Priced>(
             continue;
         };
         let at = price.rate_time();
-        if let Some(rate) = table
-            .price(&mut price.pricing, country, currency, at)
-            .filter(|rate| !rate.card_is_used)
-        {
-            unused.insert(rate.card.0);
-        }
+        let rate = table.price(&mut price.pricing, country, currency, at);
+        unused.extend(rate.filter(|rate| !rate.card_is_used).map(|rate| rate.card.0));
     }
-    mark_used(conn, unused).await
+    unused
 }
 
 /// The countries of contacts. None: there is no rate card.
@@ -95,14 +103,19 @@ async fn countries(
     Ok(Some(known.collect()))
 }
 
-/// Marks cards as used. They can no longer be deleted.
-async fn mark_used(conn: &mut AsyncPgConnection, cards: BTreeSet<Uuid>) -> DbResult<()> {
+/// Marks cards as used: they can no longer be deleted. Returns false if one of them was deleted.
+async fn mark_used(conn: &mut AsyncPgConnection, cards: BTreeSet<Uuid>) -> DbResult<bool> {
     if cards.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
+    let ids: Vec<Uuid> = cards.iter().copied().collect();
     sql("UPDATE rate_cards SET used_at = now() WHERE id = ANY ($1) AND used_at IS NULL")
-        .bind(cards.into_iter().collect::<Vec<_>>())
-        .execute(conn)
+        .bind(ids.clone())
+        .execute(&mut *conn)
         .await?;
-    Ok(())
+    let left: NumberRow = sql("SELECT count(*) AS n FROM rate_cards WHERE id = ANY ($1)")
+        .bind(ids)
+        .get_result(conn)
+        .await?;
+    Ok(usize::try_from(left.n).is_ok_and(|left| left == cards.len()))
 }

@@ -555,6 +555,33 @@ async fn used_rate_card_cannot_be_deleted() {
     );
 }
 
+/// The update reads the rates of a card that another transaction has deleted and not committed yet.
+#[tokio::test]
+async fn amount_is_not_taken_from_a_card_that_is_being_deleted() {
+    let fixture = DbFixture::new().await;
+    let deleted = add_card(&fixture, 1, OLD_CARD).await;
+    fixture.add_contacts(1).await;
+    let worker = id();
+    let (_, run) = fixture.started(worker).await;
+    let sends = fixture.in_flight(run, worker, 1).await;
+    let update = StatusUpdate {
+        pricing: Some(pricing("marketing", MIDNIGHT - Duration::SECOND)),
+        ..status_update(Some(sends[0]), "m", SendStatus::Delivered)
+    };
+    fixture
+        .sql(&format!("BEGIN; DELETE FROM rate_cards WHERE id = '{}'", deleted.0))
+        .await;
+    let commit = async {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        fixture.sql("COMMIT").await;
+    };
+    let (updates, batch) = (fixture.status_updates(), [update]);
+    let (applied, ()) = tokio::join!(updates.apply(fixture.account, &batch), commit);
+    applied.unwrap();
+    let source = "SELECT pricing ->> 'source' FROM campaign_sends";
+    assert_eq!(fixture.text(source).await.as_deref(), Some("none"));
+}
+
 /// A run of ten contacts in Brazil with a budget, whose first sends are claimed.
 async fn run_with_budget(fixture: &DbFixture, amount: &str) -> (Campaign, QueuedRun, Uuid) {
     fixture.add_contacts(10).await;

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use recado_domain::campaigns::{
-    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, RequiredPlaceholder, RunStart, RunStartStore as _,
-    SegmentConfig, StartOutcome,
+    AudienceFilters, Campaign, CampaignRefusal, CampaignStore, Field, RequiredPlaceholder, RunStart,
+    RunStartStore as _, SegmentConfig, StartOutcome,
 };
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
 use recado_domain::ingestion::OrderStatus;
@@ -828,10 +828,7 @@ async fn placeholder_of_a_newcomer_must_not_stay_empty() {
     };
     let started = fixture.runs().start(&start, None, LEASE).await.unwrap();
     assert!(
-        matches!(
-            started,
-            StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { .. })
-        ),
+        matches!(started, StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { .. })),
         "{started:?}"
     );
 }
