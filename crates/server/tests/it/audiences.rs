@@ -213,9 +213,9 @@ fn invalid_conditions_are_named_by_path() {
         let filters = json!({ "all": [{ "has_phone": true }, node] });
         let path = format!("filters.all[1].{path}");
         let segment = json!({ "name": "S", "filters": filters });
-        assert_eq!(ana.post("/api/segments", segment).invalid(), [path.clone()]);
+        assert_eq!(ana.post("/api/segments", segment).invalid(), [path.as_str()]);
         let preview = ana.post("/api/segments/preview", json!({ "filters": filters }));
-        assert_eq!(preview.invalid(), [path.clone()]);
+        assert_eq!(preview.invalid(), [path.as_str()]);
         let config = json!({ "name": "S", "segment_config": { "filters": filters } });
         assert_eq!(
             ana.post("/api/campaigns", config).invalid(),
