@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use super::CampaignRefusal;
+use super::{Campaign, CampaignInput, CampaignRefusal, CampaignStatus};
 use crate::costs::{CampaignCost, CostFacts, markets_without_rate};
 use crate::messaging::Category;
 use crate::shared::{Amount, FieldErrors};
@@ -85,9 +85,28 @@ pub fn admitted(budget: &Budget, mut committed: Amount, rates: &[Option<Amount>]
     count
 }
 
+/// A run has reserved amounts in the currency of its budget.
+pub(super) fn check_currency(stored: &Campaign, input: &CampaignInput) -> Result<(), FieldErrors> {
+    let (Some(before), Some(Some(after))) = (&stored.budget, &input.budget) else {
+        return Ok(());
+    };
+    match stored.status == CampaignStatus::Sending && before.currency != after.currency {
+        false => Ok(()),
+        true => Err(FieldErrors::one(
+            "budget.currency",
+            "cannot change while the campaign is sending",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
+    use super::super::service::tests::{campaign, campaigns, tenant};
+    use super::super::{CampaignError, MockCampaignStore};
     use super::*;
+    use crate::shared::{CampaignId, WriteOutcome};
 
     fn budget(amount: &str) -> Budget {
         Budget {
@@ -143,5 +162,41 @@ mod tests {
         assert!(budget("1").check_spent(&cost("0.5", "0.5")).is_ok());
         assert!(budget("1").check_spent(&cost("0.5", "0.6")).is_err());
         assert!(budget("1").check_spent(&CampaignCost::default()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn budget_alone_is_set_while_the_campaign_sends() {
+        let budget = |currency: &str| Budget {
+            amount: 5.into(),
+            currency: currency.into(),
+        };
+        let update = async |stored_budget: Option<Budget>, input: CampaignInput| {
+            let mut store = MockCampaignStore::new();
+            store.expect_unknown_references().returning(|_, _| Ok(vec![]));
+            store.expect_find().returning(move |_, _| {
+                let sending = campaign(CampaignStatus::Sending);
+                Ok(Some(Campaign {
+                    budget: stored_budget.clone(),
+                    ..sending
+                }))
+            });
+            store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
+            campaigns(store).update(&tenant(), CampaignId(Uuid::nil()), input).await
+        };
+        let alone = |budget: Option<Budget>| CampaignInput {
+            budget: Some(budget),
+            ..CampaignInput::default()
+        };
+        let set = update(None, alone(Some(budget("USD")))).await.unwrap();
+        assert_eq!((set.budget, set.status), (Some(budget("USD")), CampaignStatus::Sending));
+        let cleared = update(Some(budget("USD")), alone(None)).await.unwrap();
+        assert_eq!(cleared.budget, None);
+        let other = update(Some(budget("USD")), alone(Some(budget("BRL")))).await;
+        assert!(matches!(other, Err(CampaignError::Invalid(_))));
+        let with_name = CampaignInput {
+            name: Some("x".into()),
+            ..alone(None)
+        };
+        assert!(matches!(update(None, with_name).await, Err(CampaignError::Refused(_))));
     }
 }

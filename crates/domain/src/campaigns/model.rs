@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{Audience, Budget, CampaignRefusal, CampaignStatus, Reach, SegmentConfig, Variables};
+use super::{Audience, Budget, CampaignRefusal, CampaignStatus, Command, Reach, SegmentConfig, Variables};
 use crate::costs::CampaignCost;
 use crate::messaging::HeaderLocation;
 use crate::shared::string_enum;
@@ -106,13 +106,16 @@ pub struct CampaignInput {
 }
 
 impl CampaignInput {
-    /// Whether only the budget is given. It can be changed also while the campaign runs.
-    pub(super) fn is_budget_alone(&self) -> bool {
+    /// The command of an update. The budget alone can be changed also while the campaign runs.
+    pub(super) fn command(&self) -> Command {
         let rest = Self {
             budget: None,
             ..self.clone()
         };
-        self.budget.is_some() && rest == Self::default()
+        match self.budget.is_some() && rest == Self::default() {
+            true => Command::SetBudget,
+            false => Command::Edit,
+        }
     }
 }
 

@@ -98,13 +98,8 @@ impl Campaigns {
         // Report invalid input first, whether or not the campaign exists and whatever its status.
         let draft = merge(self.new_draft(tenant), input.clone())?;
         self.check_references(&draft).await?;
-        let command = if input.is_budget_alone() {
-            Command::SetBudget
-        } else {
-            Command::Edit
-        };
-        self.apply_command(tenant, id, command, async |stored, status| {
-            check_budget_currency(&stored, &input)?;
+        self.apply_command(tenant, id, input.command(), async |stored, status| {
+            super::budget::check_currency(&stored, &input)?;
             let changed = edited(&stored, status, input.clone(), self.clock.now())?;
             Ok((self.store.update(&changed, &stored, &[]).await?, changed))
         })
@@ -234,20 +229,6 @@ fn edited(
     Ok(changed)
 }
 
-/// A run has reserved amounts in the currency of its budget.
-fn check_budget_currency(stored: &Campaign, input: &CampaignInput) -> Result<(), FieldErrors> {
-    let (Some(before), Some(Some(after))) = (&stored.budget, &input.budget) else {
-        return Ok(());
-    };
-    match stored.status == CampaignStatus::Sending && before.currency != after.currency {
-        false => Ok(()),
-        true => Err(FieldErrors::one(
-            "budget.currency",
-            "cannot change while the campaign is sending",
-        )),
-    }
-}
-
 /// Validates the fields of the input and merges them into the campaign. Stored fields are not validated again.
 fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErrors> {
     let name = input.name.map(|name| text::sanitize(&name));
@@ -326,7 +307,7 @@ pub(crate) mod tests {
     use uuid::Uuid;
 
     use super::super::{
-        Budget, CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore, SegmentConfig, Variables,
+        CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore, SegmentConfig, Variables,
     };
     use super::*;
     use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, WriteOutcome};
@@ -359,7 +340,7 @@ pub(crate) mod tests {
         Campaigns::new(store, starts, retries, Arc::new(clock), Arc::new(ids))
     }
 
-    fn campaigns(store: MockCampaignStore) -> Campaigns {
+    pub(crate) fn campaigns(store: MockCampaignStore) -> Campaigns {
         campaigns_over(store, MockRunStartStore::new(), MockRunRetryStore::new())
     }
 
@@ -445,42 +426,6 @@ pub(crate) mod tests {
             .await;
         let status = CampaignStatus::Sending;
         assert!(matches!(raced, Err(CampaignError::Refused(CampaignRefusal::Status { status: s, .. })) if s == status));
-    }
-
-    #[tokio::test]
-    async fn budget_alone_is_set_while_the_campaign_sends() {
-        let budget = |currency: &str| Budget {
-            amount: 5.into(),
-            currency: currency.into(),
-        };
-        let update = async |stored_budget: Option<Budget>, input: CampaignInput| {
-            let mut store = MockCampaignStore::new();
-            store.expect_unknown_references().returning(|_, _| Ok(vec![]));
-            store.expect_find().returning(move |_, _| {
-                let sending = campaign(CampaignStatus::Sending);
-                Ok(Some(Campaign {
-                    budget: stored_budget.clone(),
-                    ..sending
-                }))
-            });
-            store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
-            campaigns(store).update(&tenant(), CampaignId(Uuid::nil()), input).await
-        };
-        let alone = |budget: Option<Budget>| CampaignInput {
-            budget: Some(budget),
-            ..CampaignInput::default()
-        };
-        let set = update(None, alone(Some(budget("USD")))).await.unwrap();
-        assert_eq!((set.budget, set.status), (Some(budget("USD")), CampaignStatus::Sending));
-        let cleared = update(Some(budget("USD")), alone(None)).await.unwrap();
-        assert_eq!(cleared.budget, None);
-        let other = update(Some(budget("USD")), alone(Some(budget("BRL")))).await;
-        assert!(matches!(other, Err(CampaignError::Invalid(_))));
-        let with_name = CampaignInput {
-            name: Some("x".into()),
-            ..alone(None)
-        };
-        assert!(matches!(update(None, with_name).await, Err(CampaignError::Refused(_))));
     }
 
     #[tokio::test]

@@ -1,6 +1,9 @@
 //! State changes of sends: sends are locked, changed in memory by the domain's rules, and written back in a few
 //! statements together with the counters and the month's usage.
 
+mod costs;
+mod message_ids;
+
 use std::collections::BTreeMap;
 
 use diesel::prelude::QueryableByName;
@@ -9,18 +12,16 @@ use diesel::sql_types::{
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult};
-use recado_domain::costs::{CostEntry, CostRollupDelta};
-use recado_domain::messaging::{AddressKind, PriceChange, SendStatus, StatusPricing};
-use recado_domain::shared::{AccountId, Amount, CampaignId, SendId};
+use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
+use recado_domain::shared::{AccountId, CampaignId, SendId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::send_ids::smallest;
 use super::{budgets, send_times, usage};
-use crate::costs::{Priced, count_costs, set_rates};
+use crate::costs::{count_costs, set_rates};
 use crate::errors::{DbResult, parse_enum};
-use crate::ingestion::amount;
 use crate::outbox;
 use crate::pricing::stored;
 use crate::sql::{IdRow, collect_column, key_rows, sql};
@@ -149,51 +150,6 @@ impl LockedSend {
             self.message_id_is_new = true;
             self.changed = true;
         }
-    }
-
-    /// Stores the pricing of a status update.
-    pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
-        let change = StatusPricing::apply(&mut self.pricing, pricing);
-        self.changed |= change != PriceChange::Nothing;
-        self.needs_rate |= change == PriceChange::Price;
-        if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
-            pricing.profile_id = self.row.profile_id.map(Into::into);
-            pricing.template_id = self.row.template_id.map(Into::into);
-        }
-    }
-
-    /// Sets the rate of the price again.
-    pub(crate) fn reprice(&mut self) {
-        if self.pricing.is_some() {
-            self.needs_rate = true;
-            self.changed = true;
-        }
-    }
-
-    /// What the send added to the rollup of costs, and what it adds now.
-    fn costs(&self) -> (Option<CostEntry>, Option<CostEntry>) {
-        let before = self.pricing_before.as_ref().filter(|price| price.since.is_some());
-        let entry = |price: Option<&StatusPricing>, status: SendStatus| {
-            let charged = price.filter(|_| status.is_charged())?;
-            Some(CostEntry::of(charged, self.row.campaign_id))
-        };
-        (
-            entry(before, self.status_before),
-            entry(self.pricing.as_ref(), self.status),
-        )
-    }
-
-    /// Whether the budget gets back what it has reserved: the message did not leave, failed, is free, or has its price.
-    fn releases_budget(&self) -> bool {
-        if self.row.reserved_amount.is_none() {
-            return false;
-        }
-        let has_left = self.status != SendStatus::Pending || self.row.started_at.is_some();
-        let price = self.pricing.as_ref().map(|price| &price.pricing);
-        let is_free = price.is_some_and(|price| !price.billable);
-        let is_priced = self.status.is_charged()
-            && price.is_some_and(|price| price.amount.is_some() && price.currency == self.row.budget_currency);
-        !has_left || self.status == SendStatus::Failed || is_free || is_priced
     }
 
     /// Applies a status, unless the send already has a later one.
@@ -441,12 +397,8 @@ impl SendChanges {
             return Ok(());
         }
         set_rates(conn, account, &mut self.sends).await?;
-        let mut costs = CostRollupDelta::default();
-        for send in &self.sends {
-            let (before, after) = send.costs();
-            costs.replace(before, after);
-        }
-        budgets::release(conn, account, released(&self.sends)?).await?;
+        let costs = costs::cost_delta(&self.sends);
+        budgets::release(conn, account, costs::released(&self.sends)?).await?;
         write_sends(conn, account, self.sends).await?;
         for (campaign, delta) in self.counts {
             sql("INSERT INTO campaign_counter_slots AS n
@@ -473,31 +425,6 @@ impl SendChanges {
         count_costs(conn, account, &costs).await?;
         outbox::append(conn, account, &MessageStatusEvent::events(&self.events)).await
     }
-}
-
-impl Priced for LockedSend {
-    fn needs_rate(&self) -> bool {
-        self.needs_rate
-    }
-
-    fn contact(&self) -> Uuid {
-        self.row.contact_id
-    }
-
-    fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {
-        Some((self.pricing.as_mut()?, self.row.budget_currency.as_deref()))
-    }
-}
-
-/// What each campaign's budget gets back.
-fn released(sends: &[LockedSend]) -> DbResult<BTreeMap<Uuid, Amount>> {
-    let mut released = BTreeMap::new();
-    for send in sends.iter().filter(|send| send.releases_budget()) {
-        if let Some(reserved) = &send.row.reserved_amount {
-            *released.entry(send.row.campaign_id).or_default() += amount(reserved)?;
-        }
-    }
-    Ok(released)
 }
 
 fn is_accepted(status: SendStatus) -> bool {
@@ -560,26 +487,5 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     let sent_now = sends.iter().filter(|send| send.sent_at_before.is_none());
     let sent_now = sent_now.filter_map(|send| Some((send.row.campaign_id, send.row.sent_at?, send.row.id)));
     send_times::insert(conn, account, sent_now).await?;
-    insert_message_ids(conn, account, &sends).await
-}
-
-/// Inserts the message ids that WhatsApp assigned and that are new to these sends.
-async fn insert_message_ids(conn: &mut AsyncPgConnection, account: AccountId, sends: &[LockedSend]) -> DbResult<()> {
-    let (message_ids, send_ids): (Vec<String>, Vec<Uuid>) = sends
-        .iter()
-        .filter(|send| send.message_id_is_new)
-        .filter_map(|send| Some((send.row.wa_message_id.clone()?, send.row.id)))
-        .unzip();
-    if send_ids.is_empty() {
-        return Ok(());
-    }
-    sql("INSERT INTO sent_messages (account_id, wa_message_id, send_id)
-         SELECT $1, w.wa_message_id, w.send_id FROM unnest($2, $3) AS w (wa_message_id, send_id)
-         ON CONFLICT DO NOTHING")
-    .bind(account)
-    .bind(message_ids)
-    .bind(send_ids)
-    .execute(conn)
-    .await?;
-    Ok(())
+    message_ids::insert(conn, account, &sends).await
 }

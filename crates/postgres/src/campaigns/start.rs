@@ -91,11 +91,7 @@ pub(super) async fn start(
     if recipients == 0 {
         return Ok(StartOutcome::Refused(CampaignRefusal::NoRecipients));
     }
-    let empty = audience::empty_placeholders(conn, account, &selection, &start.required_placeholders).await?;
-    if let Some(placeholder) = empty.into_iter().next() {
-        return Ok(StartOutcome::Refused(CampaignRefusal::EmptyPlaceholder { placeholder }));
-    }
-    if let Some(refusal) = check_budget(conn, start, &selection).await? {
+    if let Some(refusal) = check_recipients(conn, start, &selection).await? {
         return Ok(StartOutcome::Refused(refusal));
     }
     let month = mark_sending(conn, start, recipients, frozen_at).await?;
@@ -133,6 +129,20 @@ async fn lock_audiences(conn: &mut AsyncPgConnection, campaign: &Campaign) -> Db
         .execute(conn)
         .await?;
     Ok(())
+}
+
+/// Refuses a start whose message could not leave to every recipient.
+async fn check_recipients(
+    conn: &mut AsyncPgConnection,
+    start: &RunStart,
+    selection: &Selection<'_>,
+) -> DbResult<Option<CampaignRefusal>> {
+    let account = start.campaign.account_id;
+    let empty = audience::empty_placeholders(conn, account, selection, &start.required_placeholders).await?;
+    match empty.into_iter().next() {
+        Some(placeholder) => Ok(Some(CampaignRefusal::EmptyPlaceholder { placeholder })),
+        None => check_budget(conn, start, selection).await,
+    }
 }
 
 /// Refuses a start with a budget if a recipient has no rate in its currency. A simulated run costs nothing.
