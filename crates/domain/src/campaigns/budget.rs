@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use super::{Campaign, CampaignInput, CampaignRefusal, CampaignStatus};
+use super::CampaignRefusal;
 use crate::costs::{CampaignCost, CostFacts, markets_without_rate};
 use crate::messaging::Category;
 use crate::shared::{Amount, FieldErrors};
@@ -85,26 +85,12 @@ pub fn admitted(budget: &Budget, mut committed: Amount, rates: &[Option<Amount>]
     count
 }
 
-/// A run has reserved amounts in the currency of its budget.
-pub(super) fn check_currency(stored: &Campaign, input: &CampaignInput) -> Result<(), FieldErrors> {
-    let (Some(before), Some(Some(after))) = (&stored.budget, &input.budget) else {
-        return Ok(());
-    };
-    match stored.status == CampaignStatus::Sending && before.currency != after.currency {
-        false => Ok(()),
-        true => Err(FieldErrors::one(
-            "budget.currency",
-            "cannot change while the campaign is sending",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;
 
     use super::super::service::tests::{campaign, campaigns, tenant};
-    use super::super::{CampaignError, MockCampaignStore};
+    use super::super::{Campaign, CampaignError, CampaignInput, CampaignStatus, MockCampaignStore};
     use super::*;
     use crate::shared::{CampaignId, WriteOutcome};
 

@@ -106,6 +106,20 @@ pub struct CampaignInput {
 }
 
 impl CampaignInput {
+    /// Refuses another currency of the budget of a run: it has reserved amounts in the stored one.
+    pub(super) fn check_budget_currency(&self, stored: &Campaign) -> Result<(), FieldErrors> {
+        let (Some(before), Some(Some(after))) = (&stored.budget, &self.budget) else {
+            return Ok(());
+        };
+        match stored.status == CampaignStatus::Sending && before.currency != after.currency {
+            false => Ok(()),
+            true => Err(FieldErrors::one(
+                "budget.currency",
+                "cannot change while the campaign is sending",
+            )),
+        }
+    }
+
     /// The command of an update. The budget alone can be changed also while the campaign runs.
     pub(super) fn command(&self) -> Command {
         let rest = Self {

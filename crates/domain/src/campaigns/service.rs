@@ -99,7 +99,7 @@ impl Campaigns {
         let draft = merge(self.new_draft(tenant), input.clone())?;
         self.check_references(&draft).await?;
         self.apply_command(tenant, id, input.command(), async |stored, status| {
-            super::budget::check_currency(&stored, &input)?;
+            input.check_budget_currency(&stored)?;
             let changed = edited(&stored, status, input.clone(), self.clock.now())?;
             Ok((self.store.update(&changed, &stored, &[]).await?, changed))
         })

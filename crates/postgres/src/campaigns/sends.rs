@@ -397,8 +397,8 @@ impl SendChanges {
             return Ok(());
         }
         set_rates(conn, account, &mut self.sends).await?;
-        let costs = costs::cost_delta(&self.sends);
-        budgets::release(conn, account, costs::released(&self.sends)?).await?;
+        let costs = LockedSend::cost_delta(&self.sends);
+        budgets::release(conn, account, LockedSend::released(&self.sends)?).await?;
         write_sends(conn, account, self.sends).await?;
         for (campaign, delta) in self.counts {
             sql("INSERT INTO campaign_counter_slots AS n
@@ -487,5 +487,5 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     let sent_now = sends.iter().filter(|send| send.sent_at_before.is_none());
     let sent_now = sent_now.filter_map(|send| Some((send.row.campaign_id, send.row.sent_at?, send.row.id)));
     send_times::insert(conn, account, sent_now).await?;
-    message_ids::insert(conn, account, &sends).await
+    LockedSend::insert_message_ids(conn, account, &sends).await
 }

@@ -62,6 +62,8 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO attribution_rollups (account_id, bucket_minutes, bucket_start, kind, attributed_to_id)
            VALUES ('{account}', 15, '2026-03-01', 'link', '{tag}');
          INSERT INTO link_rollups VALUES ('{account}', 15, '2026-03-01', '{tag}');
+         INSERT INTO cost_rollups (account_id, bucket_start, campaign_id, profile_id, template_id, category, market, currency)
+           VALUES ('{account}', '2026-03-01', '{tag}', '{tag}', '{tag}', '', '', '');
          INSERT INTO cart_rollups VALUES ('{account}', 15, '2026-03-01');
          INSERT INTO automation_rollups (account_id, bucket_minutes, bucket_start, automation_id)
            VALUES ('{account}', 15, '2026-03-01', '{tag}');
@@ -128,9 +130,6 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO sent_messages VALUES ('{account}', 'wamid', '{tag}');
                  INSERT INTO campaign_counter_slots (account_id, campaign_id) VALUES ('{account}', '{campaign}');
                  INSERT INTO campaign_budgets (account_id, campaign_id) VALUES ('{account}', '{campaign}');
-                 INSERT INTO cost_rollups (account_id, bucket_start, campaign_id, profile_id, template_id, category,
-                   market, currency)
-                 VALUES ('{account}', '2026-03-01', '{campaign}', '{tag}', '{tag}', '', '', '');
                  INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)
                    VALUES ('{account}', '{campaign}', 'send', '{tag}');
                  INSERT INTO campaign_retries (account_id, campaign_id, due_at, force, user_id)

@@ -135,6 +135,25 @@ fn invalid_rate_card_names_every_bad_line() {
     assert_eq!(server.root().get("/api/admin/rate-cards").ok()["data"], json!([]));
 }
 
+/// Asserts the groups of the campaign, and that each grouping has the same totals.
+fn assert_groups(user: &User<'_>, campaign: &str, total: &Value) {
+    for (group_by, keys) in [
+        ("category", vec!["marketing", "utility"]),
+        ("market", vec!["BR"]),
+        ("campaign", vec![campaign]),
+    ] {
+        let report = costs(user, &format!("group_by={group_by}&campaign_id={campaign}"));
+        let found: Vec<String> = report["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| text(&group["key"]))
+            .collect();
+        assert_eq!(found, keys, "{group_by}");
+        assert_eq!(&report["totals"], total, "{group_by}");
+    }
+}
+
 #[test]
 fn rate_of_the_first_status_applies_and_counts_once() {
     let server = Server::start(without_statuses());
@@ -190,21 +209,7 @@ fn rate_of_the_first_status_applies_and_counts_once() {
         ("2026-03-02", json!(0)),
     ];
     assert_eq!(days, expected.map(|(day, amount)| (day.to_owned(), amount)));
-    for (group_by, keys) in [
-        ("category", vec!["marketing", "utility"]),
-        ("market", vec!["BR"]),
-        ("campaign", vec![id.as_str()]),
-    ] {
-        let report = costs(&ana, &format!("group_by={group_by}&campaign_id={id}"));
-        let found: Vec<String> = report["groups"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|group| text(&group["key"]))
-            .collect();
-        assert_eq!(found, keys, "{group_by}");
-        assert_eq!(report["totals"], total, "{group_by}");
-    }
+    assert_groups(&ana, &id, &total);
     let campaign = ana.get(&format!("/api/campaigns/{id}")).ok();
     assert_eq!(
         campaign["cost"],
@@ -330,6 +335,21 @@ fn preview_estimates_the_cost() {
     assert_eq!(cost["high"], json!(3.0 * rate));
 }
 
+/// Waits for the warning about the paused run.
+fn assert_warned(user: &User<'_>) {
+    let title = eventually("the notification is there", || {
+        let page = user.get("/api/notifications?limit=100").ok();
+        let found = page["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|item| item["type"] == "warning")
+            .cloned();
+        found.map(|item| text(&item["title"]))
+    });
+    assert!(title.starts_with("Campaign paused"), "{title}");
+}
+
 #[test]
 fn budget_pauses_the_run_before_it_is_exceeded() {
     let server = Server::start(without_statuses());
@@ -356,17 +376,7 @@ fn budget_pauses_the_run_before_it_is_exceeded() {
         paused["cost"],
         json!({ "amount": 0, "currency": "USD", "reserved": 0.25, "unpriced": 0 })
     );
-    let title = eventually("the notification is there", || {
-        let page = ana.get("/api/notifications?limit=100").ok();
-        let found = page["data"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|item| item["type"] == "warning")
-            .cloned();
-        found.map(|item| text(&item["title"]))
-    });
-    assert!(title.starts_with("Campaign paused"), "{title}");
+    assert_warned(&ana);
 
     ana.put(&path, json!({ "budget": { "amount": 0.1, "currency": "USD" } }))
         .ok();

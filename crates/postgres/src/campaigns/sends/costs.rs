@@ -57,6 +57,27 @@ impl LockedSend {
             && price.is_some_and(|price| price.amount.is_some() && price.currency == self.row.budget_currency);
         !has_left || self.status == SendStatus::Failed || is_free || is_priced
     }
+
+    /// What each campaign's budget gets back.
+    pub(super) fn released(sends: &[Self]) -> DbResult<BTreeMap<Uuid, Amount>> {
+        let mut released = BTreeMap::new();
+        for send in sends.iter().filter(|send| send.releases_budget()) {
+            if let Some(reserved) = &send.row.reserved_amount {
+                *released.entry(send.row.campaign_id).or_default() += amount(reserved)?;
+            }
+        }
+        Ok(released)
+    }
+
+    /// The changes of the rollup of costs.
+    pub(super) fn cost_delta(sends: &[Self]) -> CostRollupDelta {
+        let mut costs = CostRollupDelta::default();
+        for send in sends {
+            let (before, after) = send.costs();
+            costs.replace(before, after);
+        }
+        costs
+    }
 }
 
 impl Priced for LockedSend {
@@ -71,25 +92,4 @@ impl Priced for LockedSend {
     fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {
         Some((self.pricing.as_mut()?, self.row.budget_currency.as_deref()))
     }
-}
-
-/// What each campaign's budget gets back.
-pub(super) fn released(sends: &[LockedSend]) -> DbResult<BTreeMap<Uuid, Amount>> {
-    let mut released = BTreeMap::new();
-    for send in sends.iter().filter(|send| send.releases_budget()) {
-        if let Some(reserved) = &send.row.reserved_amount {
-            *released.entry(send.row.campaign_id).or_default() += amount(reserved)?;
-        }
-    }
-    Ok(released)
-}
-
-/// The changes of the rollup of costs.
-pub(super) fn cost_delta(sends: &[LockedSend]) -> CostRollupDelta {
-    let mut costs = CostRollupDelta::default();
-    for send in sends {
-        let (before, after) = send.costs();
-        costs.replace(before, after);
-    }
-    costs
 }
