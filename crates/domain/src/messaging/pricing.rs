@@ -100,11 +100,16 @@ struct Hidden {
 }
 
 impl Pricing {
-    /// What WhatsApp reported: everything but what a rate card added.
-    fn reported(&self) -> (bool, [Option<&str>; 3], Option<(Option<Amount>, Option<&str>)>) {
-        let words = [self.model.as_deref(), self.kind.as_deref(), self.category.as_deref()];
-        let price = (self.source == PricingSource::Platform).then(|| (self.amount, self.currency.as_deref()));
-        (self.billable, words, price)
+    /// Whether WhatsApp reported the same: everything but what a rate card added.
+    fn is_same_report(&self, other: &Self) -> bool {
+        let price = |pricing: &Self| {
+            (pricing.source == PricingSource::Platform).then_some((pricing.amount, pricing.currency.clone()))
+        };
+        self.billable == other.billable
+            && self.model == other.model
+            && self.kind == other.kind
+            && self.category == other.category
+            && price(self) == price(other)
     }
 }
 
@@ -150,7 +155,7 @@ impl StatusPricing {
             if (incoming.reported_at, incoming.status) != (price.reported_at, price.status) {
                 change = PriceChange::Times;
             }
-            if incoming.pricing.reported() != price.pricing.reported() {
+            if !incoming.pricing.is_same_report(&price.pricing) {
                 price.pricing = incoming.pricing;
                 change = PriceChange::Price;
             }
@@ -298,7 +303,7 @@ mod tests {
                 stored = stored.map(|price| StatusPricing::from_stored(&price.to_stored()).unwrap());
             }
             let stored = stored.unwrap();
-            prop_assert_eq!(stored.pricing.reported(), all[3].pricing.reported());
+            prop_assert!(stored.pricing.is_same_report(&all[3].pricing));
             prop_assert_eq!((stored.reported_at, stored.since), (all[3].reported_at, all[0].since));
         }
     }

@@ -47,7 +47,7 @@ fn admin_routes_refuse_all_but_platform_administrators() {
         }
         seen += 1;
     }
-    assert_eq!(seen, 14);
+    assert_eq!(seen, 18);
     assert_eq!(
         server
             .db

@@ -20,7 +20,7 @@ fn upload(server: &Server, name: &str, rows: &str) -> Reply {
     request.body("text/csv", format!("{HEADER}{rows}")).send()
 }
 
-fn add_card(server: &Server, rows: &str) -> String {
+pub fn add_card(server: &Server, rows: &str) -> String {
     text(&upload(server, "name=Tarifas", rows).created()["id"])
 }
 

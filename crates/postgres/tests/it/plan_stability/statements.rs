@@ -38,6 +38,10 @@ const STATEMENTS: &[(&str, Plan)] = &[
         "analytics/rfm_changes.sql",
         Untested("ranks all customers of one account, once a day"),
     ),
+    (
+        "callbacks/new_recipients.sql",
+        Untested("the messages of a batch of status updates, by key"),
+    ),
     ("campaigns/claim_due.sql", RUNS),
     ("campaigns/classify_failed_sends.sql", RETRIES),
     (

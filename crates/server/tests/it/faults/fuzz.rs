@@ -7,6 +7,7 @@ use std::io::{Read as _, Write as _};
 
 use recado_api::routes::{Access, RouteSpec, TABLE};
 
+use crate::costs;
 use crate::harness::client::connect;
 use crate::harness::rng::{TestRng, runs, seed};
 use crate::harness::users::User;
@@ -111,6 +112,8 @@ fn samples(server: &Server) -> Vec<Sample> {
     // Administrators delete and suspend another account than that of the other requests.
     resources.push(("/api/admin/accounts/", server.owner().account));
     resources.push(("/api/admin/users/", ana.id.to_string()));
+    let rate_card = costs::add_card(server, "BR,USD,marketing,0.06,2026-01-01,,,\n");
+    resources.push(("/api/admin/rate-cards/", rate_card));
     resources.push(("/api/hooks/", ana.account.clone()));
     let caller = |spec: &RouteSpec| {
         if spec.access == Access::Administrator {

@@ -260,7 +260,7 @@ pub(crate) async fn lock_sends(
     ids.dedup();
     let smallest = smallest(&ids);
     let rows: Vec<SendRow> = sql(format!(
-        include_str!("lock_sends.sql"),
+        include_str!("../lock_sends.sql"),
         keys = key_rows("$2", "id"),
         message_keys = key_rows("$3", "wa_message_id"),
         oldest_message = OLDEST_MESSAGE,
