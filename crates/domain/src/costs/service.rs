@@ -40,6 +40,9 @@ impl RateCards {
 
     /// Stores the card of a CSV file. It changes no amount that is stored already.
     pub async fn create(&self, admin: &Admin, name: Option<&str>, file: &[u8]) -> Result<RateCard, RateCardError> {
+        if file.is_empty() {
+            return Err(FieldErrors::one("body", "must be a CSV file with a header line").into());
+        }
         let rows = parse_rates(file).map_err(RateCardError::InvalidLines)?;
         let draft = rate_card(self.ids.next().into(), name, rows, self.clock.now())?;
         let entry = admin.entry_without_account(AuditAction::Create, PlatformEntity::RateCard, draft.card.id.0);
