@@ -292,13 +292,10 @@ async fn messages(fixture: &DbFixture, rng: &mut Rng) -> Vec<Message> {
     for (kind, count) in [("campaign", sends.len()), ("direct", 24), ("reply", 12)] {
         for position in 0..count {
             let message_id = format!("{kind}-{position}");
-            let (send_id, own_id, contact) = match kind {
-                "campaign" => (
-                    Some(sends[position]),
-                    sends[position].0,
-                    contact_of(fixture, sends[position]).await,
-                ),
-                _ => (None, id(), contact_at(fixture, position).await),
+            let send = sends.get(position).filter(|_| kind == "campaign").copied();
+            let (send_id, own_id, contact) = match send {
+                Some(send) => (Some(send), send.0, contact_of(fixture, send).await),
+                None => (None, id(), contact_at(fixture, position).await),
             };
             add_message(fixture, kind, own_id, contact.0, profile, &message_id).await;
             let updates = history(rng).into_iter().map(|(status, at, pricing)| StatusUpdate {
