@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::api_keys;
 use crate::billing::{card_order, plan, subscribe, wait_for_status};
+use crate::costs;
 use crate::harness::client::Request;
 use crate::harness::runs::{assert_stats_add_up, calls, final_status, wait_for_stat};
 use crate::harness::users::User;
@@ -56,8 +57,13 @@ fn admin_routes_refuse_all_but_platform_administrators() {
     );
     // Administrator addresses are compared without case.
     let root = server.user(Uuid::new_v4(), " ROOT@Example.COM ");
+    let card = costs::add_card(&server, "BR,USD,marketing,0.06,2026-01-01,,,\n");
     for spec in admin_routes().filter(|spec| spec.method == "GET") {
-        let reply = root.get(&path_for_account(spec, &ana.account));
+        let path = match spec.path.strip_prefix("/api/admin/rate-cards/") {
+            Some(_) => format!("/api/admin/rate-cards/{card}"),
+            None => path_for_account(spec, &ana.account),
+        };
+        let reply = root.get(&path);
         assert_eq!(reply.status, 200, "{}: {}", label(spec), reply.text);
     }
     // A cross-site request cannot use an administrator's cookie.
