@@ -74,7 +74,7 @@ impl Addressing {
 /// The statement text and the parameters that select an audience.
 pub(super) struct Selection<'a> {
     audience: &'a Audience,
-    /// The campaign of the audience. Its own sends make nobody an earlier recipient.
+    /// The campaign of the audience. Its own sends do not count as earlier ones.
     campaign: CampaignId,
     addressing: Addressing,
     filters: BoundFilters,

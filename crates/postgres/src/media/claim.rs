@@ -155,7 +155,7 @@ pub(super) async fn claim(conn: &mut AsyncPgConnection, claim: Uuid, lease: Dura
     }
 }
 
-/// Takes a file from a worker whose lease has expired. Nobody knows how its request ended, so it counts as failed.
+/// Takes a file from a worker whose lease has expired. The outcome of its request is unknown, so it counts as failed.
 async fn abandon(conn: &mut AsyncPgConnection, due: &DueRow) -> DbResult<()> {
     sql("WITH taken AS (
            UPDATE message_media SET claim_id = NULL, abandoned = abandoned || claim_id WHERE account_id = $1 AND id = $2)

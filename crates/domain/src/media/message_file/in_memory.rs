@@ -26,9 +26,9 @@ pub enum PlantedFileBug {
     FailureNotCounted,
     /// The request of a worker that died does not count.
     AbandonedRequestIgnored,
-    /// Nobody deletes the bytes of a worker that died.
+    /// The bytes of a worker that died are not deleted.
     AbandonedBytesForgotten,
-    /// Nobody deletes the bytes of a worker that died, if its file has to wait.
+    /// The bytes of a worker that died are not deleted, if its file has to wait.
     WaitingBytesForgotten,
     /// The content with a wrong hash does not count.
     MismatchNotCounted,

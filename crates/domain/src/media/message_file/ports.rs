@@ -111,7 +111,7 @@ pub trait MessageFileStore: Send + Sync {
 
     /// Claims the first due file for `lease`. Failed requests of a number within an hour and its claimed files together
     /// MUST stay below `MAX_FAILED_REQUESTS`. The request of a worker whose lease has expired counts as failed, because
-    /// nobody knows how it ended.
+    /// its outcome is unknown.
     async fn claim(&self, claim: Uuid, lease: Duration) -> Result<FileClaim, StoreError>;
 
     /// Extends the lease of a claim. Returns false if the claim is not current any more.
