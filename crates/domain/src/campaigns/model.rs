@@ -10,7 +10,8 @@ use crate::costs::CampaignCost;
 use crate::messaging::HeaderLocation;
 use crate::shared::string_enum;
 use crate::shared::{
-    AccountId, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId, UserId,
+    AccountId, Amount, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId,
+    UserId,
 };
 
 /// A campaign: one template message to many contacts.
@@ -86,7 +87,7 @@ impl Campaign {
     }
 }
 
-/// Unchecked input of a create or an update. On update, absent fields are kept and an inner `None` clears the field.
+/// Unchecked input of a create or an update. On update, absent fields do not change and an inner `None` clears the field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CampaignInput {
     pub name: Option<String>,
@@ -108,14 +109,20 @@ pub struct CampaignInput {
 impl CampaignInput {
     /// Refuses another currency of the budget of a run: it has reserved amounts in the stored one.
     pub(super) fn check_budget_currency(&self, stored: &Campaign) -> Result<(), FieldErrors> {
-        let (Some(before), Some(Some(after))) = (&stored.budget, &self.budget) else {
-            return Ok(());
-        };
-        match stored.status == CampaignStatus::Sending && before.currency != after.currency {
+        let Some(Some(after)) = &self.budget else { return Ok(()) };
+        let before = stored
+            .budget
+            .as_ref()
+            .filter(|_| stored.status == CampaignStatus::Sending);
+        // The budget may have been removed, and its reservations not returned yet.
+        let has_reserved = stored.cost.reserved.is_some_and(|reserved| reserved > Amount::ZERO);
+        let reserved_currency = stored.cost.currency.as_ref().filter(|_| has_reserved);
+        let bound = before.map(|budget| &budget.currency).or(reserved_currency);
+        match bound.is_some_and(|currency| *currency != after.currency) {
             false => Ok(()),
             true => Err(FieldErrors::one(
                 "budget.currency",
-                "cannot change while the campaign is sending",
+                "cannot change while the campaign is sending or messages have a reservation in another currency",
             )),
         }
     }

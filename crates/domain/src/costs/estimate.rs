@@ -172,7 +172,8 @@ pub struct CampaignCost {
     /// amount; null while none is known.
     #[schemars(example = &"USD")]
     pub currency: Option<String>,
-    /// The expected price of the messages that were started and have no price yet; null without a budget.
+    /// The expected price of the messages that were started within a budget and have no price yet; null without a budget
+    /// and such messages.
     #[schemars(example = Value::Null)]
     pub reserved: Option<Amount>,
     /// The number of delivered messages that are not free and whose price is unknown.
@@ -186,12 +187,18 @@ pub struct CostAmount {
     /// Empty: unknown.
     pub currency: String,
     pub amount: Amount,
+    /// What a budget in this currency has reserved.
+    pub reserved: Amount,
     pub unpriced: i64,
 }
 
 impl CampaignCost {
     /// The cost of a campaign. `budget_currency`: None without a budget.
-    pub fn of(budget_currency: Option<&str>, sums: &[CostAmount], reserved: Amount) -> Self {
+    pub fn of(budget_currency: Option<&str>, sums: &[CostAmount]) -> Self {
+        // A budget that was removed leaves the reservations of the messages that were started within it.
+        let reserved_sum = sums.iter().find(|sum| sum.reserved > Amount::ZERO);
+        let reserved_currency = reserved_sum.map(|sum| sum.currency.as_str());
+        let budget_currency = budget_currency.or(reserved_currency.filter(|currency| !currency.is_empty()));
         let mut amounts: BTreeMap<&str, Amount> = BTreeMap::new();
         for sum in sums.iter().filter(|sum| !sum.currency.is_empty()) {
             *amounts.entry(&sum.currency).or_default() += sum.amount;
@@ -202,7 +209,7 @@ impl CampaignCost {
         Self {
             amount,
             currency: currency.map(str::to_owned),
-            reserved: budget_currency.map(|_| reserved),
+            reserved: budget_currency.map(|_| reserved_sum.map_or(Amount::ZERO, |sum| sum.reserved)),
             unpriced: sums.iter().map(|sum| sum.unpriced).sum(),
         }
     }
@@ -279,19 +286,30 @@ mod tests {
         let sum = |currency: &str, text: &str, unpriced| CostAmount {
             currency: currency.into(),
             amount: amount(text),
+            reserved: Amount::ZERO,
             unpriced,
         };
         let sums = [sum("USD", "0.1", 0), sum("BRL", "0.5", 1), sum("", "0", 2)];
-        let cost = CampaignCost::of(None, &sums, Amount::ZERO);
+        let cost = CampaignCost::of(None, &sums);
         assert_eq!(
             (cost.amount, cost.currency.as_deref()),
             (Some(amount("0.5")), Some("BRL"))
         );
         assert_eq!((cost.reserved, cost.unpriced), (None, 3));
-        let with_budget = CampaignCost::of(Some("EUR"), &sums, amount("0.2"));
+        let with_budget = CampaignCost::of(Some("EUR"), &sums);
         assert_eq!(with_budget.amount, Some(Amount::ZERO));
-        assert_eq!(with_budget.reserved, Some(amount("0.2")));
-        assert_eq!(CampaignCost::of(None, &[], Amount::ZERO), CampaignCost::default());
+        assert_eq!(with_budget.reserved, Some(Amount::ZERO));
+        let reserved = CostAmount {
+            reserved: amount("0.2"),
+            ..sum("USD", "0", 0)
+        };
+        let sums = [sums.to_vec(), vec![reserved]].concat();
+        for budget in [Some("USD"), None] {
+            let cost = CampaignCost::of(budget, &sums);
+            assert_eq!((cost.amount, cost.reserved), (Some(amount("0.1")), Some(amount("0.2"))));
+            assert_eq!(cost.currency.as_deref(), Some("USD"));
+        }
+        assert_eq!(CampaignCost::of(None, &[]), CampaignCost::default());
     }
 
     #[test]

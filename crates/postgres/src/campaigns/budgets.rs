@@ -178,11 +178,16 @@ async fn committed(
     campaign: CampaignId,
     currency: &str,
 ) -> DbResult<Amount> {
-    sql("INSERT INTO campaign_budgets (account_id, campaign_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(account)
-        .bind(campaign)
-        .execute(&mut *conn)
-        .await?;
+    sql(
+        "INSERT INTO campaign_budgets (account_id, campaign_id, currency) VALUES ($1, $2, $3)
+         ON CONFLICT (account_id, campaign_id) DO UPDATE SET currency = excluded.currency
+         WHERE campaign_budgets.currency IS DISTINCT FROM excluded.currency",
+    )
+    .bind(account)
+    .bind(campaign)
+    .bind(currency)
+    .execute(&mut *conn)
+    .await?;
     let reserved: TextRow = sql("SELECT reserved::text AS text FROM campaign_budgets
          WHERE account_id = $1 AND campaign_id = $2 FOR UPDATE")
     .bind(account)
@@ -245,7 +250,7 @@ macro_rules! sums_of {
         "SELECT k.id AS campaign_id, r.currency, sum(r.amount)::text AS amount, sum(r.unpriced)::bigint AS unpriced,
            '0' AS reserved
          FROM k JOIN cost_rollups r ON r.account_id = $1 AND r.campaign_id = k.id GROUP BY 1, 2
-         UNION ALL SELECT k.id, '', '0', 0, b.reserved::text
+         UNION ALL SELECT k.id, coalesce(b.currency, ''), '0', 0, b.reserved::text
          FROM k JOIN campaign_budgets b ON b.account_id = $1 AND b.campaign_id = k.id"
     };
 }
@@ -284,19 +289,18 @@ pub(super) fn page_costs_query<'a>(account: AccountId, query: &CampaignQuery) ->
 
 /// The cost of a campaign from the rows of [`costs_query`].
 pub(super) fn cost_of(rows: &[CostRow], campaign: CampaignId, budget: Option<&Budget>) -> DbResult<CampaignCost> {
-    let (mut reserved, mut amounts) = (Amount::ZERO, Vec::new());
+    let mut amounts = Vec::new();
     for row in rows.iter().filter(|row| row.campaign_id == campaign.0) {
-        reserved += amount(&row.reserved)?;
         amounts.push(CostAmount {
             currency: row.currency.clone(),
             amount: amount(&row.amount)?,
+            reserved: amount(&row.reserved)?,
             unpriced: row.unpriced,
         });
     }
     Ok(CampaignCost::of(
         budget.map(|budget| budget.currency.as_str()),
         &amounts,
-        reserved,
     ))
 }
 

@@ -3,7 +3,9 @@
 SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
   s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
   s.error_message, s.wa_message_id, s.pricing, s.reserved_amount::text AS reserved_amount,
-  c.profile_id, c.template_id, c.budget ->> 'currency' AS budget_currency, s.by_user_id, s.never_confirmed, c.status = 'sending' AS sending,
+  c.profile_id, c.template_id, s.by_user_id, s.never_confirmed, c.status = 'sending' AS sending,
+  coalesce(CASE WHEN s.reserved_amount IS NOT NULL THEN (SELECT b.currency FROM campaign_budgets b
+    WHERE b.account_id = $1 AND b.campaign_id = s.campaign_id) END, c.budget ->> 'currency') AS budget_currency,
   c.status IN ('sent', 'completed', 'partial')
     OR coalesce(s.quota_month, c.quota_month) IS DISTINCT FROM c.run_quota_month AS finished,
   coalesce(s.quota_month, c.quota_month) AS quota_month,

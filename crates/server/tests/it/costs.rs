@@ -235,6 +235,7 @@ fn without_a_card_messages_are_unpriced_until_repriced() {
     let unpriced =
         json!([{ "currency": null, "amount": null, "messages": 1, "billable": 1, "free": 0, "unpriced": 1 }]);
     assert_eq!(costs(&ana, "")["totals"], unpriced);
+    assert_eq!(costs(&ana, "group_by=market")["groups"][0]["key"], "BR");
     add_card(&server, "BR,USD,marketing,0.0625,2026-01-01,,,\n");
     assert_eq!(costs(&ana, "")["totals"], unpriced, "a new card changes no price");
     assert!(
@@ -406,20 +407,37 @@ fn budget_pauses_the_run_before_it_is_exceeded() {
         .into_iter()
         .filter(|send| send["status"] == "sent")
         .collect();
-    let updates: Vec<Value> = sends[..2]
-        .iter()
-        .map(|send| priced(send, "delivered", 0, regular("marketing")))
-        .collect();
-    server.callback(&statuses(NUMBER, &updates));
+    let deliver = |sends: &[Value]| {
+        let priced = |send| priced(send, "delivered", 0, regular("marketing"));
+        let updates: Vec<Value> = sends.iter().map(priced).collect();
+        server.callback(&statuses(NUMBER, &updates));
+    };
+    deliver(&sends[..2]);
     let cost = ana.get(&path).ok()["cost"].clone();
     assert_eq!(
         cost,
         json!({ "amount": 0.125, "currency": "USD", "reserved": 0.25, "unpriced": 0 })
     );
-    ana.put(&path, json!({ "budget": null })).ok();
+    assert_removed_budget_returns_its_reservations(&ana, &path, || deliver(&sends[2..]));
     ana.command(&id, "resume").send().ok();
-    wait_for_stat(&ana, &id, "sent", 6);
+    wait_for_stat(&ana, &id, "sent", 2);
     assert!(verify(&server));
+}
+
+/// Removes the budget of a campaign that has spent 0.125 and reserved 0.25 USD.
+fn assert_removed_budget_returns_its_reservations(ana: &User, path: &str, deliver_rest: impl Fn()) {
+    let euro = || ana.put(path, json!({ "budget": { "amount": 1, "currency": "EUR" } }));
+    let removed = ana.put(path, json!({ "budget": null })).ok();
+    assert_eq!(removed["budget"], Value::Null);
+    assert_eq!(ana.get(path).ok()["cost"]["reserved"], 0.25);
+    assert_eq!(euro().invalid(), ["budget.currency"]);
+    deliver_rest();
+    assert_eq!(
+        ana.get(path).ok()["cost"],
+        json!({ "amount": 0.375, "currency": "USD", "reserved": null, "unpriced": 0 })
+    );
+    assert_eq!(euro().ok()["budget"]["currency"], "EUR");
+    ana.put(path, json!({ "budget": null })).ok();
 }
 
 #[test]

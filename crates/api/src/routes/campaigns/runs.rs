@@ -26,8 +26,9 @@ use crate::worker_handles::RunSubmitter;
 const RUN_REFUSALS: &str = "The campaign is neither `draft` nor `scheduled`; it has no template, or the template is \
                             not approved or not `sendable`; its segment was deleted; the audience is empty; a \
                             placeholder has no value for a contact, or the template needs a `header_location` or an \
-                            `offer_expires_at` (`placeholder_empty`); the account has no active plan; or the month's \
-                            message quota is exceeded.";
+                            `offer_expires_at` (`placeholder_empty`); the account has no active plan; the month's \
+                            message quota is exceeded; or the campaign has a budget, and a recipient's market has no \
+                            rate in its currency (`no_rate`, with `details.markets`).";
 
 response_type! {
     /// A campaign whose failed sends are retried.
@@ -85,7 +86,8 @@ pub(crate) const SEND: Endpoint = endpoint!(send, {
         .responds(campaign("The campaign, with status `sending`.").example(sending()))
         .refuses(
             ErrorCode::Precondition,
-            "The campaign is neither `draft` nor `scheduled`, or its template is not `sendable`.",
+            "The campaign is neither `draft` nor `scheduled`, its template is not `sendable`, or a recipient's market \
+             has no rate in the currency of the budget (`no_rate`).",
         )
 });
 
@@ -191,7 +193,8 @@ pub(crate) const RESUME: Endpoint = endpoint!(resume, {
         .responds(campaign("The campaign, with status `sending`.").example(sending()))
         .refuses(
             ErrorCode::Precondition,
-            "The campaign does not have status `sending`, or a precondition of a run failed.",
+            "The campaign does not have status `sending`, a precondition of a run failed, or its messages have cost and \
+             reserved more than the budget (`budget`).",
         )
 });
 

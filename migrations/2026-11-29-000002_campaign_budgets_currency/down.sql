@@ -1,0 +1,1 @@
+ALTER TABLE campaign_budgets DROP COLUMN currency;
