@@ -159,24 +159,27 @@ fn clippy(_: &mut Run) -> Result<()> {
     process::run(&mut clippy, "cargo clippy")
 }
 
+/// With an example among the targets, cargo selects the features of the dependencies that tests need. So the steps share
+/// the compiled dependencies.
+const FEATURES_OF_TESTS: [&str; 3] = ["--workspace", "--example", "bare"];
+
 /// Compiles without the default features of the server. The other steps build the defaults, which are what ships, and
-/// run the tests with them. `--workspace` keeps the features of the dependencies, so that only two crates are compiled
-/// again.
+/// run the tests with them. Only two crates are compiled again.
 fn features(_: &mut Run) -> Result<()> {
     let mut check = paths::cargo();
-    check.args(["clippy", "--workspace", "--lib", "--bins", "--no-default-features"]);
+    check.arg("clippy").args(FEATURES_OF_TESTS);
+    check.args(["--lib", "--bins", "--no-default-features"]);
     process::run(
         check.args(["--", "-D", "warnings"]),
         "cargo clippy without default features",
     )
 }
 
-/// Builds the programs that some tests run. With an example, cargo selects the features that the tests need, so that
-/// the step `unit` compiles no library again.
+/// Builds the programs that some tests run.
 fn build(run: &mut Run) -> Result<()> {
     let mut build = paths::cargo();
-    build.args(["build", "--workspace", "--bin", "recado", "--bin", "recado-simulators"]);
-    build.args(["--example", "bare"]);
+    build.arg("build").args(FEATURES_OF_TESTS);
+    build.args(["--bin", "recado", "--bin", "recado-simulators"]);
     let built = process::run(&mut build, "cargo build");
     run.build_failed = built.is_err();
     built
@@ -229,7 +232,9 @@ fn plans(run: &mut Run) -> Result<()> {
 
 fn doc(_: &mut Run) -> Result<()> {
     let mut doc = paths::cargo();
-    doc.args(["doc", "--workspace", "--no-deps", "--lib"])
+    doc.arg("doc")
+        .args(FEATURES_OF_TESTS)
+        .args(["--no-deps", "--lib"])
         .env("RUSTDOCFLAGS", "-D warnings");
     process::run(&mut doc, "cargo doc")
 }
