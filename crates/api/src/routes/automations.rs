@@ -135,10 +135,13 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    Operation::new("Update an automation", "Updates an automation: absent fields are kept.")
-        .takes(path_id(ID))
-        .body(Body::change::<AutomationBody>().example(json!({ "status": "paused" })))
-        .responds(data::<AutomationResponse>("The updated automation.").example(json!({ "status": "paused" })))
+    Operation::new(
+        "Update an automation",
+        "Updates an automation: absent fields do not change.",
+    )
+    .takes(path_id(ID))
+    .body(Body::change::<AutomationBody>().example(json!({ "status": "paused" })))
+    .responds(data::<AutomationResponse>("The updated automation.").example(json!({ "status": "paused" })))
 });
 
 /// `POST /api/automations/<id>/executions`

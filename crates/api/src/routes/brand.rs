@@ -149,8 +149,8 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates the given fields, and creates the brand context if none is stored. Absent fields are \
-                kept; null clears a field.";
+    let description = "Updates the given fields, and creates the brand context if none is stored. Absent fields do \
+                not change; null clears a field.";
     let example = json!({ "tone_of_voice": "Warm and direct, without jargon.", "brand_values": null });
     Operation::new("Update the brand context", description)
         .body(Body::json::<BrandBody>().example(example))

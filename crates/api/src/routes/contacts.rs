@@ -313,7 +313,7 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates a contact: absent fields are kept; null clears a field. `tag_ids` and `attributes` \
+    let description = "Updates a contact: absent fields do not change; null clears a field. `tag_ids` and `attributes` \
                 replace all tags and all attributes.";
     Operation::new("Update a contact", description)
         .takes(path_id(ID))

@@ -226,7 +226,8 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates a segment: absent fields are kept; null clears a field. `filters` replaces all filters.";
+    let description =
+        "Updates a segment: absent fields do not change; null clears a field. `filters` replaces all filters.";
     Operation::new("Update a segment", description)
         .takes(path_id(ID))
         .body(Body::change::<SegmentBody>().example(json!({ "name": "Campinas", "filters": null })))

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn place_and_end_of_offer_are_preconditions() {
+    fn location_and_end_of_offer_are_preconditions() {
         for (template, field) in [
             (location_template(), "header_location"),
             (offer_template(true), "offer_expires_at"),

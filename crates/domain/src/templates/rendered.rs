@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn place_and_offer_are_rendered_with_their_values() {
+    fn location_and_offer_are_rendered_with_their_values() {
         let values = MessageValues {
             header_location: Some(location()),
             offer_expires_at: Some(datetime!(2026-03-01 12:00 UTC)),

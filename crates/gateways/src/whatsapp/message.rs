@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn place_and_end_of_offer_have_the_documented_shape() {
+    fn location_and_end_of_offer_have_the_documented_shape() {
         let message = OutboundTemplate {
             header_location: Some(HeaderLocation {
                 latitude: -23.5614,

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn place_offer_and_delivery_time_have_the_documented_shape() {
+    fn location_offer_and_delivery_time_have_the_documented_shape() {
         let offer = TemplateSubmission {
             header: Some(HeaderSubmission::Location),
             body: Some(("Oi!".into(), vec![])),

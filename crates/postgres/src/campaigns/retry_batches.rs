@@ -75,8 +75,8 @@ pub(super) async fn reset_next_batch(
     Ok(true)
 }
 
-/// Announces the search for the sends that an early end left untried.
-pub(super) async fn announce_search(
+/// Queues the search for the sends that an early end left untried.
+pub(super) async fn queue_search(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     campaign: CampaignId,

@@ -34,11 +34,11 @@ struct FrozenRow {
 const FREEZE_SETTINGS: &str = "SET LOCAL statement_timeout = '60s'; SET LOCAL work_mem = '64MB'";
 
 /// In whole milliseconds: the ids of the sends begin with this time.
-async fn freeze_moment(conn: &mut AsyncPgConnection) -> DbResult<OffsetDateTime> {
-    let moment: FrozenRow = sql("SELECT date_trunc('milliseconds', now()) AS frozen_at")
+async fn freeze_time(conn: &mut AsyncPgConnection) -> DbResult<OffsetDateTime> {
+    let row: FrozenRow = sql("SELECT date_trunc('milliseconds', now()) AS frozen_at")
         .get_result(conn)
         .await?;
-    Ok(moment.frozen_at)
+    Ok(row.frozen_at)
 }
 
 /// Starts a run. On any outcome but `Started` the caller MUST roll back.
@@ -81,7 +81,7 @@ pub(super) async fn start(
     conn.batch_execute(FREEZE_SETTINGS).await?;
     lock_audiences(conn, &start.campaign).await?;
     let audience = start.campaign.audience();
-    let frozen_at = freeze_moment(conn).await?;
+    let frozen_at = freeze_time(conn).await?;
     let selection = selection(conn, start, &audience).await?;
     let recipients = audience::freeze(conn, account, id, &selection, frozen_at).await?;
     // Checked after the freeze: deleted segments are never restored, so a segment that exists now existed then.
@@ -264,7 +264,7 @@ pub(super) async fn retry(
     }
     // The first step of each is done at once: most retries need no other.
     if untried > 0 {
-        retry_batches::announce_search(conn, account, id).await?;
+        retry_batches::queue_search(conn, account, id).await?;
         retry_batches::search_untried(conn, account, id).await?;
     }
     retry_batches::reset_next_batch(conn, account, id).await?;

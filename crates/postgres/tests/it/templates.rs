@@ -459,7 +459,7 @@ async fn template_sync_writes_only_whatsapp_fields() {
 }
 
 #[tokio::test]
-async fn template_sync_writes_places_offers_and_advice() {
+async fn template_sync_writes_locations_offers_and_advice() {
     let fixture = DbFixture::new().await;
     let templates = fixture.templates();
     let with_parts = |template: Template| Template {

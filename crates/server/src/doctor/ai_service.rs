@@ -15,7 +15,7 @@ pub(super) async fn check(context: &DoctorContext) -> AreaOutcome {
         (None, None) => Diagnosis::ok(NAME, "AI_API_URL is not set: no website can be read by the AI service"),
         (Some(_), None) => half_configured("AI_API_URL", "AI_MODEL"),
         (None, Some(_)) => half_configured("AI_MODEL", "AI_API_URL"),
-        (Some(_), Some(model)) => judge(test(ai).await, model),
+        (Some(_), Some(model)) => diagnose(test(ai).await, model),
     }])
 }
 
@@ -27,7 +27,7 @@ fn half_configured(set: &str, unset: &str) -> Diagnosis {
     )
 }
 
-fn judge(tested: Result<AiAccessTest, String>, model: &str) -> Diagnosis {
+fn diagnose(tested: Result<AiAccessTest, String>, model: &str) -> Diagnosis {
     match tested {
         Ok(AiAccessTest::ModelFound) => Diagnosis::ok(NAME, format!("the AI service has the model {model}")),
         Ok(AiAccessTest::Reachable) => Diagnosis::ok(NAME, "the AI service answers, without a list of its models"),

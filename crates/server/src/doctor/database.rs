@@ -37,7 +37,7 @@ pub(super) async fn check_migrations(context: &DoctorContext) -> AreaOutcome {
 pub(super) async fn check_clock(context: &DoctorContext) -> AreaOutcome {
     let database = PgDiagnostics::new(context.owner()?.clone());
     let check = match clock_difference(&database).await {
-        Ok(difference) => judge_clock(difference),
+        Ok(difference) => diagnose_clock(difference),
         Err(error) => unavailable("clock", &error),
     };
     Ok(vec![check])
@@ -59,7 +59,7 @@ async fn clock_difference(database: &PgDiagnostics) -> Result<Duration, StoreErr
     })
 }
 
-fn judge_clock(difference: Duration) -> Diagnosis {
+fn diagnose_clock(difference: Duration) -> Diagnosis {
     if difference <= MAX_CLOCK_DIFFERENCE {
         return Diagnosis::ok("clock", "equal to the clock of the database");
     }
@@ -80,13 +80,13 @@ pub(super) async fn check_account(context: &DoctorContext) -> AreaOutcome {
     };
     let database = PgDiagnostics::new(context.owner()?.clone());
     let check = match database.account_status(account).await {
-        Ok(status) => judge_account(account, status.as_deref()),
+        Ok(status) => diagnose_account(account, status.as_deref()),
         Err(error) => unavailable("account", &error),
     };
     Ok(vec![check])
 }
 
-fn judge_account(account: AccountId, status: Option<&str>) -> Diagnosis {
+fn diagnose_account(account: AccountId, status: Option<&str>) -> Diagnosis {
     match status {
         Some("active") => Diagnosis::ok("account", format!("{account} is active")),
         Some(status) => Diagnosis::warn(
@@ -117,14 +117,14 @@ mod tests {
             (2001, DiagnosisState::Fail),
             (3_600_000, DiagnosisState::Fail),
         ] {
-            assert_eq!(judge_clock(Duration::milliseconds(milliseconds)).state, state);
+            assert_eq!(diagnose_clock(Duration::milliseconds(milliseconds)).state, state);
         }
-        assert!(judge_clock(Duration::HOUR).found.contains("3600 s"));
+        assert!(diagnose_clock(Duration::HOUR).found.contains("3600 s"));
     }
 
     #[test]
     fn account_must_exist_and_should_be_active() {
-        let state = |status| judge_account(AccountId(Uuid::nil()), status).state;
+        let state = |status| diagnose_account(AccountId(Uuid::nil()), status).state;
         assert_eq!(state(Some("active")), DiagnosisState::Ok);
         assert_eq!(state(Some("suspended")), DiagnosisState::Warn);
         assert_eq!(state(None), DiagnosisState::Fail);

@@ -86,16 +86,16 @@ async fn check_profile(verifications: &Verifications, key: ProfileKey) -> Vec<Di
     match verifications.probe(key).await {
         Err(error) => vec![unavailable(NAME, &error)],
         Ok(None) => Vec::new(),
-        Ok(Some(checks)) => checks.iter().filter_map(|check| judge(key, check)).collect(),
+        Ok(Some(checks)) => checks.iter().filter_map(|check| diagnose(key, check)).collect(),
     }
 }
 
-fn judge(key: ProfileKey, check: &Check) -> Option<Diagnosis> {
-    let place = format!(
+fn diagnose(key: ProfileKey, check: &Check) -> Option<Diagnosis> {
+    let profile = format!(
         "profile {} of account {}: {}",
         key.profile_id, key.account_id, check.name
     );
-    let found = format!("{place}: {}", check.found.as_deref().unwrap_or(check.state.as_str()));
+    let found = format!("{profile}: {}", check.found.as_deref().unwrap_or(check.state.as_str()));
     let remedy = check.remedy.clone().unwrap_or_else(|| "ask again later".to_owned());
     match check.state {
         CheckState::Passed | CheckState::Skipped => None,
@@ -131,7 +131,7 @@ mod tests {
                 found: Some("code 190".into()),
                 remedy: Some("Enter a new token.".into()),
             };
-            let line = judge(key, &check);
+            let line = diagnose(key, &check);
             assert_eq!(line.as_ref().map(|line| line.state), expected, "{state:?}");
             assert!(line.is_none_or(|line| line.found.contains("token: code 190") && line.remedy.is_some()));
         }

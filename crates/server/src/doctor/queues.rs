@@ -30,12 +30,12 @@ const SET_ASIDE: &[&str] = &["whatsapp_callbacks_set_aside", "outbox_set_aside"]
 pub(super) async fn check(context: &DoctorContext) -> AreaOutcome {
     let queues = PgQueues::new(context.owner()?.clone());
     Ok(match queues.read().await {
-        Ok(queues) => judge(&queues),
+        Ok(queues) => diagnose(&queues),
         Err(error) => vec![unavailable(NAME, &error)],
     })
 }
 
-fn judge(queues: &[Queue]) -> Vec<Diagnosis> {
+fn diagnose(queues: &[Queue]) -> Vec<Diagnosis> {
     let named = |names: &'static [&str]| queues.iter().filter(|queue| names.contains(&queue.name.as_str()));
     let late = named(QUEUES).filter(|queue| queue.oldest > MAX_AGE).map(|queue| {
         let minutes = queue.oldest.as_secs() / 60;
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn queue_fails_beyond_five_minutes() {
         let states =
-            |queues: &[Queue]| -> Vec<DiagnosisState> { judge(queues).iter().map(|check| check.state).collect() };
+            |queues: &[Queue]| -> Vec<DiagnosisState> { diagnose(queues).iter().map(|check| check.state).collect() };
         for name in QUEUES {
             assert_eq!(states(&[queue(name, 3, 5)]), [DiagnosisState::Ok], "{name}");
             assert_eq!(states(&[queue(name, 3, 6)]), [DiagnosisState::Fail], "{name}");
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(states(&[queue("outbox_set_aside", 1, 0)]), [DiagnosisState::Warn]);
         assert_eq!(states(&[queue("mail", 1, 9), queue("gateway_events", 1, 9)]).len(), 2);
         assert!(
-            judge(&[queue("mail", 3, 7)])[0]
+            diagnose(&[queue("mail", 3, 7)])[0]
                 .found
                 .contains("3 in the queue mail, the oldest for 7 min")
         );

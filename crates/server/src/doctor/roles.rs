@@ -16,7 +16,7 @@ pub(super) async fn check_roles(context: &DoctorContext) -> AreaOutcome {
         Err(error) if recado_postgres::pending(context.owner()?).await.is_ok() => return Ok(vec![refused(&error)]),
         Err(error) => return Ok(vec![unavailable("roles", &error)]),
     };
-    Ok(judge_role(&role))
+    Ok(diagnose_role(&role))
 }
 
 fn refused(error: &StoreError) -> Diagnosis {
@@ -27,7 +27,7 @@ fn refused(error: &StoreError) -> Diagnosis {
     )
 }
 
-fn judge_role(role: &TenantRole) -> Vec<Diagnosis> {
+fn diagnose_role(role: &TenantRole) -> Vec<Diagnosis> {
     let name = &role.name;
     let mut checks = Vec::new();
     let mut fail = |found: String, remedy: String| checks.push(Diagnosis::fail("roles", found, remedy));
@@ -92,7 +92,7 @@ mod tests {
             owned_tables: Vec::new(),
             inherited: Vec::new(),
         };
-        let ok = judge_role(&bound);
+        let ok = diagnose_role(&bound);
         assert_eq!((ok.len(), ok[0].state), (1, DiagnosisState::Ok));
         let cases = [
             (
@@ -125,7 +125,7 @@ mod tests {
             ),
         ];
         for (role, word) in cases {
-            let checks = judge_role(&role);
+            let checks = diagnose_role(&role);
             assert_eq!((checks.len(), checks[0].state), (1, DiagnosisState::Fail), "{word}");
             assert!(checks[0].found.contains(word), "{checks:?}");
         }
@@ -134,6 +134,6 @@ mod tests {
             bypasses_row_security: true,
             ..bound
         };
-        assert_eq!(judge_role(&all).len(), 2);
+        assert_eq!(diagnose_role(&all).len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Further content of WhatsApp callbacks: prices, ad referrals, announced category changes and unsupported fields.
+//! Further content of WhatsApp callbacks: prices, ad referrals, reported category changes and unsupported fields.
 //! Also: a callback that cannot be applied is set aside.
 
 use serde_json::{Value, json};
@@ -271,7 +271,7 @@ fn upcoming_category_change_is_published_once() {
     subscribe_to_all_events(&ana);
     let (template, campaign) = scheduled_campaign(&ana, "77");
     let path = format!("/api/templates/{template}");
-    let announce_change = |at: u64| {
+    let report_change = |at: u64| {
         let value = json!({ "message_template_id": 77, "message_template_name": "x", "message_template_language": "pt_BR",
             "correct_category": "UTILITY", "new_category": "MARKETING", "category_update_timestamp": at });
         assert_eq!(
@@ -282,7 +282,7 @@ fn upcoming_category_change_is_published_once() {
         );
     };
     for _ in 0..10 {
-        announce_change(1_780_000_000);
+        report_change(1_780_000_000);
     }
     let shown = ana.get(&path).ok();
     assert_eq!(
@@ -293,17 +293,17 @@ fn upcoming_category_change_is_published_once() {
         shown["category_change"],
         json!({ "to": "UTILITY", "at": "2026-05-28T20:26:40.000Z" })
     );
-    let announced = eventually("the announced change is published", || {
+    let published = eventually("the reported change is published", || {
         Some(webhook_events(&ana, "template.category_changing")).filter(|events| !events.is_empty())
     });
     let expected = json!({ "id": template, "name": shown["name"], "language": "pt_BR", "from": "MARKETING",
         "to": "UTILITY", "at": "2026-05-28T20:26:40.000Z", "campaigns": [campaign] });
-    assert_eq!(announced, [expected]);
-    until("the announced change is notified", || {
+    assert_eq!(published, [expected]);
+    until("the reported change is notified", || {
         count_notifications(&ana, "Template category will change") == 1
     });
-    // A changed date is announced again.
-    announce_change(1_780_000_060);
+    // A changed date is reported again.
+    report_change(1_780_000_060);
     until("the changed date is published", || {
         webhook_events(&ana, "template.category_changing").len() == 2
     });

@@ -1,5 +1,5 @@
 //! Verification of WhatsApp numbers: what WhatsApp confirms with a profile's token, what a broken set-up is called, and
-//! what members are told.
+//! what members are notified of.
 
 use recado_simulators::whatsapp::{BusinessUpdateCallback, signature};
 use serde_json::{Value, json};
@@ -110,13 +110,13 @@ fn confirmed_number_is_verified_with_whatsapps_values() {
     );
     assert_eq!(server.whatsapp.subscriptions(), [ACCOUNT]);
     assert_eq!(ana.get(&path_of(&profile)).ok(), profile);
-    let told = notifications(&ana);
+    let notified = notifications(&ana);
     assert!(
-        told.contains(&("success".into(), "WhatsApp number verified: Loja".into())),
-        "{told:?}"
+        notified.contains(&("success".into(), "WhatsApp number verified: Loja".into())),
+        "{notified:?}"
     );
     let verified = [[json!("verification"), json!("pending"), json!("verified")]];
-    until("the event is told", || number_events(&ana) == verified);
+    until("the event is published", || number_events(&ana) == verified);
     server.member(&ana.account, "viewer").get(&path_of(&profile)).ok();
     server.owner().get(&path_of(&profile)).refused(404, "NOT_FOUND");
 }
@@ -304,13 +304,13 @@ fn number_that_is_lost_fails_at_once() {
     let lost = ana.post(&format!("{}/verify", path_of(&profile)), json!({})).ok();
     assert_eq!(state(&lost), "failed");
     assert_eq!(lost["number"], profile["number"], "what was known is kept");
-    let told = notifications(&ana);
+    let notified = notifications(&ana);
     assert!(
-        told.contains(&("error".into(), "WhatsApp number not verified: Loja".into())),
-        "{told:?}"
+        notified.contains(&("error".into(), "WhatsApp number not verified: Loja".into())),
+        "{notified:?}"
     );
     let failed = [json!("verification"), json!("verified"), json!("failed")];
-    until("the event is told", || number_events(&ana).contains(&failed));
+    until("the event is published", || number_events(&ana).contains(&failed));
 }
 
 #[test]
@@ -487,9 +487,9 @@ fn business_update_changes_the_number_and_causes_a_check() {
         ]
     );
     assert!(events.contains(&[json!("account"), Value::Null, json!("account_violation")]));
-    let told = notifications(&ana);
+    let notified = notifications(&ana);
     let fell = ("warning".into(), "Quality of a WhatsApp number fell: Loja".into());
-    assert!(told.contains(&fell), "{told:?}");
+    assert!(notified.contains(&fell), "{notified:?}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn sent_components(server: &Server) -> Vec<Value> {
 }
 
 #[test]
-fn location_template_is_sent_with_the_place_of_its_campaign() {
+fn location_template_is_sent_with_the_location_of_its_campaign() {
     let server = Server::start(without_statuses());
     let ana = server.owner();
     ana.profile();
@@ -178,7 +178,7 @@ fn offer_is_sent_with_its_end_and_fails_when_it_is_over() {
 }
 
 #[test]
-fn offer_and_place_rules_name_their_field() {
+fn offer_and_location_rules_name_their_field() {
     let server = Server::new();
     let ana = server.owner();
     let changed = |body: &Value, field: &str, value: Value| {

@@ -95,8 +95,8 @@ fn untrusted_certificate_stops_the_start() {
     let assert_refused = |host: &str, others: &[(&'static str, &str)], reason: &str| {
         for command in ["serve", "worker", "migrate"] {
             let log = refusal(&[command], &env(&at(host), others));
-            let place = format!("{host}:{}", cluster.port());
-            assert!(log.contains(&place) && log.contains(reason), "{command}: {log}");
+            let address = format!("{host}:{}", cluster.port());
+            assert!(log.contains(&address) && log.contains(reason), "{command}: {log}");
         }
     };
     let not_signed = "not signed by a trusted authority";
@@ -139,8 +139,8 @@ fn server_without_tls_gets_no_password() {
         for command in ["serve", "migrate"] {
             let url = url(host, plain.port(), "recado", "");
             let log = refusal(&[command], &env(&url, &[("DATABASE_TLS", tls)]));
-            let place = format!("{host}:{}", plain.port());
-            assert!(log.contains(&place) && log.contains("the server has no TLS"), "{log}");
+            let address = format!("{host}:{}", plain.port());
+            assert!(log.contains(&address) && log.contains("the server has no TLS"), "{log}");
         }
     }
     assert_eq!(plain.connections(), 6);

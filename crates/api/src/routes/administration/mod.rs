@@ -385,7 +385,7 @@ async fn update(
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
     let description =
-        "Updates an account: absent fields are kept; null clears `logo_url`. The subscription is not changed.";
+        "Updates an account: absent fields do not change; null clears `logo_url`. The subscription is not changed.";
     Operation::new("Update any account", description)
         .takes(path_id(ID))
         .body(Body::change::<ChangedAccount>().example(json!({ "name": "Loja Centro", "logo_url": null })))

@@ -341,7 +341,7 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates a draft or scheduled campaign: absent fields are kept; null clears a field. \
+    let description = "Updates a draft or scheduled campaign: absent fields do not change; null clears a field. \
                 `budget` alone can be changed also while the campaign sends or is paused.";
     Operation::new("Update a campaign", description)
         .takes(path_id(ID))

@@ -169,7 +169,7 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates a template: absent fields are kept and not checked; null clears a field. The template \
+    let description = "Updates a template: absent fields do not change and are not checked; null clears a field. The template \
                 becomes a draft and must be submitted again. It cannot be changed while WhatsApp reviews it.";
     Operation::new("Update a template", description)
         .takes(path_id(ID))

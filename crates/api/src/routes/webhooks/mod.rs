@@ -288,7 +288,7 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates an endpoint: absent fields are kept. Activating it again clears `disabled_at`.";
+    let description = "Updates an endpoint: absent fields do not change. Activating it again clears `disabled_at`.";
     Operation::new("Update a webhook", description)
         .takes(path_id(ID))
         .body(Body::change::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))

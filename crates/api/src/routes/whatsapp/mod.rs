@@ -299,7 +299,7 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates a connected number: absent fields are kept; null clears `messages_per_second`. With \
+    let description = "Updates a connected number: absent fields do not change; null clears `messages_per_second`. With \
                 `phone_number_id`, `waba_id`, `access_token` or `pin` the number becomes `pending`, and WhatsApp is \
                 asked as when a number is connected.";
     Operation::new("Update a WhatsApp number", description)

@@ -401,7 +401,7 @@ fn due_message_is_checked_like_a_new_one() {
 }
 
 #[test]
-fn place_and_offer_of_a_template_are_required_and_an_ended_offer_fails() {
+fn location_and_offer_of_a_template_are_required_and_an_ended_offer_fails() {
     use crate::messaging::{HeaderType, LimitedTimeOffer};
     let special = with_template(|template| {
         template.header_type = HeaderType::Location;

@@ -74,11 +74,11 @@ impl FileLedger {
                 self.violations.push(violation);
             }
         }
-        let announced: Vec<String> = tables.events.drain(..).map(|(_, event)| media_id(&event)).collect();
+        let published: Vec<String> = tables.events.drain(..).map(|(_, event)| media_id(&event)).collect();
         let ready: Vec<String> = ready.iter().map(|id| id.0.to_string()).collect();
-        if announced != ready {
+        if published != ready {
             self.violations
-                .push(format!("{ready:?} became ready, and the events announce {announced:?}"));
+                .push(format!("{ready:?} became ready, and the events name {published:?}"));
         }
         self.check_claims(tables);
     }
@@ -132,7 +132,7 @@ impl FileLedger {
     }
 }
 
-/// The id of the file that an event announces.
+/// The id of the file that an event names.
 fn media_id(event: &Event) -> String {
     match event {
         Event::Webhook(event) => event.items[0]["media"]["id"].as_str().unwrap().to_owned(),

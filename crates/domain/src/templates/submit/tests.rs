@@ -119,7 +119,7 @@ fn submission_rules_for_texts() {
 }
 
 #[test]
-fn submission_rules_for_places_offers_and_delivery_times() {
+fn submission_rules_for_locations_offers_and_delivery_times() {
     let offer = |change: fn(&mut Template)| {
         let mut template = offer_template(true);
         change(&mut template);

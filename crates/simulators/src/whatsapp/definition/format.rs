@@ -259,9 +259,9 @@ mod tests {
     #[test]
     fn locations_are_checked() {
         let template = json!({ "components": [{ "type": "HEADER", "format": "LOCATION" }] });
-        let sent = |place: Value| json!({ "components": [{ "type": "header", "parameters": [{ "type": "location", "location": place }] }] });
-        let place = json!({ "latitude": 1.5, "longitude": 2, "name": "Loja", "address": "Rua A" });
-        assert_eq!(code(check_parameters(&template, &sent(place))), None);
+        let sent = |location: Value| json!({ "components": [{ "type": "header", "parameters": [{ "type": "location", "location": location }] }] });
+        let location = json!({ "latitude": 1.5, "longitude": 2, "name": "Loja", "address": "Rua A" });
+        assert_eq!(code(check_parameters(&template, &sent(location))), None);
         assert_eq!(
             code(check_parameters(&template, &sent(json!({ "latitude": 1 })))),
             Some(132012)
