@@ -118,18 +118,19 @@ fn groups<'a>(account: AccountId, window: &Window, group_by: CostGroupBy, campai
     .bind(campaign)
 }
 
-/// The service messages of numbers in a month of the window. A number counts those of its latest month.
+/// The service messages of each number in the months of the window.
 fn service_messages<'a>(account: AccountId, window: &Window) -> Sql<'a> {
     sql(
-        "SELECT p.id AS profile_id, to_char(p.service_month, 'YYYY-MM') AS month, p.service_messages AS used,
+        "SELECT p.id AS profile_id, to_char(m.month, 'YYYY-MM') AS month, m.messages AS used,
            (SELECT r.free_per_number_month FROM rate_card_rows r JOIN rate_cards c ON c.id = r.card_id
              WHERE r.category = 'service' AND r.free_per_number_month IS NOT NULL
-               AND r.effective_at < (p.service_month + interval '1 month') AT TIME ZONE 'UTC'
+               AND r.effective_at < (m.month + interval '1 month') AT TIME ZONE 'UTC'
              ORDER BY c.created_at DESC, c.id DESC, r.effective_at DESC LIMIT 1) AS free
-         FROM whatsapp_profiles p
-         WHERE p.account_id = $1 AND p.service_month < ($3 AT TIME ZONE 'UTC')::date
-           AND p.service_month + interval '1 month' > $2 AT TIME ZONE 'UTC'
-         ORDER BY p.created_at, p.id",
+         FROM service_message_months m
+         JOIN whatsapp_profiles p ON p.account_id = m.account_id AND p.id = m.profile_id
+         WHERE m.account_id = $1 AND m.month < ($3 AT TIME ZONE 'UTC')::date
+           AND m.month + interval '1 month' > $2 AT TIME ZONE 'UTC'
+         ORDER BY p.created_at, p.id, m.month",
     )
     .bind(account)
     .bind(window.start())

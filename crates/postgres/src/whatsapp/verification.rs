@@ -258,12 +258,18 @@ impl VerificationStore for PgVerifications {
     }
 
     async fn note_accepted(&self, account: AccountId, id: ProfileId, service_messages: i64) -> Result<(), StoreError> {
-        let statement = sql("UPDATE whatsapp_profiles SET last_accepted_at = now(),
-               service_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date,
-               service_messages = $3 + CASE WHEN service_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
-                 THEN service_messages ELSE 0 END
-             WHERE account_id = $1 AND id = $2
-               AND ($3 > 0 OR last_accepted_at IS NULL OR last_accepted_at < now() - interval '10 seconds')")
+        let statement = sql("WITH noted AS (
+               UPDATE whatsapp_profiles SET last_accepted_at = now(),
+                 service_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date,
+                 service_messages = $3 + CASE WHEN service_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
+                   THEN service_messages ELSE 0 END
+               WHERE account_id = $1 AND id = $2
+                 AND ($3 > 0 OR last_accepted_at IS NULL OR last_accepted_at < now() - interval '10 seconds')
+               RETURNING service_month)
+             INSERT INTO service_message_months (account_id, profile_id, month, messages)
+             SELECT $1, $2, service_month, $3 FROM noted WHERE $3 > 0
+             ON CONFLICT (account_id, profile_id, month)
+               DO UPDATE SET messages = service_message_months.messages + excluded.messages")
         .bind(account)
         .bind(id)
         .bind(service_messages);

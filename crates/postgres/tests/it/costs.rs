@@ -509,6 +509,43 @@ async fn another_account_sees_no_costs() {
 }
 
 #[tokio::test]
+async fn service_messages_are_reported_by_number_and_month() {
+    let fixture = DbFixture::new().await;
+    let card = "market,currency,category,rate,effective_from,free_per_number_month\n\
+        BR,USD,service,0,2026-03-01,1000\n";
+    add_card(&fixture, 1, card).await;
+    let mut profiles = [id(), id()];
+    profiles.sort_unstable();
+    for (position, profile) in profiles.iter().enumerate() {
+        fixture
+            .sql(&format!(
+                "INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token, created_at)
+                   VALUES ('{account}', '{profile}', 'Loja', '{position}', '2', '\\x00', '2026-01-01');
+                 INSERT INTO service_message_months (account_id, profile_id, month, messages)
+                   VALUES ('{account}', '{profile}', '2026-01-01', 5), ('{account}', '{profile}', '2026-02-01', 7),
+                     ('{account}', '{profile}', '2026-03-01', 9), ('{account}', '{profile}', '2026-04-01', 11)",
+                account = fixture.account
+            ))
+            .await;
+    }
+    let store = PgCosts::new(fixture.tenants.clone());
+    let report = store.report(fixture.account, &window(), CostGroupBy::Day, None).await;
+    let months: Vec<(Uuid, String, i64, Option<i64>)> = report
+        .unwrap()
+        .service_messages
+        .into_iter()
+        .map(|row| (row.profile_id.into(), row.month, row.used, row.free))
+        .collect();
+    let of = |profile: Uuid| {
+        [
+            (profile, "2026-02".to_owned(), 7, None),
+            (profile, "2026-03".to_owned(), 9, Some(1000)),
+        ]
+    };
+    assert_eq!(months, [of(profiles[0]), of(profiles[1])].concat());
+}
+
+#[tokio::test]
 async fn used_rate_card_cannot_be_deleted() {
     let fixture = DbFixture::new().await;
     let cards = PgRateCards::new(fixture.owner.clone());

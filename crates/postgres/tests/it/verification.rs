@@ -141,6 +141,10 @@ async fn activity_counts_messages_of_the_month_and_keeps_health() {
     verifications.record_health(account, id, 1, &report).await.unwrap();
     let activity = verifications.activity(account, id).await.unwrap().unwrap();
     assert_eq!(activity.service_messages, 2);
+    verifications.note_accepted(account, id, 3).await.unwrap();
+    let by_month =
+        "SELECT messages FROM service_message_months WHERE month = date_trunc('month', now() AT TIME ZONE 'UTC')";
+    assert_eq!(fixture.number(by_month).await, 5);
     assert!(activity.last_callback_at.is_some() && activity.last_accepted_at.is_some());
     assert_eq!(activity.last_inbound_at, None);
     assert_eq!(activity.health.map(|(health, _)| health), Some(report));
