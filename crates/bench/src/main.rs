@@ -37,6 +37,7 @@ mod read;
 mod report;
 mod results;
 mod rollups;
+mod segments;
 mod send_rate;
 mod sending;
 mod share;
@@ -131,6 +132,7 @@ const BENCHES: &[(&str, Run)] = &[
     ("analytics", analytics::run),
     ("growth", growth::run),
     ("snapshot-queues", queues::run),
+    ("segments", segments::run),
     ("million", million::run),
     ("snapshot", snapshot::run),
 ];
