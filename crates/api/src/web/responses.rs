@@ -1,7 +1,7 @@
 //! Responses in the success envelope.
 
 use actix_web::HttpResponse;
-use recado_domain::shared::Page;
+use recado_domain::shared::{CursorPage, Page};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -32,6 +32,11 @@ pub fn no_content() -> HttpResponse {
 
 /// 200 with a page as the whole body. The page has its own `data`.
 pub fn page<T: Serialize>(page: &Page<T>) -> HttpResponse {
+    HttpResponse::Ok().json(page)
+}
+
+/// 200 with a page of a list with a cursor as the whole body.
+pub fn cursor_page<T: Serialize>(page: CursorPage<T>) -> HttpResponse {
     HttpResponse::Ok().json(page)
 }
 

@@ -182,6 +182,12 @@ pub struct LogQuery {
     pub status: Option<LogStatus>,
     pub endpoint_id: Option<WebhookId>,
     pub event_type: Option<String>,
+    /// The last log of the page before.
+    pub cursor: Option<WebhookLogId>,
+    /// Logs made at this time or later.
+    pub since: Option<OffsetDateTime>,
+    /// Logs made before this time.
+    pub until: Option<OffsetDateTime>,
     pub limit: i64,
 }
 

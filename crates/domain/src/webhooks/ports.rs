@@ -79,7 +79,7 @@ pub trait WebhookStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WebhookLogStore: Send + Sync {
-    /// Lists logs, newest first.
+    /// Lists at most `query.limit` logs, newest first.
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError>;
 
     /// Finds the delivery of a log.

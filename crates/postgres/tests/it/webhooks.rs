@@ -695,6 +695,27 @@ async fn webhook_logs_are_filtered_by_their_fields() {
         .await,
         "m6m0"
     );
+    let rows = store(&fixture).logs(account, &all).await.unwrap();
+    let after = |at: usize| LogQuery {
+        cursor: Some(rows[at].id),
+        ..all.clone()
+    };
+    assert_eq!(found(after(2)).await, "m3m2m1m0");
+    assert_eq!(found(after(6)).await, "");
+    let between = LogQuery {
+        since: Some(rows[4].created_at),
+        until: Some(rows[1].created_at),
+        ..all.clone()
+    };
+    assert_eq!(found(between.clone()).await, "m4m3m2");
+    assert_eq!(
+        found(LogQuery {
+            cursor: Some(rows[3].id),
+            ..between
+        })
+        .await,
+        "m2"
+    );
     let other_account = fixture.another_account().await;
     assert!(store(&fixture).logs(other_account, &all).await.unwrap().is_empty());
     let payloads = store(&fixture).logs(account, &all).await.unwrap();

@@ -9,7 +9,7 @@ use crate::harness::{Options, Server, text};
 
 /// An inbound endpoint and a signer with its secret.
 pub(crate) struct Hook {
-    id: String,
+    pub(crate) id: String,
     signer: Webhook,
 }
 

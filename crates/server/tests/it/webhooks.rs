@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::users::User;
 use crate::harness::{Options, Server, eventually, text, until};
+use crate::inbound_webhooks::Hook;
 
 const UNREACHED_URL: &str = "https://e.example";
 
@@ -48,6 +49,39 @@ fn wait_for_deliveries(receiver: &Receiver, path: &str, count: usize) -> Vec<Del
 
 fn status(status: u16) -> Fault {
     Fault::new(FaultKind::status(status, Value::Null))
+}
+
+#[test]
+fn paging_logs_returns_each_once_while_others_arrive() {
+    let server = Server::new();
+    let ana = server.owner();
+    let hook = Hook::new(&ana);
+    let id = hook.id.clone();
+    let call = |number: usize| {
+        let order = json!({ "type": "note", "data": { "number": number } });
+        drop(hook.call(&server, &format!("m{number}"), &order));
+    };
+    (0..7).for_each(call);
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    for page in 0..4 {
+        let reply = ana.get(&format!("/api/webhooks/logs?limit=2&endpoint_id={id}{cursor}"));
+        let body = reply.expect(200);
+        let logs = body["data"].as_array().unwrap();
+        found.extend(logs.iter().map(|log| text(&log["id"])));
+        assert_eq!(body["hasMore"], page < 3);
+        assert_eq!(body["nextCursor"].is_string(), page < 3);
+        cursor = format!("&cursor={}", body["nextCursor"].as_str().unwrap_or_default());
+        call(7 + page);
+    }
+    assert_eq!(found.len(), 7);
+    found.dedup();
+    assert_eq!(found.len(), 7);
+    assert!(found.is_sorted_by(|a, b| a > b), "{found:?}");
+    let none = "?since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z";
+    assert_eq!(logs(&ana, none), Vec::<Value>::new());
+    assert_eq!(logs(&ana, "?since=2026-01-01T00:00:00Z&limit=100").len(), 11);
+    assert_eq!(ana.get("/api/webhooks/logs?cursor=x").invalid(), ["cursor"]);
+    assert_eq!(ana.get("/api/webhooks/logs?since=today").invalid(), ["since"]);
 }
 
 #[test]

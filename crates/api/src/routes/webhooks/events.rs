@@ -17,8 +17,8 @@ use super::{DeliveryQueued, ID};
 use crate::error::{ApiError, ErrorCode};
 use crate::web::callback::CallbackMemory;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
-use crate::web::operation::{Body, Operation, Parameter, data, data_with, path_id, text};
-use crate::web::parameters::{CursorParam, EnumParam, IdParam, IntegerParam, LIMIT, TextParam};
+use crate::web::operation::{Body, Operation, Parameter, data, data_with, path_id, text, whole_body};
+use crate::web::parameters::{CursorParam, EnumParam, IdParam, IntegerParam, LIMIT, TextParam, TimeParam};
 use crate::web::query::Params;
 use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
@@ -51,6 +51,11 @@ const LOG_LIMIT: IntegerParam = IntegerParam::limit(50, 100);
 const ENDPOINT: IdParam = IdParam::new("endpoint_id", "Only logs of this endpoint.");
 
 const LOG_EVENT_TYPE: TextParam = TextParam::new("event_type", "Only logs of this event type.", "message.received");
+
+const SINCE: TimeParam = TimeParam::new("since", "Only logs made at this time or later.", "2026-01-01T00:00:00Z");
+const UNTIL: TimeParam = TimeParam::new("until", "Only logs made before this time.", "2027-01-01T00:00:00Z");
+
+const LOG_CURSOR: CursorParam = CursorParam::first_page(None);
 
 const CURSOR: CursorParam = CursorParam {
     description: "The `nextCursor` of the previous page, or the id of the last processed event. Omit it for the oldest.",
@@ -120,24 +125,31 @@ async fn logs(
         status: params.one_of(&LOG_STATUS),
         endpoint_id: params.id(&ENDPOINT),
         event_type: params.text(&LOG_EVENT_TYPE),
+        cursor: params.id_cursor(),
+        since: params.time(&SINCE),
+        until: params.time(&UNTIL),
         limit: params.page_of(&LOG_LIMIT).limit(),
     };
     params.check()?;
-    let logs = webhooks.logs(&tenant, &query).await?.into_iter();
-    Ok(responses::ok(logs.map(WebhookLogResponse::from).collect::<Vec<_>>()))
+    let logs = webhooks.logs(&tenant, &query).await?;
+    Ok(responses::cursor_page(logs.map(WebhookLogResponse::from)))
 }
 
 pub(crate) const LOGS: Endpoint = endpoint!(logs, {
     Operation::new(
         "List webhook logs",
-        "Returns attempts of outbound and calls of inbound endpoints, latest first.",
+        "Returns attempts of outbound and calls of inbound endpoints, latest first. Paging with `nextCursor` returns \
+         each log once while others arrive.",
     )
     .takes(&DIRECTION)
     .takes(&LOG_STATUS)
     .takes(&ENDPOINT)
     .takes(&LOG_EVENT_TYPE)
+    .takes(&LOG_CURSOR)
+    .takes(&SINCE)
+    .takes(&UNTIL)
     .takes(&LOG_LIMIT)
-    .responds(data::<Vec<WebhookLogResponse>>("The logs.").example(json!([log()])))
+    .responds(whole_body::<CursorPage<WebhookLogResponse>>("A page of logs.").example(json!({ "data": [log()] })))
 });
 
 /// `POST /api/webhooks/logs/<id>/redeliver`

@@ -18,6 +18,9 @@ impl WebhookTables {
                 && has_status(log)
                 && query.endpoint_id.is_none_or(|id| id == log.endpoint_id)
                 && query.event_type.as_ref().is_none_or(|kind| *kind == log.event_type)
+                && query.cursor.is_none_or(|cursor| log.id < cursor)
+                && query.since.is_none_or(|since| log.created_at >= since)
+                && query.until.is_none_or(|until| log.created_at < until)
         };
         let newest_first = self.logs.values().rev();
         newest_first

@@ -221,8 +221,13 @@ impl Webhooks {
     }
 
     /// Lists logs, newest first.
-    pub async fn logs(&self, tenant: &Tenant, query: &LogQuery) -> Result<Vec<WebhookLog>, WebhookError> {
-        Ok(self.logs.logs(tenant.account_id, query).await?)
+    pub async fn logs(&self, tenant: &Tenant, query: &LogQuery) -> Result<CursorPage<WebhookLog>, WebhookError> {
+        let with_next = LogQuery {
+            limit: query.limit.saturating_add(1),
+            ..query.clone()
+        };
+        let rows = self.logs.logs(tenant.account_id, &with_next).await?;
+        Ok(CursorPage::cut(rows, query.limit, |log| log.id))
     }
 
     /// Lists the account's webhook events, oldest first.

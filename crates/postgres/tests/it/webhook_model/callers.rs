@@ -401,6 +401,7 @@ impl Caller<'_> {
             endpoint_id: filter.endpoint.map(|at| number(at).into()),
             event_type: filter.kind.map(|kind| kind.as_str().to_owned()),
             limit: filter.limit,
+            ..LogQuery::default()
         };
         let mut lines = Vec::new();
         for log in self.logs.logs(account, &query).await.unwrap() {
