@@ -1,10 +1,11 @@
-//! Builds the actix application from the route table. Every route runs its access check first. A known path with a
-//! wrong method gets 405, an unknown path 404.
+//! Builds the actix application from the route table. Every route runs its access check first. HEAD is accepted wherever
+//! GET is. A known path with a wrong method gets 405, an unknown path 404.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use actix_web::dev::ServiceRequest;
+use actix_web::http::Method;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpMessage as _, HttpResponse, Resource, ResponseError as _, Scope};
@@ -33,18 +34,17 @@ pub fn configure(config: &mut ServiceConfig) {
     let mut contexts: BTreeMap<&str, Vec<Resource>> = BTreeMap::new();
     for (path, specs) in paths {
         let (context, rest) = split_context(path);
-        let allowed = specs
-            .iter()
-            .map(|(spec, _)| spec.method.as_str())
-            .collect::<Vec<_>>()
-            .join(", ");
+        let methods: Vec<Method> = specs.iter().flat_map(|(spec, _)| methods(spec)).collect();
+        let allowed = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
         let mut resource = web::resource(rest);
         for &(spec, route) in &specs {
-            let access_check = from_fn(move |request: ServiceRequest, next: Next<_>| {
-                request.extensions_mut().insert(route);
-                check_access(spec, request, next)
-            });
-            resource = resource.route((spec.endpoint.handler)().method(spec.method.clone()).wrap(access_check));
+            for method in methods(spec) {
+                let access_check = from_fn(move |request: ServiceRequest, next: Next<_>| {
+                    request.extensions_mut().insert(route);
+                    check_access(spec, request, next)
+                });
+                resource = resource.route((spec.endpoint.handler)().method(method).wrap(access_check));
+            }
         }
         let wrong_method = move || std::future::ready(method_not_allowed(allowed.clone()));
         let resource = resource.default_service(web::to(wrong_method));
@@ -54,6 +54,14 @@ pub fn configure(config: &mut ServiceConfig) {
         config.service(resources.into_iter().fold(web::scope(context), Scope::service));
     }
     config.default_service(web::to(|| std::future::ready(ApiError::not_found().error_response())));
+}
+
+/// The methods of a route. The outermost middleware drops the body of a response to HEAD.
+fn methods(spec: &RouteSpec) -> Vec<Method> {
+    match spec.method == Method::GET {
+        true => vec![Method::GET, Method::HEAD],
+        false => vec![spec.method.clone()],
+    }
 }
 
 /// Splits off the context: `/api/campaigns` and `/{id}`, `/docs` and `/{file}`, `/healthz` and an empty rest.

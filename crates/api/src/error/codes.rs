@@ -65,6 +65,7 @@ error_codes! {
         status: StatusCode::UNAUTHORIZED,
         code: "AUTH_ERROR",
         message: "A session or an API key is required",
+        headers: &["WWW-Authenticate"],
         description: "The session or API key is missing, expired, revoked or invalid; the caller is not a member of \
             the account; the account is suspended; or the caller's role does not permit this operation.",
     }
@@ -84,7 +85,7 @@ error_codes! {
     MethodNotAllowed {
         status: StatusCode::METHOD_NOT_ALLOWED,
         code: "METHOD_NOT_ALLOWED",
-        message: "Method not allowed; this path accepts GET, POST",
+        message: "Method not allowed; this path accepts GET, HEAD, POST",
         headers: &["Allow"],
         description: "The path does not accept this method. `Allow` lists the accepted methods.",
     }

@@ -42,6 +42,11 @@ pub use codes::ErrorCode;
 pub use limits::ReachedLimit;
 pub use refusal::RefusalReason;
 
+/// How a caller authenticates (RFC 6750).
+const CHALLENGE: &str = "Bearer realm=\"recado\"";
+/// The caller's token or key is not valid.
+const INVALID_TOKEN_CHALLENGE: &str = "Bearer realm=\"recado\", error=\"invalid_token\"";
+
 /// The error of a request.
 #[derive(Debug)]
 pub struct ApiError {
@@ -98,7 +103,12 @@ impl ApiError {
 
     /// 401: the caller is not authenticated or not permitted.
     pub fn auth(reason: RefusalReason, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(ErrorCode::Auth, message).refused(reason)
+        let challenge = match reason {
+            RefusalReason::InvalidSession | RefusalReason::UnknownKey => INVALID_TOKEN_CHALLENGE,
+            _ => CHALLENGE,
+        };
+        let error = Self::new(ErrorCode::Auth, message).refused(reason);
+        error.header(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
     }
 
     /// 403, as a security event.

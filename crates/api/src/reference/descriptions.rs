@@ -147,6 +147,13 @@ pub(super) fn parameters() -> Value {
             "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
             "example": "7d1c7f5e-3f4c-4f39-9b8e-0d6a5f2f1c11",
         },
+        "IfNoneMatch": {
+            "name": "If-None-Match", "in": "header", "required": false,
+            "description": "Entity tags of earlier responses, or `*`. If one of them is the present tag, the response \
+                is 304 without a body.",
+            "schema": { "type": "string" },
+            "example": "\"5f70bf18a086007016e948b04aed3b82\"",
+        },
         "RequestId": {
             "name": "X-Request-Id", "in": "header", "required": false,
             "description": "An id for this request, of 1 to 128 visible ASCII characters. The response and the \

@@ -13,8 +13,9 @@ use crate::error::ErrorCode;
 use crate::web::ceiling::is_exempt;
 use crate::web::operation::{
     Body, BodyContent, BodySchema, OpenApiTag, Operation, Parameter, ParameterLocation, ParameterSchema,
-    RequiredFields, ResponseContent, ResponseDoc, ResponseSchema,
+    RequiredFields, ResponseContent, ResponseDoc, ResponseSchema, empty,
 };
+use crate::web::representation::location;
 use crate::web::route::{Access, RouteSpec};
 
 const RATE_HEADERS: [&str; 3] = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
@@ -93,6 +94,9 @@ fn parameters(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) ->
     if accepts_idempotency_key(spec) {
         shared.push("IdempotencyKey");
     }
+    if spec.has_entity_tag() {
+        shared.push("IfNoneMatch");
+    }
     shared.push("RequestId");
     let reference = |name| json!({ "$ref": format!("#/components/parameters/{name}") });
     parameters.extend(shared.into_iter().map(reference));
@@ -167,6 +171,11 @@ fn responses(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) -> 
     for response in &operation.responses {
         responses.insert(response.status, response_value(spec, response, schemas));
     }
+    if spec.has_entity_tag() {
+        let not_modified = empty(304, "The client's copy is current: `If-None-Match` has the entity tag.");
+        let not_modified = response_value(spec, &not_modified, schemas);
+        responses.entry(304).or_insert(not_modified);
+    }
     let mut errors: BTreeMap<u16, Vec<(ErrorCode, Vec<&str>)>> = BTreeMap::new();
     let derived = derived_errors(spec, operation).into_iter().map(|error| (error, None));
     let documented = operation.refusals.iter();
@@ -228,6 +237,12 @@ fn response_value(spec: &RouteSpec, response: &ResponseDoc, schemas: &mut Schema
     let mut headers = header_references(spec.rate.iter().flat_map(|_| RATE_HEADERS));
     if accepts_idempotency_key(spec) {
         headers.extend(header_references(["Idempotent-Replayed"]));
+    }
+    if spec.has_entity_tag() && matches!(response.status, 200 | 304) {
+        headers.extend(header_references(["ETag"]));
+    }
+    if matches!(response.status, 201 | 202) && location(spec).is_some() {
+        headers.extend(header_references(["Location"]));
     }
     for (name, description, schema) in &response.headers {
         headers.insert(

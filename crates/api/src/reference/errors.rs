@@ -63,7 +63,22 @@ pub(super) fn headers() -> Value {
             "`true` if this is the stored response of the same `Idempotency-Key`; otherwise absent.",
             json!({ "type": "string", "const": "true" }), json!("true"),
         ),
-        "Allow": header("The methods that the path accepts.", json!({ "type": "string" }), json!("GET, POST")),
+        "ETag": header(
+            "The strong entity tag of the body. It changes exactly when the body does; `If-None-Match` compares it.",
+            json!({ "type": "string", "pattern": "^\"[^\"]+\"$" }),
+            json!("\"5f70bf18a086007016e948b04aed3b82\""),
+        ),
+        "Location": header(
+            "The path of the new row.",
+            json!({ "type": "string", "format": "uri-reference" }),
+            json!("/api/contacts/0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"),
+        ),
+        "WWW-Authenticate": header(
+            "How to authenticate. `error=\"invalid_token\"`: the session token or API key is not valid.",
+            json!({ "type": "string" }),
+            json!("Bearer realm=\"recado\""),
+        ),
+        "Allow": header("The methods that the path accepts.", json!({ "type": "string" }), json!("GET, HEAD, POST")),
     })
 }
 

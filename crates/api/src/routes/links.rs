@@ -1,8 +1,8 @@
 //! Routes of short links and their redirect.
 
-use actix_web::HttpResponse;
-use actix_web::http::header;
+use actix_web::http::{Method, header};
 use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::links::{Link, Links};
 use recado_domain::shared::schema::Timestamp;
@@ -108,9 +108,12 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
         .refuses(ErrorCode::Invalid, "The campaign or the contact does not exist.")
 });
 
-/// `GET /r/<code>`: not cacheable, so that every click is counted.
-async fn follow(links: Data<Links>, PathName(code): PathName) -> Result<HttpResponse, ApiError> {
-    let target = links.follow(&code).await?;
+/// `GET /r/<code>`: not cacheable, so that every click is counted. HEAD is no click: link previews use it.
+async fn follow(links: Data<Links>, PathName(code): PathName, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let target = match *request.method() == Method::HEAD {
+        true => links.target_url(&code).await?,
+        false => links.follow(&code).await?,
+    };
     Ok(HttpResponse::Found()
         .insert_header((header::LOCATION, target))
         .insert_header((header::CACHE_CONTROL, "no-store"))
@@ -118,7 +121,7 @@ async fn follow(links: Data<Links>, PathName(code): PathName) -> Result<HttpResp
 }
 
 pub(super) const FOLLOW: Endpoint = endpoint!(follow, {
-    let description = "Redirects to the target of a short link and counts the click.";
+    let description = "Redirects to the target of a short link and counts the click. HEAD redirects without a click.";
     Operation::new("Follow a link", description)
         .takes(text("code", "The link's `short_code`.").in_path().example("Ab3dE9x_2"))
         .responds(

@@ -399,7 +399,7 @@ fn file_response(mut response: HttpResponseBuilder, etag: &str) -> HttpResponseB
         .insert_header((CONTENT_DISPOSITION, "attachment"))
         .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .insert_header((CONTENT_SECURITY_POLICY, "sandbox"))
-        .insert_header((CACHE_CONTROL, "private, no-transform"));
+        .insert_header((CACHE_CONTROL, "private, no-cache"));
     response
 }
 

@@ -7,7 +7,7 @@ use recado_domain::shared::RouteScope;
 
 use self::analytics::{costs, exports, insights};
 use crate::web::limit::{RateKey, RateRule};
-pub use crate::web::route::{Access, RouteSpec};
+pub use crate::web::route::{Access, Content, RouteSpec};
 pub use service::OpenApiDocument;
 
 mod accounts;
@@ -48,6 +48,9 @@ macro_rules! route {
             scope: scope::of($path, Access::$access),
             triggers: false,
             rate: None,
+            content: Content::Data,
+            tagged: false,
+            makes: None,
             context: stringify!($context),
             tag: &$context::TAG,
             endpoint: $context::$endpoint,
@@ -65,6 +68,24 @@ impl RouteSpec {
     /// For a route of messages that keys with the scope `trigger:` open, too.
     const fn triggers(mut self) -> Self {
         self.triggers = true;
+        self
+    }
+
+    /// For a route whose responses show a secret once.
+    const fn shows_secret(mut self) -> Self {
+        self.content = Content::Secret;
+        self
+    }
+
+    /// For a route that returns a file or a stream.
+    const fn returns_file(mut self) -> Self {
+        self.content = Content::File;
+        self
+    }
+
+    /// For a GET that is not of one row by id, and whose 200 has an entity tag.
+    const fn tagged(mut self) -> Self {
+        self.tagged = true;
         self
     }
 
@@ -96,10 +117,10 @@ impl RouteSpec {
 pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/healthz", Public, service::HEALTH),
     route!(GET, "/readyz", Public, service::READY),
-    route!(GET, "/docs", Public, docs::PAGE),
-    route!(GET, "/docs/{file}", Public, docs::ASSET),
-    route!(GET, "/api/openapi.json", Public, service::OPENAPI),
-    route!(GET, "/media/{account}/{file}", Public, media::FETCH),
+    route!(GET, "/docs", Public, docs::PAGE).tagged(),
+    route!(GET, "/docs/{file}", Public, docs::ASSET).tagged(),
+    route!(GET, "/api/openapi.json", Public, service::OPENAPI).tagged(),
+    route!(GET, "/media/{account}/{file}", Public, media::FETCH).returns_file(),
     route!(GET, "/api/accounts", Session, accounts::LIST),
     route!(POST, "/api/accounts", Session, accounts::CREATE),
     route!(POST, "/api/accounts/switch", Session, accounts::SWITCH),
@@ -115,24 +136,30 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/team/members/{id}", Manage, team::CHANGE_ROLE),
     route!(DELETE, "/api/team/members/{id}", Manage, team::REMOVE),
     route!(GET, "/api/team/invites", Manage, team::INVITES),
-    route!(POST, "/api/team/invites", Manage, team::INVITE).at_most(Limit::SEND, "team-invite"),
+    route!(POST, "/api/team/invites", Manage, team::INVITE)
+        .shows_secret()
+        .at_most(Limit::SEND, "team-invite"),
     route!(DELETE, "/api/team/invites/{id}", Manage, team::REVOKE),
     route!(GET, "/api/api-keys", Read, api_keys::LIST),
-    route!(POST, "/api/api-keys", Manage, api_keys::CREATE).at_most(Limit::API, "api-keys"),
+    route!(POST, "/api/api-keys", Manage, api_keys::CREATE)
+        .shows_secret()
+        .at_most(Limit::API, "api-keys"),
     route!(PUT, "/api/api-keys/{id}", Manage, api_keys::UPDATE).at_most(Limit::API, "api-keys"),
     route!(DELETE, "/api/api-keys/{id}", Manage, api_keys::DELETE),
-    route!(POST, "/api/api-keys/{id}/rotate", Manage, api_keys::ROTATE).at_most(Limit::API, "api-keys"),
+    route!(POST, "/api/api-keys/{id}/rotate", Manage, api_keys::ROTATE)
+        .shows_secret()
+        .at_most(Limit::API, "api-keys"),
     route!(GET, "/api/audit-logs", Read, audit::LIST).at_most(Limit::API, "audit-logs"),
-    route!(GET, "/api/billing/plans", Public, billing::PLANS),
+    route!(GET, "/api/billing/plans", Public, billing::PLANS).tagged(),
     route!(POST, "/api/billing/subscribe", Manage, billing::SUBSCRIBE).at_most(Limit::API, "billing-subscribe"),
-    route!(GET, "/api/billing/subscription", Read, billing::SUBSCRIPTION),
+    route!(GET, "/api/billing/subscription", Read, billing::SUBSCRIPTION).tagged(),
     route!(PUT, "/api/billing/subscription", Manage, billing::CHANGE),
     route!(POST, "/api/billing/cancel", Manage, billing::CANCEL).at_most(Limit::API, "billing-cancel"),
     route!(GET, "/api/billing/history", Read, billing::HISTORY),
     route!(GET, "/api/billing/payment-status", Read, billing::PAYMENT_STATUS),
     route!(POST, "/api/billing/webhook", Public, billing::CALLBACK)
         .at_most_by_address(Limit::WEBHOOK, "billing-webhook"),
-    route!(GET, "/api/brand-context", Read, brand::GET),
+    route!(GET, "/api/brand-context", Read, brand::GET).tagged(),
     route!(PUT, "/api/brand-context", Write, brand::UPDATE),
     route!(POST, "/api/brand-context/scrape", Write, brand::SCRAPE).at_most(Limit::API, "brand-scrape"),
     route!(GET, "/api/contacts", Read, contacts::LIST),
@@ -161,9 +188,11 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/messages/{id}", Read, direct_messages::GET).triggers(),
     route!(POST, "/api/messages/{id}/cancel", Write, direct_messages::CANCEL),
     route!(POST, "/api/media", Write, media::UPLOAD_FILE).at_most(Limit::MEDIA_UPLOAD, "media-upload"),
-    route!(GET, "/api/media/{id}", Read, media::GET).at_most(Limit::MEDIA, "media"),
+    route!(GET, "/api/media/{id}", Read, media::GET)
+        .returns_file()
+        .at_most(Limit::MEDIA, "media"),
     route!(GET, "/api/notifications", Read, notifications::LIST),
-    route!(GET, "/api/notifications/stream", Read, notifications::STREAM),
+    route!(GET, "/api/notifications/stream", Read, notifications::STREAM).returns_file(),
     route!(POST, "/api/notifications/read-all", Read, notifications::READ_ALL),
     route!(POST, "/api/notifications/{id}/read", Read, notifications::READ),
     route!(GET, "/api/tags", Read, tags::LIST),
@@ -201,14 +230,14 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/whatsapp/webhook", Public, whatsapp::CALLBACK),
     route!(POST, "/api/hooks/{id}", Public, webhooks::RECEIVE),
     route!(GET, "/api/webhooks", Read, webhooks::LIST),
-    route!(POST, "/api/webhooks", Write, webhooks::CREATE),
+    route!(POST, "/api/webhooks", Write, webhooks::CREATE).shows_secret(),
     route!(GET, "/api/webhooks/logs", Read, webhooks::LOGS),
     route!(POST, "/api/webhooks/logs/{id}/redeliver", Write, webhooks::REDELIVER),
     route!(GET, "/api/webhooks/events", Read, webhooks::EVENTS),
     route!(GET, "/api/webhooks/{id}", Read, webhooks::GET),
     route!(PUT, "/api/webhooks/{id}", Write, webhooks::UPDATE),
     route!(DELETE, "/api/webhooks/{id}", Write, webhooks::DELETE),
-    route!(POST, "/api/webhooks/{id}/rotate-secret", Write, webhooks::ROTATE_SECRET),
+    route!(POST, "/api/webhooks/{id}/rotate-secret", Write, webhooks::ROTATE_SECRET).shows_secret(),
     route!(POST, "/api/webhooks/{id}/test", Write, webhooks::TEST),
     route!(POST, "/api/webhooks/{id}/recover", Write, webhooks::RECOVER),
     route!(GET, "/api/campaigns", Read, campaigns::LIST),

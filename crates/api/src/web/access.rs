@@ -23,6 +23,7 @@ use crate::web::ceiling::ceiling;
 use crate::web::idempotency::{self, StoredResponses, run_once};
 use crate::web::limit::{RateKey, write_headers};
 use crate::web::principal::Principal;
+use crate::web::representation;
 use crate::web::route::{Access, RouteSpec};
 use crate::worker_handles::WorkerSignals;
 
@@ -76,7 +77,7 @@ pub async fn check_access<B: MessageBody + 'static>(
     if let Some((limit, decision)) = decided {
         write_headers(response.headers_mut(), limit, decision);
     }
-    Ok(response)
+    Ok(representation::complete(spec, response))
 }
 
 /// The response to a caller who is not admitted. Unknown API keys count against their address.

@@ -14,7 +14,11 @@ use crate::origin::Origin;
 const PREFLIGHT_SECONDS: usize = 2 * 60 * 60;
 
 /// The response headers that a page may read.
-const EXPOSED: [&str; 6] = [
+const EXPOSED: [&str; 10] = [
+    "ETag",
+    "Location",
+    "Allow",
+    "Content-Disposition",
     "X-Request-Id",
     "X-RateLimit-Limit",
     "X-RateLimit-Remaining",
@@ -32,7 +36,7 @@ pub fn cors(origins: &[Origin]) -> Condition<Cors> {
             let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Origin>().ok());
             origin.is_some_and(|origin| allowed.contains(&origin))
         })
-        .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allowed_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
         .allow_any_header()
         .expose_headers(EXPOSED)
         .supports_credentials()

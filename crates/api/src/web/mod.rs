@@ -25,6 +25,7 @@ mod principal;
 pub mod query;
 pub mod ranges;
 pub mod refreshing_cache;
+pub mod representation;
 pub mod request;
 pub mod request_hash;
 pub mod request_log;

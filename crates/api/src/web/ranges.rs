@@ -37,11 +37,18 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The weak comparison, which a GET uses.
-fn matches_any(tags: &str, etag: &str) -> bool {
+/// Whether a list of entity tags has this one. Weak tags and those of compressed forms count as the tag itself.
+pub fn matches_any(tags: &str, etag: &str) -> bool {
     tags.split(',')
         .map(str::trim)
-        .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+        .any(|tag| tag == "*" || uncoded(tag.strip_prefix("W/").unwrap_or(tag)) == uncoded(etag))
+}
+
+/// An entity tag without its quotes and the name of a content coding.
+fn uncoded(tag: &str) -> &str {
+    let tag = tag.trim_matches('"');
+    let bare = tag.strip_suffix("-gzip").or_else(|| tag.strip_suffix("-br"));
+    bare.unwrap_or(tag)
 }
 
 /// The selected bytes; empty if the range is outside the file. None: not a single range of bytes.
@@ -116,6 +123,8 @@ mod tests {
             ("W/\"abc\"", Selection::NotModified),
             ("\"x\", \"abc\"", Selection::NotModified),
             ("*", Selection::NotModified),
+            ("\"abc-gzip\"", Selection::NotModified),
+            ("W/\"abc-br\"", Selection::NotModified),
             ("\"x\"", Selection::Whole),
         ] {
             assert_eq!(selected(&[(IF_NONE_MATCH, tags)], 100), expected, "{tags}");

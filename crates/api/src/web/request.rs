@@ -1,12 +1,17 @@
 //! The outermost middleware: the request id, the log line and the metrics of a request, and the headers of every
 //! response.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_web::body::{BoxBody, MessageBody};
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
+use actix_web::web::Bytes;
 use actix_web::{Error, HttpMessage as _};
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -50,11 +55,30 @@ pub async fn request_context<B: MessageBody + 'static>(
         HeaderName::from_static("x-content-type-options"),
         HeaderValue::from_static("nosniff"),
     );
-    // Only immutable responses set their own `Cache-Control`.
+    // A response without its own `Cache-Control` belongs to no route, or to a public one.
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
+    let response = match *response.request().method() == Method::HEAD {
+        true => response.map_body(|_, body| BoxBody::new(HeadBody(body.size()))),
+        false => response,
+    };
     Ok(log.end(response, route, duration, &span))
+}
+
+/// The body of a response to HEAD: the size of the body of GET, and no content.
+struct HeadBody(BodySize);
+
+impl MessageBody for HeadBody {
+    type Error = Infallible;
+
+    fn size(&self) -> BodySize {
+        self.0
+    }
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+        Poll::Ready(None)
+    }
 }
 
 /// The client's id if it is 1 to `REQUEST_ID_BYTES` visible ASCII characters, else a new one.

@@ -35,13 +35,35 @@ pub struct RouteSpec {
     pub triggers: bool,
     /// The rate limit and the key that its counter uses.
     pub rate: Option<RateRule>,
+    /// What its responses hold.
+    pub content: Content,
+    /// Whether a 200 has an entity tag, although the route is no GET of one row by id.
+    pub tagged: bool,
+    /// The path of the row that a 201 or 202 names, if it is not that of this route and `/{id}`.
+    pub makes: Option<&'static str>,
     /// The context of the handler. With the name of the handler, it is the `operationId`.
     pub context: &'static str,
     pub(crate) tag: &'static OpenApiTag,
     pub(crate) endpoint: Endpoint,
 }
 
+/// What the responses of a route hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Rows and reports.
+    Data,
+    /// A secret that is shown once.
+    Secret,
+    /// A file, or a stream of events.
+    File,
+}
+
 impl RouteSpec {
+    /// Whether a 200 has an entity tag.
+    pub fn has_entity_tag(&self) -> bool {
+        self.method == Method::GET && (self.tagged || self.path.ends_with("/{id}"))
+    }
+
     pub fn operation_id(&self) -> String {
         format!("{}_{}", self.context, self.endpoint.name)
     }

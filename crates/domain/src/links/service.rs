@@ -91,12 +91,21 @@ impl Links {
 
     /// The URL to redirect to. The click is counted in memory; [`write_clicks`](Self::write_clicks) writes it.
     pub async fn follow(&self, short_code: &str) -> Result<String, LinkError> {
-        if !is_code(short_code) {
-            return Err(LinkError::NotFound);
-        }
-        let target = self.store.target(short_code).await?.ok_or(LinkError::NotFound)?;
+        let target = self.target(short_code).await?;
         self.pending.add(&target, self.clock.now());
         Ok(target.original_url)
+    }
+
+    /// The URL to redirect to, for a program that asks without following.
+    pub async fn target_url(&self, short_code: &str) -> Result<String, LinkError> {
+        Ok(self.target(short_code).await?.original_url)
+    }
+
+    async fn target(&self, short_code: &str) -> Result<LinkTarget, LinkError> {
+        match is_code(short_code) {
+            true => self.store.target(short_code).await?.ok_or(LinkError::NotFound),
+            false => Err(LinkError::NotFound),
+        }
     }
 
     /// Writes one batch of pending clicks. True if more clicks wait. MUST NOT run concurrently.

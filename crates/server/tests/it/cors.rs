@@ -57,7 +57,7 @@ fn preflights_of_other_origins_are_refused() {
     let without_origins = Server::new();
     let reply = preflight(&without_origins, "/api/contacts", ALLOWED_ORIGIN);
     assert_eq!(reply.header("access-control-allow-origin"), None);
-    assert_eq!(reply.header("allow"), Some("GET, POST"));
+    assert_eq!(reply.header("allow"), Some("GET, HEAD, POST"));
     reply.refused(405, "METHOD_NOT_ALLOWED");
 }
 

@@ -39,8 +39,8 @@ fn wrong_method_returns_405_with_allowed_methods() {
         reply.refused(405, "METHOD_NOT_ALLOWED");
         allowed
     };
-    assert_eq!(allowed("DELETE", "/api/accounts"), ["GET", "POST"]);
-    assert_eq!(allowed("PATCH", "/api/contacts/7"), ["DELETE", "GET", "PUT"]);
+    assert_eq!(allowed("DELETE", "/api/accounts"), ["GET", "HEAD", "POST"]);
+    assert_eq!(allowed("PATCH", "/api/contacts/7"), ["DELETE", "GET", "HEAD", "PUT"]);
     assert_eq!(allowed("GET", "/api/accounts/switch"), ["POST"]);
 }
 

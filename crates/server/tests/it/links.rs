@@ -27,6 +27,9 @@ fn link_redirects_and_counts_clicks() {
         assert!(head.contains("location: https://loja.example/a?b=c#d"), "{head}");
         assert!(head.contains("cache-control: no-store"), "{head}");
     }
+    let (status, head) = server.request("HEAD", &format!("/r/{code}")).response_head();
+    assert_eq!(status, 302);
+    assert!(head.contains("location: https://loja.example/a?b=c#d"), "{head}");
     let listed = eventually("the clicks are written", || {
         let listed = ana.get("/api/links").ok();
         (listed["data"][0]["clicks"] == 3).then_some(listed)

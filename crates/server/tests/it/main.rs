@@ -42,6 +42,7 @@ mod concurrent_updates;
 mod consent;
 mod contact_limits;
 mod contacts;
+mod conventions;
 mod conversations;
 mod cors;
 mod costs;

@@ -102,17 +102,17 @@ impl Request {
         })
     }
 
+    /// Returns status, headers and body as they are, compressed or not.
+    pub fn send_raw(self) -> (u16, ureq::http::HeaderMap, Vec<u8>) {
+        let mut response = self.run().unwrap();
+        let body = response.body_mut().read_to_vec().unwrap();
+        (response.status().as_u16(), response.headers().clone(), body)
+    }
+
     /// Returns the response, or the error of the connection.
     pub fn try_send(self) -> Result<Reply, ureq::Error> {
-        let uri = format!("http://127.0.0.1:{}{}", self.port, self.path);
-        let mut request = ureq::http::Request::builder().method(self.method.as_str()).uri(uri);
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
-        let mut response = match self.body {
-            Some(body) => agent().run(request.body(body)?)?,
-            None => agent().run(request.body(())?)?,
-        };
+        let (port, method, path) = (self.port, self.method.clone(), self.path.clone());
+        let mut response = self.run()?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         // An event stream does not end: do not read its body.
         let endless = headers
@@ -124,10 +124,22 @@ impl Request {
             response.body_mut().read_to_string()?
         };
         let reply = Reply { status, headers, text };
-        if !endless && !reference::is_previous_version(self.port) {
-            reference::check(&self.method, &self.path, &reply);
+        if !endless && !reference::is_previous_version(port) {
+            reference::check(&method, &path, &reply);
         }
         Ok(reply)
+    }
+
+    fn run(self) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+        let uri = format!("http://127.0.0.1:{}{}", self.port, self.path);
+        let mut request = ureq::http::Request::builder().method(self.method.as_str()).uri(uri);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        match self.body {
+            Some(body) => agent().run(request.body(body)?),
+            None => agent().run(request.body(())?),
+        }
     }
 
     pub fn port(&self) -> u16 {

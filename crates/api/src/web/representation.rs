@@ -1,0 +1,218 @@
+//! What a successful response says about its representation: entity tag, location, caching and content coding
+//! (RFC 9110, sections 8, 10.2.2, 12 and 13).
+
+use actix_http::encoding::Encoder;
+use actix_web::body::{BodySize, BoxBody, MessageBody as _};
+use actix_web::dev::ServiceResponse;
+use actix_web::http::header::{
+    ACCEPT_ENCODING, AcceptEncoding, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ContentEncoding, ETAG, Encoding,
+    Header as _, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+};
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+
+use crate::crypto::sha256;
+use crate::routes::TABLE;
+use crate::web::ranges::matches_any;
+use crate::web::route::{Access, Content, RouteSpec};
+
+/// A smaller body is not compressed.
+const MIN_COMPRESSED_BYTES: u64 = 1024;
+
+/// The bytes of a hash that an entity tag shows.
+const TAG_BYTES: usize = 16;
+
+const CODINGS: [ContentEncoding; 2] = [ContentEncoding::Brotli, ContentEncoding::Gzip];
+
+/// The request headers on which a response to a caller of an account depends.
+const VARIES: &str = "Authorization, Cookie, X-Account-Id, X-API-Key, Accept-Encoding";
+
+/// Completes the response of a route.
+pub fn complete(spec: &RouteSpec, response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    let (request, response) = response.into_parts();
+    let response = with_location(spec, response);
+    let response = with_entity_tag(spec, &request, response);
+    let mut response = compressed(spec, &request, response);
+    set_caching(spec, response.headers_mut());
+    ServiceResponse::new(request, response)
+}
+
+/// Adds the path of the row that the request made.
+fn with_location(spec: &RouteSpec, response: HttpResponse) -> HttpResponse {
+    let is_made = matches!(response.status(), StatusCode::CREATED | StatusCode::ACCEPTED);
+    if !is_made || response.headers().contains_key(LOCATION) {
+        return response;
+    }
+    let Some(path) = location(spec) else { return response };
+    with_bytes(response, |response, body| {
+        let location = made_id(body).and_then(|id| HeaderValue::try_from(path.replace("{id}", &id)).ok());
+        if let Some(location) = location {
+            response.headers_mut().insert(LOCATION, location);
+        }
+    })
+}
+
+fn made_id(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Made {
+        data: Row,
+    }
+    #[derive(Deserialize)]
+    struct Row {
+        id: String,
+    }
+    serde_json::from_slice::<Made>(body).ok().map(|made| made.data.id)
+}
+
+/// Adds the entity tag of the body, and responds with 304 if the client has it.
+fn with_entity_tag(spec: &RouteSpec, request: &HttpRequest, response: HttpResponse) -> HttpResponse {
+    if !spec.has_entity_tag() || response.status() != StatusCode::OK {
+        return response;
+    }
+    let tagged = match response.headers().contains_key(ETAG) {
+        true => response,
+        false => with_bytes(response, |response, body| {
+            if let Ok(tag) = HeaderValue::try_from(entity_tag(body)) {
+                response.headers_mut().insert(ETAG, tag);
+            }
+        }),
+    };
+    let tag = tagged.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
+    let known = request
+        .headers()
+        .get(IF_NONE_MATCH)
+        .and_then(|known| known.to_str().ok());
+    match (tag, known) {
+        (Some(tag), Some(known)) if matches_any(known, tag) => not_modified(tagged),
+        _ => tagged,
+    }
+}
+
+/// The strong entity tag of a body.
+pub fn entity_tag(body: &[u8]) -> String {
+    let hash = sha256(body);
+    format!(
+        "\"{}\"",
+        hex::encode(hash.as_ref().get(..TAG_BYTES).unwrap_or_default())
+    )
+}
+
+fn not_modified(response: HttpResponse) -> HttpResponse {
+    let (mut head, _) = response.into_parts();
+    *head.status_mut() = StatusCode::NOT_MODIFIED;
+    head.headers_mut().remove(CONTENT_TYPE);
+    head.set_body(BoxBody::new(()))
+}
+
+/// Reads a complete body. A stream stays as it is.
+fn with_bytes(response: HttpResponse, read: impl FnOnce(&mut HttpResponse<()>, &Bytes)) -> HttpResponse {
+    let (mut head, body) = response.into_parts();
+    match body.try_into_bytes() {
+        Ok(bytes) => {
+            read(&mut head, &bytes);
+            head.set_body(BoxBody::new(bytes))
+        }
+        Err(body) => head.set_body(body),
+    }
+}
+
+/// Compresses text of some length for clients that accept it. A response with a secret is never compressed, because its
+/// length would depend on the secret.
+fn compressed(spec: &RouteSpec, request: &HttpRequest, response: HttpResponse) -> HttpResponse {
+    if !may_compress(spec, &response) {
+        return response;
+    }
+    let coding = accepted_coding(
+        request.headers().contains_key(ACCEPT_ENCODING),
+        AcceptEncoding::parse(request).ok(),
+    );
+    let mut response = match coding {
+        None => response,
+        Some(coding) => encoded(response, coding),
+    };
+    if !response.headers().contains_key(VARY) {
+        let accept_encoding = HeaderValue::from_static("Accept-Encoding");
+        response.headers_mut().insert(VARY, accept_encoding);
+    }
+    response
+}
+
+fn may_compress(spec: &RouteSpec, response: &HttpResponse) -> bool {
+    let is_long = match response.body().size() {
+        BodySize::None => false,
+        BodySize::Sized(bytes) => bytes >= MIN_COMPRESSED_BYTES,
+        BodySize::Stream => true,
+    };
+    let headers = response.headers();
+    is_long
+        && spec.content == Content::Data
+        && spec.access != Access::Session
+        && response.status() != StatusCode::PARTIAL_CONTENT
+        && !headers.contains_key(CONTENT_ENCODING)
+        && headers.get(CONTENT_TYPE).is_some_and(is_text)
+}
+
+/// Whether a media type is compressed. A stream of events has to arrive at once.
+fn is_text(content_type: &HeaderValue) -> bool {
+    let content_type = content_type.to_str().unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    media_type == "application/json" || (media_type.starts_with("text/") && media_type != "text/event-stream")
+}
+
+/// The coding that the client prefers. None: the body is sent as it is.
+fn accepted_coding(has_header: bool, accepted: Option<AcceptEncoding>) -> Option<ContentEncoding> {
+    let accepted = accepted.filter(|_| has_header)?;
+    let supported = [Encoding::brotli(), Encoding::gzip(), Encoding::identity()];
+    let chosen = accepted.negotiate(supported.iter())?;
+    CODINGS.into_iter().find(|coding| Encoding::Known(*coding) == chosen)
+}
+
+fn encoded(response: HttpResponse, coding: ContentEncoding) -> HttpResponse {
+    let (mut head, body) = response.into_parts();
+    let tag = head
+        .headers()
+        .get(ETAG)
+        .and_then(|tag| coded_tag(tag.to_str().ok()?, coding.as_str()));
+    if let Some(tag) = tag {
+        head.headers_mut().insert(ETAG, tag);
+    }
+    let body = Encoder::response(coding, head.head_mut(), body);
+    head.set_body(BoxBody::new(body))
+}
+
+/// The entity tag of the compressed form.
+fn coded_tag(tag: &str, coding: &str) -> Option<HeaderValue> {
+    let bare = tag.strip_suffix('"')?;
+    HeaderValue::try_from(format!("{bare}-{coding}\"")).ok()
+}
+
+/// Sets who may keep the response. Where nothing is set here, the outermost middleware forbids it.
+fn set_caching(spec: &RouteSpec, headers: &mut HeaderMap) {
+    if spec.access == Access::Public {
+        if headers.contains_key(ETAG) {
+            insert_absent(headers, CACHE_CONTROL, "no-cache");
+        }
+        return;
+    }
+    headers.insert(VARY, HeaderValue::from_static(VARIES));
+    if spec.content == Content::Secret {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    } else {
+        insert_absent(headers, CACHE_CONTROL, "private, no-cache");
+    }
+}
+
+fn insert_absent(headers: &mut HeaderMap, name: HeaderName, value: &'static str) {
+    if !headers.contains_key(&name) {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// The path of the row that a POST makes, if the table has a GET of it.
+pub fn location(spec: &RouteSpec) -> Option<&'static str> {
+    let is_row = |row: &&RouteSpec| row.method == Method::GET && row.path.strip_suffix("/{id}") == Some(spec.path);
+    let own = || TABLE.iter().find(is_row).filter(|row| row.content == Content::Data);
+    spec.makes.or_else(|| own().map(|row| row.path))
+}
