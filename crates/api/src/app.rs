@@ -34,8 +34,8 @@ pub fn configure(config: &mut ServiceConfig) {
     let mut contexts: BTreeMap<&str, Vec<Resource>> = BTreeMap::new();
     for (path, specs) in paths {
         let (context, rest) = split_context(path);
-        let methods: Vec<Method> = specs.iter().flat_map(|(spec, _)| methods(spec)).collect();
-        let allowed = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+        let accepted: Vec<Method> = specs.iter().flat_map(|(spec, _)| methods(spec)).collect();
+        let allowed = accepted.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
         let mut resource = web::resource(rest);
         for &(spec, route) in &specs {
             for method in methods(spec) {

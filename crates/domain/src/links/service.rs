@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::ExposeSecret as _;
 
 use super::clicks::MAX_BATCH;
-use super::{Link, LinkError, LinkStore, PendingClicks};
+use super::{Link, LinkError, LinkStore, LinkTarget, PendingClicks};
 use crate::shared::{
     CampaignId, Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, Secrets, StoreError, Tenant,
 };
