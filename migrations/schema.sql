@@ -328,7 +328,8 @@ WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.
 CREATE TABLE public.campaign_budgets (
     account_id uuid NOT NULL,
     campaign_id uuid NOT NULL,
-    reserved numeric DEFAULT 0 NOT NULL
+    reserved numeric DEFAULT 0 NOT NULL,
+    currency text
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
@@ -1240,6 +1241,14 @@ CREATE TABLE public.sent_messages (
 )
 PARTITION BY RANGE (recorded_at);
 
+CREATE TABLE public.service_message_months (
+    account_id uuid NOT NULL,
+    profile_id uuid NOT NULL,
+    month date NOT NULL,
+    messages bigint NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE public.subscriptions (
     account_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -1767,6 +1776,9 @@ ALTER TABLE ONLY public.segments
 ALTER TABLE ONLY public.sent_messages
     ADD CONSTRAINT sent_messages_pkey PRIMARY KEY (account_id, wa_message_id, recorded_at);
 
+ALTER TABLE ONLY public.service_message_months
+    ADD CONSTRAINT service_message_months_pkey PRIMARY KEY (account_id, profile_id, month);
+
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (account_id, id);
 
@@ -2271,6 +2283,9 @@ ALTER TABLE ONLY public.segment_members
 ALTER TABLE ONLY public.segments
     ADD CONSTRAINT segments_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.service_message_months
+    ADD CONSTRAINT service_message_months_profile_id_fkey FOREIGN KEY (account_id, profile_id) REFERENCES public.whatsapp_profiles(account_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.subscriptions
     ADD CONSTRAINT subscriptions_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2439,6 +2454,8 @@ ALTER TABLE public.segments ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.sent_messages ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.service_message_months ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.subscriptions ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.tags ENABLE ROW LEVEL SECURITY;
@@ -2578,6 +2595,8 @@ CREATE POLICY tenant_isolation ON public.segment_members USING ((account_id = (N
 CREATE POLICY tenant_isolation ON public.segments USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.sent_messages USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.service_message_months USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.subscriptions USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2783,6 +2802,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE public.segment_members TO recado_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.segments TO recado_tenant;
 
 GRANT SELECT,INSERT ON TABLE public.sent_messages TO recado_tenant;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.service_message_months TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.subscriptions TO recado_tenant;
 

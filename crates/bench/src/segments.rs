@@ -114,8 +114,10 @@ fn counts(client: &Client, filters: &Value) -> Result<Latencies> {
 /// Adds contacts to a segment, one by one.
 fn additions(fixture: &Fixture, client: &Client, account: &str, filters: &Value) -> Result<Latencies> {
     let segment = client.post("/api/segments", &json!({ "name": "Bench", "filters": filters }))?;
-    let id = segment.body["data"]["id"]
-        .as_str()
+    let id = segment
+        .body
+        .pointer("/data/id")
+        .and_then(Value::as_str)
         .context("the segment has no id")?
         .to_owned();
     let rows = connect(&fixture.database())?.query(

@@ -212,6 +212,7 @@ diesel::table! {
         account_id -> Uuid,
         campaign_id -> Uuid,
         reserved -> Numeric,
+        currency -> Nullable<Text>,
     }
 }
 
@@ -1106,6 +1107,15 @@ diesel::table! {
         wa_message_id -> Text,
         send_id -> Uuid,
         recorded_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    service_message_months (account_id, profile_id, month) {
+        account_id -> Uuid,
+        profile_id -> Uuid,
+        month -> Date,
+        messages -> BigInt,
     }
 }
 

@@ -75,7 +75,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Costs",
         "The rate cards of the platform, and what the messages of accounts cost.",
-        "rate_cards rate_card_rows cost_rollups",
+        "rate_cards rate_card_rows cost_rollups service_message_months",
     ),
     (
         "Ingestion and analytics",

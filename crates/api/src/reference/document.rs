@@ -15,7 +15,6 @@ use crate::web::operation::{
     Body, BodyContent, BodySchema, OpenApiTag, Operation, Parameter, ParameterLocation, ParameterSchema,
     RequiredFields, ResponseContent, ResponseDoc, ResponseSchema, empty,
 };
-use crate::web::representation::location;
 use crate::web::route::{Access, RouteSpec};
 
 const RATE_HEADERS: [&str; 3] = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
@@ -241,7 +240,7 @@ fn response_value(spec: &RouteSpec, response: &ResponseDoc, schemas: &mut Schema
     if spec.has_entity_tag() && matches!(response.status, 200 | 304) {
         headers.extend(header_references(["ETag"]));
     }
-    if matches!(response.status, 201 | 202) && location(spec).is_some() {
+    if matches!(response.status, 201 | 202) && spec.makes.is_some() {
         headers.extend(header_references(["Location"]));
     }
     for (name, description, schema) in &response.headers {

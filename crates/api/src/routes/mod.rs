@@ -83,6 +83,12 @@ impl RouteSpec {
         self
     }
 
+    /// For a POST that creates a row with a GET by id.
+    const fn makes(mut self, path: &'static str) -> Self {
+        self.makes = Some(path);
+        self
+    }
+
     /// For a GET that is not of one row by id, and whose 200 has an entity tag.
     const fn tagged(mut self) -> Self {
         self.tagged = true;
@@ -163,7 +169,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/brand-context", Write, brand::UPDATE),
     route!(POST, "/api/brand-context/scrape", Write, brand::SCRAPE).at_most(Limit::API, "brand-scrape"),
     route!(GET, "/api/contacts", Read, contacts::LIST),
-    route!(POST, "/api/contacts", Write, contacts::CREATE),
+    route!(POST, "/api/contacts", Write, contacts::CREATE).makes("/api/contacts/{id}"),
     route!(POST, "/api/contacts/import", Write, contacts::IMPORT),
     route!(GET, "/api/contacts/{id}", Read, contacts::GET),
     route!(PUT, "/api/contacts/{id}", Write, contacts::UPDATE),
@@ -182,6 +188,7 @@ pub static TABLE: &[RouteSpec] = &[
     .at_most(Limit::SEND, "request-phone"),
     route!(GET, "/api/messages", Read, direct_messages::LIST),
     route!(POST, "/api/messages", Write, direct_messages::CREATE)
+        .makes("/api/messages/{id}")
         .triggers()
         .at_most(Limit::MESSAGES, "messages"),
     route!(POST, "/api/messages/batch", Write, direct_messages::CREATE_BATCH).at_most(Limit::SEND, "messages-batch"),
@@ -199,7 +206,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/tags", Write, tags::CREATE),
     route!(DELETE, "/api/tags/{id}", Write, tags::DELETE),
     route!(GET, "/api/segments", Read, segments::LIST),
-    route!(POST, "/api/segments", Write, segments::CREATE),
+    route!(POST, "/api/segments", Write, segments::CREATE).makes("/api/segments/{id}"),
     route!(POST, "/api/segments/preview", Read, segments::PREVIEW).at_most(Limit::API, "segment-preview"),
     route!(GET, "/api/segments/{id}", Read, segments::GET),
     route!(PUT, "/api/segments/{id}", Write, segments::UPDATE),
@@ -210,7 +217,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/folders", Write, folders::CREATE),
     route!(DELETE, "/api/folders/{id}", Write, folders::DELETE),
     route!(GET, "/api/templates", Read, templates::LIST),
-    route!(POST, "/api/templates", Write, templates::CREATE),
+    route!(POST, "/api/templates", Write, templates::CREATE).makes("/api/templates/{id}"),
     route!(POST, "/api/templates/media/upload", Write, media::UPLOAD).at_most(Limit::TEMPLATE_MEDIA, "template-media"),
     route!(POST, "/api/templates/sync", Write, templates::SYNC),
     route!(GET, "/api/templates/{id}", Read, templates::GET),
@@ -219,7 +226,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/templates/{id}/submit", Write, templates::SUBMIT),
     route!(POST, "/api/templates/{id}/check", Read, templates::CHECK),
     route!(GET, "/api/whatsapp/profiles", Read, whatsapp::LIST),
-    route!(POST, "/api/whatsapp/profiles", Write, whatsapp::CREATE),
+    route!(POST, "/api/whatsapp/profiles", Write, whatsapp::CREATE).makes("/api/whatsapp/profiles/{id}"),
     route!(GET, "/api/whatsapp/profiles/{id}", Read, whatsapp::GET),
     route!(PUT, "/api/whatsapp/profiles/{id}", Write, whatsapp::UPDATE),
     route!(DELETE, "/api/whatsapp/profiles/{id}", Write, whatsapp::DELETE),
@@ -230,7 +237,9 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/whatsapp/webhook", Public, whatsapp::CALLBACK),
     route!(POST, "/api/hooks/{id}", Public, webhooks::RECEIVE),
     route!(GET, "/api/webhooks", Read, webhooks::LIST),
-    route!(POST, "/api/webhooks", Write, webhooks::CREATE).shows_secret(),
+    route!(POST, "/api/webhooks", Write, webhooks::CREATE)
+        .makes("/api/webhooks/{id}")
+        .shows_secret(),
     route!(GET, "/api/webhooks/logs", Read, webhooks::LOGS),
     route!(POST, "/api/webhooks/logs/{id}/redeliver", Write, webhooks::REDELIVER),
     route!(GET, "/api/webhooks/events", Read, webhooks::EVENTS),
@@ -241,7 +250,9 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/webhooks/{id}/test", Write, webhooks::TEST),
     route!(POST, "/api/webhooks/{id}/recover", Write, webhooks::RECOVER),
     route!(GET, "/api/campaigns", Read, campaigns::LIST),
-    route!(POST, "/api/campaigns", Write, campaigns::CREATE).at_most(Limit::API, "camp-create"),
+    route!(POST, "/api/campaigns", Write, campaigns::CREATE)
+        .makes("/api/campaigns/{id}")
+        .at_most(Limit::API, "camp-create"),
     route!(GET, "/api/campaigns/{id}", Read, campaigns::GET),
     route!(PUT, "/api/campaigns/{id}", Write, campaigns::UPDATE).at_most(Limit::API, "camp-mut"),
     route!(DELETE, "/api/campaigns/{id}", Write, campaigns::DELETE).at_most(Limit::API, "camp-mut"),
@@ -302,7 +313,7 @@ pub static TABLE: &[RouteSpec] = &[
     ),
     route!(GET, "/api/analytics/metrics/{name}/activity", Read, analytics::ACTIVITY),
     route!(GET, "/api/admin/accounts", Administrator, administration::LIST),
-    route!(POST, "/api/admin/accounts", Administrator, administration::CREATE),
+    route!(POST, "/api/admin/accounts", Administrator, administration::CREATE).makes("/api/admin/accounts/{id}"),
     route!(GET, "/api/admin/accounts/{id}", Administrator, administration::GET),
     route!(PUT, "/api/admin/accounts/{id}", Administrator, administration::UPDATE),
     route!(
@@ -333,6 +344,7 @@ pub static TABLE: &[RouteSpec] = &[
     ),
     route!(GET, "/api/admin/rate-cards", Administrator, rate_cards::LIST),
     route!(POST, "/api/admin/rate-cards", Administrator, rate_cards::CREATE)
+        .makes("/api/admin/rate-cards/{id}")
         .at_most_by_person(Limit::API, "admin-rate-cards"),
     route!(GET, "/api/admin/rate-cards/{id}", Administrator, rate_cards::GET),
     route!(DELETE, "/api/admin/rate-cards/{id}", Administrator, rate_cards::DELETE),

@@ -4,17 +4,16 @@
 use actix_http::encoding::Encoder;
 use actix_web::body::{BodySize, BoxBody, MessageBody as _};
 use actix_web::dev::ServiceResponse;
+use actix_web::http::StatusCode;
 use actix_web::http::header::{
     ACCEPT_ENCODING, AcceptEncoding, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ContentEncoding, ETAG, Encoding,
     Header as _, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
 };
-use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use crate::crypto::sha256;
-use crate::routes::TABLE;
 use crate::web::ranges::matches_any;
 use crate::web::route::{Access, Content, RouteSpec};
 
@@ -39,22 +38,22 @@ pub fn complete(spec: &RouteSpec, response: ServiceResponse<BoxBody>) -> Service
     ServiceResponse::new(request, response)
 }
 
-/// Adds the path of the row that the request made.
+/// Adds `Location`: the path of the row that the request created.
 fn with_location(spec: &RouteSpec, response: HttpResponse) -> HttpResponse {
     let is_made = matches!(response.status(), StatusCode::CREATED | StatusCode::ACCEPTED);
     if !is_made || response.headers().contains_key(LOCATION) {
         return response;
     }
-    let Some(path) = location(spec) else { return response };
+    let Some(path) = spec.makes else { return response };
     with_bytes(response, |response, body| {
-        let location = made_id(body).and_then(|id| HeaderValue::try_from(path.replace("{id}", &id)).ok());
+        let location = created_id(body).and_then(|id| HeaderValue::try_from(path.replace("{id}", &id)).ok());
         if let Some(location) = location {
             response.headers_mut().insert(LOCATION, location);
         }
     })
 }
 
-fn made_id(body: &[u8]) -> Option<String> {
+fn created_id(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Made {
         data: Row,
@@ -90,9 +89,25 @@ fn with_entity_tag(spec: &RouteSpec, request: &HttpRequest, response: HttpRespon
     }
 }
 
-/// The strong entity tag of a body.
+/// The time at which a response was computed, in responses whose other fields may be unchanged.
+const COMPUTED_AT: &[u8] = b"\"members_as_of\":\"";
+
+/// The strong entity tag of a body. The time of the computation is not part of it: a client that has the same row with an
+/// earlier time has what it needs.
 pub fn entity_tag(body: &[u8]) -> String {
-    let hash = sha256(body);
+    let hash = match memchr::memmem::find(body, COMPUTED_AT) {
+        None => sha256(body),
+        Some(at) => {
+            let (before, rest) = body.split_at(at);
+            let length = rest
+                .iter()
+                .skip(COMPUTED_AT.len())
+                .take_while(|byte| **byte != b'"')
+                .count();
+            let after = rest.get(COMPUTED_AT.len() + length..).unwrap_or_default();
+            sha256(&[before, after].concat())
+        }
+    };
     format!(
         "\"{}\"",
         hex::encode(hash.as_ref().get(..TAG_BYTES).unwrap_or_default())
@@ -208,11 +223,4 @@ fn insert_absent(headers: &mut HeaderMap, name: HeaderName, value: &'static str)
     if !headers.contains_key(&name) {
         headers.insert(name, HeaderValue::from_static(value));
     }
-}
-
-/// The path of the row that a POST makes, if the table has a GET of it.
-pub fn location(spec: &RouteSpec) -> Option<&'static str> {
-    let is_row = |row: &&RouteSpec| row.method == Method::GET && row.path.strip_suffix("/{id}") == Some(spec.path);
-    let own = || TABLE.iter().find(is_row).filter(|row| row.content == Content::Data);
-    spec.makes.or_else(|| own().map(|row| row.path))
 }

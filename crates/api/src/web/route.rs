@@ -39,7 +39,7 @@ pub struct RouteSpec {
     pub content: Content,
     /// Whether a 200 has an entity tag, although the route is no GET of one row by id.
     pub tagged: bool,
-    /// The path of the row that a 201 or 202 names, if it is not that of this route and `/{id}`.
+    /// The path of the row that a 201 or 202 names in `Location`.
     pub makes: Option<&'static str>,
     /// The context of the handler. With the name of the handler, it is the `operationId`.
     pub context: &'static str,

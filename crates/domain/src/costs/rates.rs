@@ -56,8 +56,8 @@ impl RateTable {
         covering.map_or_else(|| country.to_owned(), |rate| rate.market.clone())
     }
 
-    /// Sets the market of a price, and the amount where WhatsApp did not report one. `at` is the time of the first status
-    /// update with a price. Returns the row from which the amount was taken.
+    /// Sets what a card knows about a price: the market, and the amount where WhatsApp did not report one. `at` is the
+    /// time of the first status update with a price. Returns the row from which the amount was taken.
     pub fn price(
         &self,
         pricing: &mut Pricing,
@@ -71,7 +71,7 @@ impl RateTable {
             preferred.or_else(|| self.rate(country, &category, None, at))
         });
         let covering = rate.or_else(|| self.coverage(country?, currency, at));
-        pricing.market = covering.map(|rate| rate.market.as_str()).or(country).map(str::to_owned);
+        pricing.market = covering.map(|rate| rate.market.clone());
         if pricing.source == PricingSource::Platform {
             return None;
         }
@@ -215,9 +215,6 @@ pub(crate) mod tests {
             (unknown.amount, unknown.currency, unknown.source),
             (None, None, PricingSource::None)
         );
-        let mut uncovered = pricing("marketing", true);
-        assert!(table.price(&mut uncovered, Some("FR"), None, APRIL).is_none());
-        assert_eq!((uncovered.market.as_deref(), uncovered.amount), (Some("FR"), None));
         let mut no_country = pricing("marketing", true);
         assert!(table.price(&mut no_country, None, None, APRIL).is_none());
         assert_eq!((no_country.market, no_country.amount), (None, None));

@@ -35,7 +35,8 @@ struct AddressRow {
     wa_user_id: Option<String>,
 }
 
-/// Sets market and amount of the prices that changed. Without such a price it executes nothing.
+/// Sets market and amount of the prices that changed. Without such a price it executes nothing, and without a rate card
+/// one index probe.
 pub(crate) async fn set_rates<M: Priced>(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -50,6 +51,7 @@ pub(crate) async fn set_rates<M: Priced>(
         return Ok(());
     }
     let countries = countries(conn, account, contacts).await?;
+    let Some(countries) = countries else { return Ok(()) };
     let distinct: BTreeSet<String> = countries.values().cloned().collect();
     let distinct: Vec<String> = distinct.into_iter().collect();
     loop {
@@ -77,24 +79,28 @@ fn price<M: Priced>(table: &RateTable, countries: &BTreeMap<Uuid, String>, messa
     unused
 }
 
-/// The countries of contacts.
+/// The countries of contacts. None: there is no rate card.
 async fn countries(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     contacts: BTreeSet<Uuid>,
-) -> DbResult<BTreeMap<Uuid, String>> {
+) -> DbResult<Option<BTreeMap<Uuid, String>>> {
     let rows: Vec<AddressRow> = sql(format!(
-        "SELECT c.id, c.phone, c.wa_user_id FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.id",
+        "SELECT c.id, c.phone, c.wa_user_id FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.id
+         WHERE EXISTS (SELECT 1 FROM rate_cards)",
         keys = key_rows("$2", "id"),
     ))
     .bind(account)
     .bind(contacts.into_iter().collect::<Vec<_>>())
     .load(conn)
     .await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
     let known = rows
         .into_iter()
         .filter_map(|row| Some((row.id, country_of(row.phone.as_deref(), row.wa_user_id.as_deref())?)));
-    Ok(known.collect())
+    Ok(Some(known.collect()))
 }
 
 /// Marks cards as used: they can no longer be deleted. Returns false if one of them was deleted.

@@ -187,7 +187,7 @@ fn plain_cost(message: &Message, has_cards: bool) -> Option<(String, String, Str
         .filter(|rate| rate.4 == category)
         .max_by_key(|rate| (rate.0, rate.6));
     let shown = best.or(newest);
-    let market = shown.map_or(message.country, |rate| rate.2).to_owned();
+    let market = shown.map_or("", |rate| rate.2).to_owned();
     let reported = pricing.amount.filter(|_| pricing.source == PricingSource::Platform);
     let (currency, sums) = match (pricing.billable, reported, best) {
         (false, _, _) => (shown.map_or("", |rate| rate.3).to_owned(), (0, 1, 0, 1, 0)),

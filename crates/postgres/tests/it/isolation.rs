@@ -110,6 +110,7 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{campaign}', 'f', 'campaign');
                  INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
                    VALUES ('{account}', '{profile}', 'p', '1', '2', '\\x00');
+                 INSERT INTO service_message_months VALUES ('{account}', '{profile}', '2026-03-01', 1);
                  INSERT INTO message_templates (account_id, id, name, category, language, template_type)
                    VALUES ('{account}', '{tag}', 'n', 'UTILITY', 'pt', 'standard');
                  INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value)

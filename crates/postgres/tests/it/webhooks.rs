@@ -632,24 +632,37 @@ async fn logged(fixture: &DbFixture) -> [uuid::Uuid; 2] {
     endpoints
 }
 
+/// The message ids of logs, one after the other.
+async fn found_logs(fixture: &DbFixture, query: LogQuery) -> String {
+    let logs = store(fixture).logs(fixture.account, &query).await.unwrap();
+    logs.iter().map(|log| log.message_id.clone()).collect()
+}
+
+#[tokio::test]
+async fn webhook_logs_are_read_from_a_cursor() {
+    let fixture = DbFixture::new().await;
+    let account = fixture.account;
+    logged(&fixture).await;
+    let all = LogQuery {
+        limit: 100,
+        ..LogQuery::default()
+    };
+    let found = async |query: LogQuery| found_logs(&fixture, query).await;
+    let rows = store(&fixture).logs(account, &all).await.unwrap();
+    let after = |at: usize| LogQuery {
+        cursor: Some(rows[at].id),
+        ..all.clone()
+    };
+    assert_eq!(found(after(2)).await, "m3m2m1m0");
+    assert_eq!(found(after(6)).await, "");
+}
+
 #[tokio::test]
 async fn webhook_logs_are_filtered_by_their_fields() {
     let fixture = DbFixture::new().await;
     let account = fixture.account;
     let endpoints = logged(&fixture).await;
-    let found = async |query: LogQuery| {
-        let logs = store(&fixture)
-            .logs(
-                account,
-                &LogQuery {
-                    limit: query.limit.max(1),
-                    ..query
-                },
-            )
-            .await
-            .unwrap();
-        logs.iter().map(|log| log.message_id.clone()).collect::<String>()
-    };
+    let found = async |query: LogQuery| found_logs(&fixture, query).await;
     let all = LogQuery {
         limit: 100,
         ..LogQuery::default()
@@ -694,27 +707,6 @@ async fn webhook_logs_are_filtered_by_their_fields() {
         })
         .await,
         "m6m0"
-    );
-    let rows = store(&fixture).logs(account, &all).await.unwrap();
-    let after = |at: usize| LogQuery {
-        cursor: Some(rows[at].id),
-        ..all.clone()
-    };
-    assert_eq!(found(after(2)).await, "m3m2m1m0");
-    assert_eq!(found(after(6)).await, "");
-    let between = LogQuery {
-        since: Some(rows[4].created_at),
-        until: Some(rows[1].created_at),
-        ..all.clone()
-    };
-    assert_eq!(found(between.clone()).await, "m4m3m2");
-    assert_eq!(
-        found(LogQuery {
-            cursor: Some(rows[3].id),
-            ..between
-        })
-        .await,
-        "m2"
     );
     let other_account = fixture.another_account().await;
     assert!(store(&fixture).logs(other_account, &all).await.unwrap().is_empty());

@@ -127,7 +127,7 @@ fn new_row_has_its_path_in_location() {
         ("/api/campaigns", json!({ "name": "Natal" })),
         (
             "/api/templates",
-            json!({ "name": "natal", "category": "MARKETING", "language": "pt_BR", "body_text": "Oi" }),
+            json!({ "name": "natal", "category": "MARKETING", "language": "pt_BR", "template_type": "standard", "body_text": "Oi" }),
         ),
         (
             "/api/webhooks",

@@ -235,7 +235,6 @@ fn without_a_card_messages_are_unpriced_until_repriced() {
     let unpriced =
         json!([{ "currency": null, "amount": null, "messages": 1, "billable": 1, "free": 0, "unpriced": 1 }]);
     assert_eq!(costs(&ana, "")["totals"], unpriced);
-    assert_eq!(costs(&ana, "group_by=market")["groups"][0]["key"], "BR");
     add_card(&server, "BR,USD,marketing,0.0625,2026-01-01,,,\n");
     assert_eq!(costs(&ana, "")["totals"], unpriced, "a new card changes no price");
     assert!(
@@ -413,9 +412,8 @@ fn budget_pauses_the_run_before_it_is_exceeded() {
         server.callback(&statuses(NUMBER, &updates));
     };
     deliver(&sends[..2]);
-    let cost = ana.get(&path).ok()["cost"].clone();
     assert_eq!(
-        cost,
+        ana.get(&path).ok()["cost"],
         json!({ "amount": 0.125, "currency": "USD", "reserved": 0.25, "unpriced": 0 })
     );
     assert_removed_budget_returns_its_reservations(&ana, &path, || deliver(&sends[2..]));

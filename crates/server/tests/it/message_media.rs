@@ -141,7 +141,7 @@ fn assert_served(ana: &User<'_>, bia: &User<'_>, file: &Value) {
         ("content-disposition", "attachment"),
         ("x-content-type-options", "nosniff"),
         ("content-security-policy", "sandbox"),
-        ("cache-control", "private, no-transform"),
+        ("cache-control", "private, no-cache"),
     ] {
         assert_eq!(whole.header(name), Some(value), "{name}");
     }
