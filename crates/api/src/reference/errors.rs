@@ -64,7 +64,8 @@ pub(super) fn headers() -> Value {
             json!({ "type": "string", "const": "true" }), json!("true"),
         ),
         "ETag": header(
-            "The strong entity tag of the body. It changes exactly when the body does; `If-None-Match` compares it.",
+            "The strong entity tag of the body. It changes exactly when the body does, a time of counting such as \
+             `members_as_of` aside; `If-None-Match` compares it.",
             json!({ "type": "string", "pattern": "^\"[^\"]+\"$" }),
             json!("\"5f70bf18a086007016e948b04aed3b82\""),
         ),

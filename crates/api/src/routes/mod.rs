@@ -50,6 +50,7 @@ macro_rules! route {
             rate: None,
             content: Content::Data,
             tagged: false,
+            computed_at: None,
             makes: None,
             context: stringify!($context),
             tag: &$context::TAG,
@@ -92,6 +93,12 @@ impl RouteSpec {
     /// For a GET that is not of one row by id, and whose 200 has an entity tag.
     const fn tagged(mut self) -> Self {
         self.tagged = true;
+        self
+    }
+
+    /// For a GET whose response has the time of its computation, at this JSON pointer.
+    const fn computed_at(mut self, pointer: &'static str) -> Self {
+        self.computed_at = Some(pointer);
         self
     }
 
@@ -208,7 +215,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/segments", Read, segments::LIST),
     route!(POST, "/api/segments", Write, segments::CREATE).makes("/api/segments/{id}"),
     route!(POST, "/api/segments/preview", Read, segments::PREVIEW).at_most(Limit::API, "segment-preview"),
-    route!(GET, "/api/segments/{id}", Read, segments::GET),
+    route!(GET, "/api/segments/{id}", Read, segments::GET).computed_at("/data/members_as_of"),
     route!(PUT, "/api/segments/{id}", Write, segments::UPDATE),
     route!(DELETE, "/api/segments/{id}", Write, segments::DELETE),
     route!(POST, "/api/segments/{id}/members", Write, segments::ADD_MEMBERS),

@@ -6,12 +6,13 @@ use actix_web::body::{BodySize, BoxBody, MessageBody as _};
 use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    ACCEPT_ENCODING, AcceptEncoding, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ContentEncoding, ETAG, Encoding,
-    Header as _, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+    AcceptEncoding, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ContentEncoding, ETAG, Encoding, Header as _,
+    HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
 };
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::crypto::sha256;
 use crate::web::ranges::matches_any;
@@ -25,7 +26,7 @@ const TAG_BYTES: usize = 16;
 
 const CODINGS: [ContentEncoding; 2] = [ContentEncoding::Brotli, ContentEncoding::Gzip];
 
-/// The request headers on which a response to a caller of an account depends.
+/// The request headers on which the response of a route that is not public depends.
 const VARIES: &str = "Authorization, Cookie, X-Account-Id, X-API-Key, Accept-Encoding";
 
 /// Completes the response of a route.
@@ -73,7 +74,7 @@ fn with_entity_tag(spec: &RouteSpec, request: &HttpRequest, response: HttpRespon
     let tagged = match response.headers().contains_key(ETAG) {
         true => response,
         false => with_bytes(response, |response, body| {
-            if let Ok(tag) = HeaderValue::try_from(entity_tag(body)) {
+            if let Ok(tag) = HeaderValue::try_from(entity_tag(body, spec.computed_at)) {
                 response.headers_mut().insert(ETAG, tag);
             }
         }),
@@ -89,29 +90,20 @@ fn with_entity_tag(spec: &RouteSpec, request: &HttpRequest, response: HttpRespon
     }
 }
 
-/// The time at which a response was computed, in responses whose other fields may be unchanged.
-const COMPUTED_AT: &[u8] = b"\"members_as_of\":\"";
+/// The strong entity tag of a body. `computed_at`: the JSON pointer of a time that is no part of it. A client that has the
+/// same row of an earlier time has what it needs.
+fn entity_tag(body: &[u8], computed_at: Option<&str>) -> String {
+    let lasting = computed_at.and_then(|pointer| without(body, pointer));
+    let hash = sha256(lasting.as_deref().unwrap_or(body));
+    let bytes = hash.as_ref().get(..TAG_BYTES).unwrap_or_default();
+    format!("\"{}\"", hex::encode(bytes))
+}
 
-/// The strong entity tag of a body. The time of the computation is not part of it: a client that has the same row with an
-/// earlier time has what it needs.
-pub fn entity_tag(body: &[u8]) -> String {
-    let hash = match memchr::memmem::find(body, COMPUTED_AT) {
-        None => sha256(body),
-        Some(at) => {
-            let (before, rest) = body.split_at(at);
-            let length = rest
-                .iter()
-                .skip(COMPUTED_AT.len())
-                .take_while(|byte| **byte != b'"')
-                .count();
-            let after = rest.get(COMPUTED_AT.len() + length..).unwrap_or_default();
-            sha256(&[before, after].concat())
-        }
-    };
-    format!(
-        "\"{}\"",
-        hex::encode(hash.as_ref().get(..TAG_BYTES).unwrap_or_default())
-    )
+/// A JSON body without one value.
+fn without(body: &[u8], pointer: &str) -> Option<Vec<u8>> {
+    let mut value: Value = serde_json::from_slice(body).ok()?;
+    value.pointer_mut(pointer)?.take();
+    serde_json::to_vec(&value).ok()
 }
 
 fn not_modified(response: HttpResponse) -> HttpResponse {
@@ -133,17 +125,13 @@ fn with_bytes(response: HttpResponse, read: impl FnOnce(&mut HttpResponse<()>, &
     }
 }
 
-/// Compresses text of some length for clients that accept it. A response with a secret is never compressed, because its
-/// length would depend on the secret.
+/// Compresses text from `MIN_COMPRESSED_BYTES` for clients that accept it. A response with a secret, or of a route for
+/// sessions, is never compressed, because its length would depend on its content.
 fn compressed(spec: &RouteSpec, request: &HttpRequest, response: HttpResponse) -> HttpResponse {
     if !may_compress(spec, &response) {
         return response;
     }
-    let coding = accepted_coding(
-        request.headers().contains_key(ACCEPT_ENCODING),
-        AcceptEncoding::parse(request).ok(),
-    );
-    let mut response = match coding {
+    let mut response = match accepted_coding(request) {
         None => response,
         Some(coding) => encoded(response, coding),
     };
@@ -166,19 +154,19 @@ fn may_compress(spec: &RouteSpec, response: &HttpResponse) -> bool {
         && spec.access != Access::Session
         && response.status() != StatusCode::PARTIAL_CONTENT
         && !headers.contains_key(CONTENT_ENCODING)
-        && headers.get(CONTENT_TYPE).is_some_and(is_text)
+        && headers.get(CONTENT_TYPE).is_some_and(is_compressible)
 }
 
-/// Whether a media type is compressed. A stream of events has to arrive at once.
-fn is_text(content_type: &HeaderValue) -> bool {
+/// Whether a media type is compressed. An event stream is not: an encoder would hold its events back.
+fn is_compressible(content_type: &HeaderValue) -> bool {
     let content_type = content_type.to_str().unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     media_type == "application/json" || (media_type.starts_with("text/") && media_type != "text/event-stream")
 }
 
 /// The coding that the client prefers. None: the body is sent as it is.
-fn accepted_coding(has_header: bool, accepted: Option<AcceptEncoding>) -> Option<ContentEncoding> {
-    let accepted = accepted.filter(|_| has_header)?;
+fn accepted_coding(request: &HttpRequest) -> Option<ContentEncoding> {
+    let accepted = AcceptEncoding::parse(request).ok()?;
     let supported = [Encoding::brotli(), Encoding::gzip(), Encoding::identity()];
     let chosen = accepted.negotiate(supported.iter())?;
     CODINGS.into_iter().find(|coding| Encoding::Known(*coding) == chosen)
@@ -203,7 +191,7 @@ fn coded_tag(tag: &str, coding: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{bare}-{coding}\"")).ok()
 }
 
-/// Sets who may keep the response. Where nothing is set here, the outermost middleware forbids it.
+/// Sets `Cache-Control` and `Vary`. A response without `Cache-Control` gets `no-store` from the outermost middleware.
 fn set_caching(spec: &RouteSpec, headers: &mut HeaderMap) {
     if spec.access == Access::Public {
         if headers.contains_key(ETAG) {
@@ -222,5 +210,22 @@ fn set_caching(spec: &RouteSpec, headers: &mut HeaderMap) {
 fn insert_absent(headers: &mut HeaderMap, name: HeaderName, value: &'static str) {
     if !headers.contains_key(&name) {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entity_tag_leaves_out_one_time_alone() {
+        let tag = |body: &str| entity_tag(body.as_bytes(), Some("/data/members_as_of"));
+        let first = tag(r#"{"data":{"members":1,"members_as_of":"2026-01-01"}}"#);
+        assert_eq!(first, tag(r#"{"data":{"members":1,"members_as_of":"2026-01-02"}}"#));
+        assert_ne!(first, tag(r#"{"data":{"members":2,"members_as_of":"2026-01-01"}}"#));
+        // A user's attribute of this name is content.
+        let own = |value: &str| format!(r#"{{"data":{{"filters":{{"attributes":{{"members_as_of":"{value}"}}}}}}}}"#);
+        assert_ne!(tag(&own("a")), tag(&own("b")));
+        assert_ne!(entity_tag(b"a", None), entity_tag(b"b", None));
     }
 }

@@ -55,7 +55,7 @@ pub async fn request_context<B: MessageBody + 'static>(
         HeaderName::from_static("x-content-type-options"),
         HeaderValue::from_static("nosniff"),
     );
-    // A response without its own `Cache-Control` belongs to no route, or to a public one.
+    // Without its own `Cache-Control`: no route, a public route, or a refusal of the access check.
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }

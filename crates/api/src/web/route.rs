@@ -39,6 +39,8 @@ pub struct RouteSpec {
     pub content: Content,
     /// Whether a 200 has an entity tag, although the route is no GET of one row by id.
     pub tagged: bool,
+    /// The JSON pointer of a time that every read computes anew. It is no part of the entity tag.
+    pub computed_at: Option<&'static str>,
     /// The path of the row that a 201 or 202 names in `Location`.
     pub makes: Option<&'static str>,
     /// The context of the handler. With the name of the handler, it is the `operationId`.

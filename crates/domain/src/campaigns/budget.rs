@@ -9,7 +9,7 @@ use crate::costs::{CampaignCost, CostFacts, markets_without_rate};
 use crate::messaging::Category;
 use crate::shared::{Amount, FieldErrors};
 
-/// The pause reason of a run whose next message would exceed the budget.
+/// The pause reason of a run whose next message would exceed the budget, or has no rate in its currency.
 pub const BUDGET_REACHED: &str = "budget";
 
 /// The limits of an amount.
@@ -57,7 +57,7 @@ impl Budget {
         }
     }
 
-    /// Refuses a resume below what the run has spent and reserved.
+    /// Refuses a resume if the campaign has spent and reserved more than the budget.
     pub(super) fn check_spent(&self, cost: &CampaignCost) -> Result<(), CampaignRefusal> {
         let committed = cost.amount.unwrap_or_default() + cost.reserved.unwrap_or_default();
         match committed > self.amount {

@@ -123,7 +123,7 @@ pub struct StartedSends {
     /// Those of `sends` whose contact was deleted, lost its phone number or opted out since the claim. The worker MUST
     /// NOT send them.
     pub unreachable: Vec<SendId>,
-    /// A send was not started because it would exceed the budget of the campaign: the worker MUST pause the run.
+    /// A send was not started because it would exceed the budget or has no rate: the worker MUST pause the run.
     pub is_over_budget: bool,
 }
 

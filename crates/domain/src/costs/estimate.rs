@@ -36,7 +36,8 @@ pub struct CostFacts {
 /// The expected cost of a run, with the rates that apply now.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CostEstimate {
-    /// The currency of the rates as an ISO 4217 code; null if no recipient has a rate.
+    /// The currency of the estimate as an ISO 4217 code: that of the budget, else the one in which most recipients have a
+    /// rate; null without a budget if no recipient has a rate.
     #[schemars(example = &"USD")]
     pub currency: Option<String>,
     /// The cost if every message that is free within an open service window costs nothing.
@@ -165,15 +166,15 @@ pub fn markets_without_rate(facts: &CostFacts, category: Category, currency: &st
 /// The cost of a campaign so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CampaignCost {
-    /// The price of the messages that were delivered or read; null while no price is known.
+    /// The price, in `currency`, of the messages that were delivered or read; null while `currency` is null.
     #[schemars(example = 57.5)]
     pub amount: Option<Amount>,
-    /// The currency of `amount` and `reserved` as an ISO 4217 code: that of the budget, else the one with the largest
-    /// amount; null while none is known.
+    /// The currency of `amount` and `reserved` as an ISO 4217 code: that of the budget, else of reservations that a
+    /// removed budget left, else the one with the largest amount; null while none is known.
     #[schemars(example = &"USD")]
     pub currency: Option<String>,
-    /// The expected price of the messages that were started within a budget and have no price yet; null without a budget
-    /// and such messages.
+    /// The expected price of the messages that were started within a budget and have no price yet; null if there is
+    /// neither a budget nor such a message.
     #[schemars(example = Value::Null)]
     pub reserved: Option<Amount>,
     /// The number of delivered messages that are not free and whose price is unknown.

@@ -15,7 +15,7 @@ pub enum CardDeletion {
     InUse,
 }
 
-/// The rate cards of the platform. A method that takes a [`PlatformEntry`] MUST insert it in the transaction of its
+/// Rate cards, which belong to no account. A method that takes a [`PlatformEntry`] MUST insert it in the transaction of its
 /// change, and only if it changes something.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]

@@ -33,15 +33,15 @@ impl RateTable {
         self.0.iter().filter(covers).filter(move |rate| rate.effective_at <= at)
     }
 
-    /// The rate of a message in a country at a time: of the newest card with a row in force. If that card has several
-    /// currencies, the requested one, else the first in the alphabet, decides.
+    /// The rate of a message in a country at a time: of the newest card with a row in force in `currency`. Without
+    /// `currency`: of the newest card with a row in force, in its alphabetically first currency.
     pub fn rate(&self, country: &str, category: &str, currency: Option<&str>, at: OffsetDateTime) -> Option<&Rate> {
         let of_category = self.in_force(country, at).filter(|rate| rate.category == category);
         let matching = of_category.filter(|rate| currency.is_none_or(|currency| rate.currency == currency));
         matching.max_by(|a, b| newest(a, b).then(a.effective_at.cmp(&b.effective_at)))
     }
 
-    /// A row of the newest card that covers a country at a time, whatever its category.
+    /// A row that covers a country, of any category: of the newest card in `currency`, else of the newest card.
     fn coverage(&self, country: &str, currency: Option<&str>, at: OffsetDateTime) -> Option<&Rate> {
         let rows = || self.in_force(country, at);
         let preferred = rows().filter(|rate| Some(rate.currency.as_str()) == currency);

@@ -13,14 +13,14 @@ use crate::shared::{AuditAction, Clock, CursorPage, CursorQuery, FieldErrors, Id
 /// Why an operation on rate cards failed.
 #[derive(Debug, Error)]
 pub enum RateCardError {
-    #[error("there is no such rate card")]
+    #[error("the rate card does not exist")]
     NotFound,
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
     /// The file has invalid lines.
     #[error("the file has invalid lines")]
     InvalidLines(Vec<LineError>),
-    #[error("amounts were taken from the rate card, so it cannot be deleted")]
+    #[error("the rate card cannot be deleted: it was used to price messages")]
     InUse,
     #[error(transparent)]
     Store(#[from] StoreError),

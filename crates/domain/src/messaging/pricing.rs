@@ -17,7 +17,7 @@ string_enum! {
         Platform = "platform",
         /// A rate card contains the amount.
         RateCard = "rate_card",
-        /// The amount is unknown.
+        /// No source supplied the amount: it is 0 for a free message, else unknown.
         None = "none",
     }
 }
@@ -38,7 +38,7 @@ pub struct Pricing {
     /// The category that WhatsApp charges for, for example `marketing` or `utility`; null where it names none.
     #[schemars(example = &"marketing")]
     pub category: Option<String>,
-    /// The market whose rate applies; null while no rate card applies.
+    /// The market of the recipient's country as the newest rate card names it; null while no rate card covers it.
     #[schemars(example = Value::Null)]
     pub market: Option<String>,
     /// The price with at most six decimals: 0 for a message that is free of charge, null where it is unknown.
@@ -79,7 +79,7 @@ pub struct StatusPricing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriceChange {
     Nothing,
-    /// Only the times of the updates.
+    /// Only the time or status of the latest update.
     Times,
     /// The price, or the time whose rate applies.
     Price,

@@ -38,7 +38,7 @@ pub enum FilterNode {
     Metric(MetricCondition),
     /// The contact is in one of these RFM segments.
     Rfm(RfmCondition),
-    /// Whether the contact opted out.
+    /// Whether the contact, or another contact of the same person, opted out.
     OptedOut(bool),
     /// Whether the contact has a phone number.
     HasPhone(bool),

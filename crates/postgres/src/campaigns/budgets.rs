@@ -22,7 +22,7 @@ use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::ingestion::amount;
 use crate::sql::{Sql, TextRow, key_rows, sql, uuids};
 
-/// Returns what the sends of campaigns had reserved. The sends are locked.
+/// Releases reserved amounts, by campaign. The caller has locked the sends.
 pub(super) async fn release(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -77,7 +77,8 @@ struct AddressRow {
     wa_user_id: Option<String>,
 }
 
-/// Locks the sends and the budget, and decides which of the sends may start. None: the campaign has no budget now.
+/// Locks the campaign, its queue entry and the sends, then the budget's row, and decides which of the sends may start.
+/// None: the campaign has no budget any more.
 pub(super) async fn admit(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
@@ -171,7 +172,7 @@ async fn lock_addresses(
     Ok(rows)
 }
 
-/// Locks the budget's row and returns what the started sends of the campaign cost and have reserved.
+/// Stores the currency in the budget's row, locks it, and returns what the started sends cost and have reserved.
 async fn committed(
     conn: &mut AsyncPgConnection,
     account: AccountId,

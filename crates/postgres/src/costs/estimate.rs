@@ -1,4 +1,4 @@
-//! Counts the recipients of a run by country.
+//! Groups counted recipients by country, and reads the rates of these countries.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct CountryRow {
     /// The first characters of the phone number that decide on its country.
     #[diesel(sql_type = Nullable<Text>)]
     prefix: Option<String>,
-    /// The user id of a recipient without a phone number, up to its first dot and with it.
+    /// The first three characters of the user id of a recipient without a phone number, such as `BR.`.
     #[diesel(sql_type = Nullable<Text>)]
     user_country: Option<String>,
     #[diesel(sql_type = BigInt)]

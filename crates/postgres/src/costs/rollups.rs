@@ -7,7 +7,7 @@ use recado_domain::shared::AccountId;
 use crate::errors::DbResult;
 use crate::sql::{collect_column, sql};
 
-/// Adds a delta. Rows are written in the order of their keys, so concurrent writers wait for each other.
+/// Adds a delta. Rows are locked in the order of their keys, so concurrent writers do not deadlock.
 pub(crate) async fn count_costs(
     conn: &mut AsyncPgConnection,
     account: AccountId,

@@ -84,8 +84,8 @@ impl LogRow {
 /// time of their log. In their order PostgreSQL reads the newest day first, and earlier days only if the page is not
 /// full.
 /// The bounds of the time of logs. The ids, which begin with the time of the server that made the log, bound the rows
-/// that are read: the clocks of servers differ by at most an hour.
-const SINCE: &str = "l.created_at >= $ AND l.id >= first_id($ - interval '1 hour')";
+/// that are read: the clocks of servers differ by at most an hour. An id has no time before 1970.
+const SINCE: &str = "l.created_at >= $ AND l.id >= first_id(greatest($ - interval '1 hour', 'epoch'))";
 const UNTIL: &str = "l.created_at < $ AND l.id <= last_id($ + interval '1 hour')";
 
 pub(super) async fn logs(

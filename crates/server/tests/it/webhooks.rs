@@ -79,7 +79,11 @@ fn paging_logs_returns_each_once_while_others_arrive() {
     assert!(found.is_sorted_by(|a, b| a > b), "{found:?}");
     let none = "?since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z";
     assert_eq!(logs(&ana, none), Vec::<Value>::new());
-    assert_eq!(logs(&ana, "?since=2026-01-01T00:00:00Z&limit=100").len(), 11);
+    for since in ["2026-01-01T00:00:00Z", "1960-01-01T00:00:00Z", "0001-01-01T00:00:00Z"] {
+        assert_eq!(logs(&ana, &format!("?since={since}&limit=100")).len(), 11, "{since}");
+    }
+    assert_eq!(logs(&ana, "?until=9999-12-31T23:59:59Z&limit=100").len(), 11);
+    assert_eq!(logs(&ana, "?until=1960-01-01T00:00:00Z"), Vec::<Value>::new());
     assert_eq!(ana.get("/api/webhooks/logs?cursor=x").invalid(), ["cursor"]);
     assert_eq!(ana.get("/api/webhooks/logs?since=today").invalid(), ["since"]);
 }

@@ -54,14 +54,14 @@ impl<'e> TreeParser<'e> {
 
     pub(super) fn node(&mut self, value: &Value, path: &str, depth: usize) -> Option<FilterNode> {
         if depth > MAX_DEPTH {
-            return self.refuse(path, format!("is nested too deeply: at most {MAX_DEPTH} levels"));
+            return self.refuse(path, format!("exceeds the depth limit of {MAX_DEPTH} levels"));
         }
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             // Once is enough: every later node is one too many as well.
             if self.nodes == MAX_NODES + 1 {
                 self.errors
-                    .add(path, format!("is one node too many: at most {MAX_NODES}"));
+                    .add(path, format!("exceeds the limit of {MAX_NODES} nodes in total"));
             }
             return None;
         }
@@ -134,7 +134,10 @@ impl<'e> TreeParser<'e> {
         let time = self.time(fields, path)?;
         match forms(&time) {
             1 => Some(time),
-            _ => self.refuse(path, "must have one of within_days, before_days, or after and before"),
+            _ => self.refuse(
+                path,
+                "must have exactly one of within_days, before_days, or a range (after, before or both)",
+            ),
         }
     }
 
@@ -149,7 +152,7 @@ impl<'e> TreeParser<'e> {
             1 => Some(LastInboundCondition { time, never }),
             _ => self.refuse(
                 path,
-                "must have one of within_days, before_days, never, or after and before",
+                "must have exactly one of within_days, before_days, never, or a range (after, before or both)",
             ),
         }
     }
