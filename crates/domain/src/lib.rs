@@ -31,6 +31,7 @@ pub mod messaging;
 pub mod notifications;
 pub mod rollups;
 pub mod segments;
+pub mod settings;
 pub mod shared;
 #[cfg(test)]
 mod simulation;

@@ -31,6 +31,21 @@ diesel::table! {
 }
 
 diesel::table! {
+    account_settings (account_id) {
+        account_id -> Uuid,
+        timezone -> Nullable<Text>,
+        quiet_hours -> Nullable<Jsonb>,
+        max_marketing_per_contact -> Nullable<Jsonb>,
+        hold_at_most_hours -> Nullable<SmallInt>,
+        opt_out_words -> Nullable<Jsonb>,
+        opt_out_reply -> Nullable<Text>,
+        late_policy -> Nullable<Jsonb>,
+        cost_alerts -> Nullable<Jsonb>,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     accounts (id) {
         id -> Uuid,
         name -> Text,
@@ -463,6 +478,7 @@ diesel::table! {
         deleted_at -> Nullable<Timestamptz>,
         version -> BigInt,
         same_person_as -> Nullable<Uuid>,
+        time_zone -> Nullable<Text>,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Types that all contexts share: ids, tenants, pages, errors, outbox events, and ports to time and randomness.
 
 mod amount;
+pub(crate) mod clock_time;
 mod errors;
 mod events;
 mod ids;
@@ -41,4 +42,4 @@ pub(crate) use string_enum::string_enum;
 
 pub use tenant::{Actor, CallingKey, Creation, Role, Tenant};
 pub use traced::TRACED;
-pub use zone::Zone;
+pub use zone::{Zone, ZoneName};

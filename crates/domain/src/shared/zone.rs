@@ -1,5 +1,6 @@
 //! Time zones.
 
+use std::fmt;
 use std::str::FromStr;
 
 use time::{Date, OffsetDateTime};
@@ -43,5 +44,83 @@ impl FromStr for Zone {
     fn from_str(name: &str) -> Result<Self, String> {
         let zone = jiff::tz::TimeZone::get(name);
         zone.map(Self).map_err(|_| "must be the name of a time zone".to_owned())
+    }
+}
+
+/// The name of a time zone, as the IANA database writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ZoneName(String);
+
+impl ZoneName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The time zone; UTC for a stored name that the database does not have any more.
+    pub fn zone(&self) -> Zone {
+        self.0.parse().unwrap_or(Zone::UTC)
+    }
+
+    /// Takes over a stored name, which was checked when it was written.
+    pub fn stored(name: String) -> Self {
+        Self(name)
+    }
+}
+
+impl Default for ZoneName {
+    fn default() -> Self {
+        Self("UTC".to_owned())
+    }
+}
+
+impl fmt::Display for ZoneName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ZoneName {
+    type Err = String;
+
+    /// Case does not matter. `Etc/Unknown` names no zone.
+    fn from_str(name: &str) -> Result<Self, String> {
+        let zone = jiff::tz::TimeZone::get(name).ok();
+        let name = zone
+            .as_ref()
+            .filter(|zone| !zone.is_unknown())
+            .and_then(|zone| zone.iana_name());
+        let name = name.ok_or("must be the IANA name of a time zone, such as America/Sao_Paulo")?;
+        Ok(Self(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zone_name_is_that_of_the_database() {
+        for (given, name) in [
+            ("UTC", "UTC"),
+            ("utc", "UTC"),
+            ("america/sao_paulo", "America/Sao_Paulo"),
+            ("America/Argentina/Buenos_Aires", "America/Argentina/Buenos_Aires"),
+            ("Etc/GMT+3", "Etc/GMT+3"),
+        ] {
+            assert_eq!(given.parse::<ZoneName>().unwrap().as_str(), name, "{given}");
+        }
+        for invalid in [
+            "",
+            " ",
+            "-03:00",
+            "BRT",
+            "America",
+            "America/Sao Paulo",
+            "Etc/Unknown",
+            "../etc/passwd",
+            "UTC-3",
+        ] {
+            assert!(invalid.parse::<ZoneName>().is_err(), "{invalid}");
+        }
     }
 }

@@ -49,6 +49,7 @@ mod numbers;
 mod pools;
 mod process_stats;
 mod services;
+mod settings;
 mod startup;
 mod verification;
 mod webhooks;

@@ -63,6 +63,7 @@ impl Services {
                 signals: shared.signals.clone(),
             })
             .add(stores.brand(shared))
+            .add(stores.settings(shared))
             .add(stores.inbound(shared, &anonymous))
             .add(stores.webhooks(shared))
             .add(stores.administration(shared)?)
