@@ -36,6 +36,7 @@ mod identity;
 mod limits;
 mod recorded;
 mod refusal;
+mod settings;
 mod webhooks;
 
 pub use codes::ErrorCode;

@@ -65,6 +65,10 @@ struct ContactBody {
     #[schemars(example = &"BR.1234567890")]
     #[serde(default, deserialize_with = "nullable")]
     wa_user_id: Option<Option<String>>,
+    /// The contact's time zone, by its IANA name. Null: that of the phone number, else the account's.
+    #[schemars(example = &"America/Manaus")]
+    #[serde(default, deserialize_with = "nullable")]
+    time_zone: Option<Option<String>>,
     /// True records an opt-out, false an opt-in, both with the current time. A consent change that WhatsApp reports
     /// for an earlier time does not replace it.
     opted_out: Option<bool>,
@@ -94,6 +98,7 @@ impl From<ContactBody> for ContactInput {
             phone: body.phone,
             email: body.email,
             wa_user_id: body.wa_user_id,
+            time_zone: body.time_zone,
             attributes: body.attributes,
             tag_ids: body.tag_ids,
             opted_out: body.opted_out,
@@ -134,6 +139,9 @@ response_type! {
         /// WhatsApp's id of a contact whose phone number it hides; null if it is unknown.
         #[schemars(example = &"BR.1234567890")]
         wa_user_id: Option<String>,
+        /// The contact's time zone, by its IANA name; null if it follows from the phone number or is the account's.
+        #[schemars(example = &"America/Manaus")]
+        time_zone: Option<String> = contact.time_zone.map(|zone| zone.to_string()),
         /// The account's own fields of the contact: names of your choice with strings, numbers and booleans.
         #[schemars(example = json!({ "city": "Campinas", "coupon": "VOLTA10" }))]
         attributes: Map<String, Value>,
@@ -409,8 +417,8 @@ pub(super) const IMPORT: Endpoint = endpoint!(import, {
                 .or(Body::custom("application/ndjson", file()).example(json!(lines)))
                 .or(Body::custom("application/jsonl", file()).example(json!(lines)))
                 .described(
-                    "CSV with a header line: `name` and `phone`, `wa_user_id` or both, optionally `email` and `tags` \
-                     (separated by `;`), in any order; every other column is an attribute. Or one JSON object per line with the fields of a \
+                    "CSV with a header line: `name` and `phone`, `wa_user_id` or both, optionally `email`, \
+                     `time_zone` (an IANA name) and `tags` (separated by `;`), in any order; every other column is an attribute. Or one JSON object per line with the fields of a \
                      new contact and its tags by name; every other string, number or boolean is an attribute.",
                 ),
         )

@@ -32,6 +32,7 @@ mod rate_cards;
 mod scope;
 mod segments;
 mod service;
+mod settings;
 mod tags;
 mod team;
 mod templates;
@@ -175,6 +176,8 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/brand-context", Read, brand::GET).tagged(),
     route!(PUT, "/api/brand-context", Write, brand::UPDATE),
     route!(POST, "/api/brand-context/scrape", Write, brand::SCRAPE).at_most(Limit::API, "brand-scrape"),
+    route!(GET, "/api/settings", Read, settings::GET),
+    route!(PUT, "/api/settings", Manage, settings::UPDATE).at_most(Limit::API, "settings"),
     route!(GET, "/api/contacts", Read, contacts::LIST),
     route!(POST, "/api/contacts", Write, contacts::CREATE).makes("/api/contacts/{id}"),
     route!(POST, "/api/contacts/import", Write, contacts::IMPORT),

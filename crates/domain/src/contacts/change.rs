@@ -10,6 +10,9 @@ use crate::shared::{FieldErrors, text};
 const NAME_CHARS: usize = 200;
 const WA_USER_ID_CHARS: usize = 128;
 
+/// The rule of a time zone. The message continues the field's name.
+pub(super) const TIME_ZONE_RULE: &str = "must be the IANA name of a time zone, such as America/Sao_Paulo";
+
 /// The most tags that a request may set.
 const MAX_TAGS: usize = 50;
 
@@ -37,6 +40,7 @@ pub(super) fn validate_draft(input: ContactInput) -> Result<ContactDraft, FieldE
         phone,
         email: change.email.flatten(),
         wa_user_id,
+        time_zone: change.time_zone.flatten(),
         attributes: change.attributes.unwrap_or_default(),
         opted_out: change.opted_out,
     })
@@ -87,6 +91,8 @@ fn validate(input: ContactInput, errors: &mut FieldErrors) -> ContactChange {
         .unwrap_or_else(|| invalid(errors, "wa_user_id", "is not a valid WhatsApp user id"));
     let email = parse_field(input.email, |text| text::email(text.trim()))
         .unwrap_or_else(|| invalid(errors, "email", "is not a valid e-mail address"));
+    let time_zone = parse_field(input.time_zone, |name| name.parse().ok())
+        .unwrap_or_else(|| invalid(errors, "time_zone", TIME_ZONE_RULE));
     if let Some(attributes) = &input.attributes {
         check_attributes(attributes, errors);
     }
@@ -98,6 +104,7 @@ fn validate(input: ContactInput, errors: &mut FieldErrors) -> ContactChange {
         phone,
         email,
         wa_user_id,
+        time_zone,
         attributes: input.attributes,
         tag_ids: input.tag_ids,
         opted_out: input.opted_out,

@@ -5,7 +5,9 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{Phone, Referral, ScopedUserId, UNKNOWN_SCOPE};
-use crate::shared::{Conflict, ContactId, CursorQuery, FieldErrors, SegmentId, StoreError, TagId, redacted_debug};
+use crate::shared::{
+    Conflict, ContactId, CursorQuery, FieldErrors, SegmentId, StoreError, TagId, ZoneName, redacted_debug,
+};
 
 /// A label on contacts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Contact {
     pub email: Option<String>,
     /// WhatsApp's id of a contact whose phone number it hides.
     pub wa_user_id: Option<String>,
+    /// The contact's own time zone. None: it follows from the phone number, else it is the account's.
+    pub time_zone: Option<ZoneName>,
     /// The account's own fields of the contact: names of your choice with strings, numbers and booleans.
     pub attributes: Map<String, Value>,
     /// The contact's tags, sorted by name.
@@ -79,6 +83,7 @@ pub struct ContactDraft {
     pub email: Option<String>,
     /// WhatsApp's user id.
     pub wa_user_id: Option<String>,
+    pub time_zone: Option<ZoneName>,
     pub attributes: Map<String, Value>,
     /// Whether the contact opts out. `None` does not change the stored consent.
     pub opted_out: Option<bool>,
@@ -94,6 +99,7 @@ pub struct ContactChange {
     pub email: Option<Option<String>>,
     /// WhatsApp's user id.
     pub wa_user_id: Option<Option<String>>,
+    pub time_zone: Option<Option<ZoneName>>,
     /// Replaces all attributes.
     pub attributes: Option<Map<String, Value>>,
     /// Replaces all tags.
@@ -113,6 +119,8 @@ pub struct ContactInput {
     pub phone: Option<Option<String>>,
     pub email: Option<Option<String>>,
     pub wa_user_id: Option<Option<String>>,
+    /// The IANA name.
+    pub time_zone: Option<Option<String>>,
     /// Replaces all attributes.
     pub attributes: Option<Map<String, Value>>,
     /// Replaces all tags.

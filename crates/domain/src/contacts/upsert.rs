@@ -16,6 +16,7 @@ pub(super) fn parse(fields: &Map<String, Value>) -> Result<ContactUpsert, FieldE
         phone: parse_field(fields, "phone", &mut errors).map(Some),
         email: parse_field(fields, "email", &mut errors).map(Some),
         wa_user_id: parse_field(fields, "wa_user_id", &mut errors).map(Some),
+        time_zone: parse_field(fields, "time_zone", &mut errors).map(Some),
         attributes: parse_field(fields, "attributes", &mut errors),
         tag_ids: parse_field(fields, "tag_ids", &mut errors),
         // Another system's data may be older than the contact's own opt-out, so `false` has no effect.
@@ -57,7 +58,7 @@ mod tests {
         let tag = Uuid::from_u128(5);
         let fields = json!({
             "name": " Ana ", "phone": "11 96123-4567", "email": "ana@loja.example", "wa_user_id": "BR.1a",
-            "attributes": { "city": "SP" }, "tag_ids": [tag], "tags": ["vip", " vip "], "opted_out": true,
+            "time_zone": "america/manaus", "attributes": { "city": "SP" }, "tag_ids": [tag], "tags": ["vip", " vip "], "opted_out": true,
             "id": "x", "created_at": 7,
         });
         let upsert = parse_json(&fields).unwrap();
@@ -75,6 +76,7 @@ mod tests {
             (Some("ana@loja.example"), Some(true))
         );
         assert_eq!(contact.attributes["city"], "SP");
+        assert_eq!(contact.time_zone, Some("America/Manaus".parse().unwrap()));
         assert_eq!(
             (upsert.tag_ids, upsert.tags),
             (vec![TagId(tag)], vec!["vip".to_owned()])
@@ -114,6 +116,10 @@ mod tests {
             (
                 json!({ "name": "Ana", "phone": "11961234567", "tags": 7 }),
                 vec!["tags"],
+            ),
+            (
+                json!({ "name": "Ana", "phone": "11961234567", "time_zone": "BRT" }),
+                vec!["time_zone"],
             ),
             (
                 json!({ "name": "Ana", "phone": "11961234567", "opted_out": "yes" }),

@@ -231,6 +231,7 @@ fn contact(
             phone,
             email: None,
             wa_user_id,
+            time_zone: None,
             attributes: Map::new(),
             opted_out: None,
         },

@@ -213,6 +213,7 @@ mod tests {
             phone: Some(phone()),
             email: Some(email()),
             wa_user_id: Some(words()),
+            time_zone: None,
             attributes: serde_json::Map::new(),
             tags: vec![],
             opted_out_at: None,

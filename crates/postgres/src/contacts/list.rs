@@ -27,11 +27,11 @@ const PHONES: usize = 6;
 const TAG: usize = 7;
 const SEGMENT: usize = 8;
 
-const COLUMNS: &str = "c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, \
+const COLUMNS: &str = "c.id, c.name, c.phone, c.email, c.wa_user_id, c.time_zone, c.attributes, c.opted_out_at, c.created_at, \
      c.updated_at, c.version";
 
 /// The end of a scan at contact `e`.
-const SCAN_END: &str = "SELECT e.id, '', NULL, NULL, NULL, '{}', NULL, now(), now(), 0, true";
+const SCAN_END: &str = "SELECT e.id, '', NULL, NULL, NULL, NULL, '{}', NULL, now(), now(), 0, true";
 
 /// The text that `contacts_search_idx` indexes. A line break separates the fields.
 pub(super) const SEARCHED_TEXT: &str = "(name || E'\\n' || coalesce(phone, '') || E'\\n' || coalesce(email, ''))";

@@ -5,7 +5,7 @@ use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Bool, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{Contact, ContactDraft, Phone, Tag};
-use recado_domain::shared::{AccountId, ContactId, StoreError, TagId, WebhookKind};
+use recado_domain::shared::{AccountId, ContactId, StoreError, TagId, WebhookKind, ZoneName};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -26,6 +26,7 @@ pub(super) struct ContactRow {
     phone: Option<String>,
     email: Option<String>,
     wa_user_id: Option<String>,
+    time_zone: Option<String>,
     attributes: Value,
     opted_out_at: Option<OffsetDateTime>,
     pub(super) created_at: OffsetDateTime,
@@ -34,7 +35,7 @@ pub(super) struct ContactRow {
 }
 
 pub(super) const COLUMNS: &str =
-    "id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at, version";
+    "id, name, phone, email, wa_user_id, time_zone, attributes, opted_out_at, created_at, updated_at, version";
 
 impl ContactRow {
     pub(super) fn with(self, tags: Vec<Tag>) -> Result<Contact, StoreError> {
@@ -45,6 +46,7 @@ impl ContactRow {
             phone: self.phone,
             email: self.email,
             wa_user_id: self.wa_user_id,
+            time_zone: self.time_zone.map(ZoneName::stored),
             attributes,
             tags,
             opted_out_at: self.opted_out_at,
@@ -162,6 +164,7 @@ pub(super) fn bind_draft(
         .bind(Value::Object(draft.attributes.clone()))
         .bind(draft.opted_out)
         .bind(now)
+        .bind(draft.time_zone.as_ref().map(ZoneName::as_str))
 }
 
 pub(crate) async fn insert(
@@ -180,8 +183,9 @@ pub(crate) async fn insert(
     let kind = WebhookKind::ContactCreated;
     let statement = format!(
         "INSERT INTO contacts
-           (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, consent_at, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, {opted_out_at}, {consent_at}, $9, $9)
+           (account_id, id, name, phone, email, wa_user_id, time_zone, attributes, opted_out_at, consent_at, created_at,
+            updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $10, $7, {opted_out_at}, {consent_at}, $9, $9)
          RETURNING {COLUMNS}, {is_subscribed}",
         is_subscribed = events::is_subscribed(kind),
     );

@@ -9,7 +9,7 @@ use recado_domain::contacts::{
     ImportRow, Phone, UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{
-    AccountId, ContactId, CursorPage, RowOutcome, StoreError, TagId, UpdateOutcome, WebhookKind,
+    AccountId, ContactId, CursorPage, RowOutcome, StoreError, TagId, UpdateOutcome, WebhookKind, ZoneName,
 };
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -121,6 +121,7 @@ async fn update(
         "UPDATE contacts
          SET name = coalesce($4, name), phone = CASE WHEN $5 THEN $6 ELSE phone END,
            email = CASE WHEN $7 THEN $8 ELSE email END, wa_user_id = CASE WHEN $9 THEN $10 ELSE wa_user_id END,
+           time_zone = CASE WHEN $14 THEN $15 ELSE time_zone END,
            attributes = coalesce($11, attributes), updated_at = $13, version = version + 1,
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND version = coalesce($3, version)
@@ -141,6 +142,8 @@ async fn update(
         .bind(change.attributes.clone().map(Value::Object))
         .bind(change.opted_out)
         .bind(now)
+        .bind(change.time_zone.is_some())
+        .bind(change.time_zone.as_ref().and_then(Option::as_ref).map(ZoneName::as_str))
         .get_result(&mut *conn)
         .await
         .optional()?;

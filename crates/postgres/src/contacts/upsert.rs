@@ -27,10 +27,11 @@ use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
 use crate::sql::{IdRow, collect_column, key_rows, sql, uuids};
 
 /// Whether a row of `upsert.sql` changes its contact. A file that is imported again changes nothing.
-const CHANGES: &str = "(contacts.name, contacts.phone, contacts.email, contacts.wa_user_id, contacts.attributes,
-    contacts.opted_out_at IS NULL AND excluded.opted_out_at IS NOT NULL)
+const CHANGES: &str = "(contacts.name, contacts.phone, contacts.email, contacts.wa_user_id, contacts.time_zone,
+    contacts.attributes, contacts.opted_out_at IS NULL AND excluded.opted_out_at IS NOT NULL)
   IS DISTINCT FROM (excluded.name, coalesce(contacts.phone, excluded.phone), coalesce(excluded.email, contacts.email),
-    coalesce(contacts.wa_user_id, excluded.wa_user_id), contacts.attributes || excluded.attributes, false)";
+    coalesce(contacts.wa_user_id, excluded.wa_user_id), coalesce(excluded.time_zone, contacts.time_zone),
+    contacts.attributes || excluded.attributes, false)";
 
 /// Another import of the same contacts may hold their locks while its batch runs.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
@@ -286,6 +287,9 @@ async fn write_contacts(
     }))
     .bind(collect_column(pass, |row| row.row.contact.opted_out == Some(true)))
     .bind(now)
+    .bind(collect_column(pass, |row| {
+        row.row.contact.time_zone.as_ref().map(ToString::to_string)
+    }))
     .load(conn)
     .await;
     written.map_err(|error| match StoreError::from(DbError::from(error)) {
@@ -417,7 +421,7 @@ async fn merge_into(
     let statement = format!(
         "UPDATE contacts
          SET name = $3, phone = coalesce($4, phone), email = coalesce($5, email),
-           wa_user_id = coalesce($6, wa_user_id), attributes = attributes || $7, updated_at = $9, version = version + 1,
+           wa_user_id = coalesce($6, wa_user_id), time_zone = coalesce($10, time_zone), attributes = attributes || $7, updated_at = $9, version = version + 1,
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
          WHERE account_id = $1 AND id = $2 AND {fits}
          RETURNING id, {is_subscribed}",

@@ -44,6 +44,13 @@ async fn update_writes_fields_and_tags_only_when_given() {
         ..ana.clone()
     };
     assert_eq!(updated, expected);
+    for zone in [Some("America/Manaus".parse().unwrap()), None] {
+        let change = ContactChange {
+            time_zone: Some(zone.clone()),
+            ..ContactChange::default()
+        };
+        assert_eq!(update(&fixture, ana.id, &change, later).await.time_zone, zone);
+    }
     let cleared = ContactChange {
         phone: Some(None),
         ..ContactChange::default()

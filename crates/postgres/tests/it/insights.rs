@@ -86,6 +86,7 @@ fn draft(who: u8) -> ContactDraft {
         phone: Some(phone(who)),
         email: None,
         wa_user_id: None,
+        time_zone: None,
         attributes: serde_json::Map::new(),
         opted_out: None,
     }

@@ -54,6 +54,7 @@ fn parse_row(fields: Map<String, Value>) -> Result<ImportRow, String> {
             "phone" => input.phone = parse_string(&field, value)?,
             "email" => input.email = parse_string(&field, value)?,
             "wa_user_id" => input.wa_user_id = parse_string(&field, value)?,
+            "time_zone" => input.time_zone = parse_string(&field, value)?,
             "tags" => input.tags = parse_tag_names(value).map_err(|message| format!("tags {message}"))?,
             "attributes" => input.attributes = parse_attributes(value)?,
             "opted_out" => input.opted_out = parse_bool(&field, value)?,

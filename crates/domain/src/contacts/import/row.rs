@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::change::{check_name, check_wa_user_id};
+use super::super::change::{TIME_ZONE_RULE, check_name, check_wa_user_id};
 use super::super::limits::{attributes_fit, attributes_rule};
 use super::super::model::ContactDraft;
 use super::super::{ImportRow, Phone};
@@ -26,6 +26,7 @@ pub(super) struct RowInput {
     pub(super) phone: String,
     pub(super) email: String,
     pub(super) wa_user_id: String,
+    pub(super) time_zone: String,
     pub(super) tags: Vec<String>,
     pub(super) attributes: Map<String, Value>,
     pub(super) opted_out: bool,
@@ -56,6 +57,10 @@ impl RowInput {
             "" => None,
             email => Some(text::email(email).ok_or("email is not a valid e-mail address")?),
         };
+        let time_zone = match self.time_zone.trim() {
+            "" => None,
+            name => Some(name.parse().map_err(|_| format!("time_zone {TIME_ZONE_RULE}"))?),
+        };
         if !attributes_fit(&self.attributes) {
             return Err(format!("attributes {}", attributes_rule()));
         }
@@ -65,6 +70,7 @@ impl RowInput {
                 phone,
                 email,
                 wa_user_id,
+                time_zone,
                 attributes: self.attributes,
                 opted_out: self.opted_out.then_some(true),
             },
@@ -106,6 +112,7 @@ pub(super) fn merge(mut earlier: ImportRow, later: ImportRow) -> ImportRow {
     contact.name = later.contact.name;
     contact.email = later.contact.email.or(contact.email.take());
     contact.wa_user_id = contact.wa_user_id.take().or(later.contact.wa_user_id);
+    contact.time_zone = later.contact.time_zone.or(contact.time_zone.take());
     contact.attributes.extend(later.contact.attributes);
     contact.opted_out = contact.opted_out.or(later.contact.opted_out);
     for tag in later.tags {

@@ -14,6 +14,7 @@ enum Column {
     Phone,
     Email,
     WaUserId,
+    TimeZone,
     Tags,
     Attribute(String),
 }
@@ -86,6 +87,7 @@ fn read_column(cell: &str) -> Column {
         "phone" => Column::Phone,
         "email" => Column::Email,
         "wa_user_id" => Column::WaUserId,
+        "time_zone" => Column::TimeZone,
         "tags" => Column::Tags,
         _ => Column::Attribute(title.to_owned()),
     }
@@ -115,6 +117,7 @@ fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow,
             Column::Phone => cell.clone_into(&mut input.phone),
             Column::Email => cell.clone_into(&mut input.email),
             Column::WaUserId => cell.clone_into(&mut input.wa_user_id),
+            Column::TimeZone => cell.clone_into(&mut input.time_zone),
             Column::Tags => input.tags = split_tags(cell),
             Column::Attribute(title) if !title.is_empty() && !cell.is_empty() => {
                 let value = Value::String(cell.to_owned());

@@ -17,6 +17,7 @@ fn contact(draft: &ContactDraft) -> Contact {
         phone: draft.phone.as_ref().map(ToString::to_string),
         email: draft.email.clone(),
         wa_user_id: draft.wa_user_id.clone(),
+        time_zone: draft.time_zone.clone(),
         attributes: draft.attributes.clone(),
         tags: vec![],
         opted_out_at: None,
@@ -34,6 +35,7 @@ fn apply_change(stored: Contact, change: &ContactChange) -> Contact {
         phone: phone.unwrap_or(stored.phone),
         email: change.email.unwrap_or(stored.email),
         wa_user_id: change.wa_user_id.unwrap_or(stored.wa_user_id),
+        time_zone: change.time_zone.unwrap_or(stored.time_zone),
         attributes: change.attributes.unwrap_or(stored.attributes),
         version: stored.version + 1,
         ..stored
