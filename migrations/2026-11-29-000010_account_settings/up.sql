@@ -9,6 +9,8 @@ CREATE TABLE account_settings (
   hold_at_most_hours smallint,
   opt_out_words jsonb,
   opt_out_reply text,
+  -- The user who set the reply, as whose message it is sent.
+  opt_out_reply_by uuid,
   late_policy jsonb,
   cost_alerts jsonb,
   updated_at timestamptz NOT NULL

@@ -22,10 +22,16 @@ pub(crate) fn outbox_item_id(seq: i64, index: usize, at: OffsetDateTime) -> Uuid
 
 /// The id of a tag that an import creates.
 pub(crate) fn imported_tag_id(account: Uuid, name: &str, at: OffsetDateTime) -> Uuid {
-    let hash = Sha256::new()
-        .chain_update(account.as_bytes())
-        .chain_update(name.as_bytes())
-        .finalize();
+    hashed_id(account, name.as_bytes(), at)
+}
+
+/// The id of the automatic reply to a message.
+pub(crate) fn reply_id(message: Uuid, at: OffsetDateTime) -> Uuid {
+    hashed_id(message, b"reply", at)
+}
+
+fn hashed_id(owner: Uuid, name: &[u8], at: OffsetDateTime) -> Uuid {
+    let hash = Sha256::new().chain_update(owner.as_bytes()).chain_update(name).finalize();
     let mut bytes = [0; 10];
     for (byte, hashed) in bytes.iter_mut().zip(hash) {
         *byte = hashed;

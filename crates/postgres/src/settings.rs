@@ -5,11 +5,12 @@ use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::settings::{AccountSettings, SettingsChange, SettingsStore};
-use recado_domain::shared::{AccountId, Event, StoreError, ZoneName};
+use recado_domain::shared::{AccountId, Event, StoreError, UserId, ZoneName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::errors::{DbResult, corrupt};
 use crate::outbox;
@@ -72,6 +73,7 @@ struct WrittenColumns<'a> {
     hold_at_most_hours: Option<Option<i16>>,
     opt_out_words: Option<Option<Value>>,
     opt_out_reply: Option<Option<&'a str>>,
+    opt_out_reply_by: Option<Option<Uuid>>,
     late_policy: Option<Option<Value>>,
     cost_alerts: Option<Option<Value>>,
     updated_at: OffsetDateTime,
@@ -83,7 +85,7 @@ fn written<T: Serialize>(field: Option<&Option<T>>) -> Result<Option<Option<Valu
 }
 
 impl<'a> WrittenColumns<'a> {
-    fn of(change: &'a SettingsChange, now: OffsetDateTime) -> Result<Self, StoreError> {
+    fn of(change: &'a SettingsChange, user: UserId, now: OffsetDateTime) -> Result<Self, StoreError> {
         let hours = change
             .hold_at_most_hours
             .map(|hours| hours.map(i16::try_from).transpose());
@@ -94,6 +96,7 @@ impl<'a> WrittenColumns<'a> {
             hold_at_most_hours: hours.transpose().map_err(corrupt)?,
             opt_out_words: written(change.opt_out_words.as_ref())?,
             opt_out_reply: change.opt_out_reply.as_ref().map(Option::as_deref),
+            opt_out_reply_by: change.opt_out_reply.as_ref().map(|reply| reply.as_ref().map(|_| user.0)),
             late_policy: written(change.late_policy.as_ref())?,
             cost_alerts: written(change.cost_alerts.as_ref())?,
             updated_at: now,
@@ -104,11 +107,11 @@ impl<'a> WrittenColumns<'a> {
 async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    change: &SettingsChange,
+    (change, user): (&SettingsChange, UserId),
     now: OffsetDateTime,
     events: &[Event],
 ) -> DbResult<AccountSettings> {
-    let columns = WrittenColumns::of(change, now)?;
+    let columns = WrittenColumns::of(change, user, now)?;
     let row: SettingsRow = diesel::insert_into(account_settings::table)
         .values((account_settings::account_id.eq(account.0), &columns))
         .on_conflict(account_settings::account_id)
@@ -133,9 +136,16 @@ impl SettingsStore for PgSettings {
         &self,
         account: AccountId,
         change: &SettingsChange,
+        user: UserId,
         now: OffsetDateTime,
         events: &[Event],
     ) -> Result<AccountSettings, StoreError> {
-        in_tenant!(self.0, account, |conn| update(conn, account, change, now, events))
+        in_tenant!(self.0, account, |conn| update(
+            conn,
+            account,
+            (change, user),
+            now,
+            events
+        ))
     }
 }

@@ -39,6 +39,7 @@ diesel::table! {
         hold_at_most_hours -> Nullable<SmallInt>,
         opt_out_words -> Nullable<Jsonb>,
         opt_out_reply -> Nullable<Text>,
+        opt_out_reply_by -> Nullable<Uuid>,
         late_policy -> Nullable<Jsonb>,
         cost_alerts -> Nullable<Jsonb>,
         updated_at -> Timestamptz,

@@ -2,14 +2,6 @@
 
 use time::{Duration, OffsetDateTime};
 
-/// A message that consists of one of these words opts the contact out.
-const OPT_OUT: [&str; 3] = ["SAIR", "PARAR", "STOP"];
-
-/// Whether the whole text is an opt-out word.
-pub fn is_opt_out(text: &str) -> bool {
-    OPT_OUT.contains(&text.trim().to_uppercase().as_str())
-}
-
 /// A contact's consent: the state machine of all writers. The latest change wins, in whatever order and however often
 /// changes are reported. Of two changes in the same second, the opt-out wins. `opted_out_at` is the time of the
 /// opt-out that was reported first.
@@ -86,16 +78,6 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
-
-    #[test]
-    fn opt_out_word_counts_alone_in_any_case() {
-        for word in ["SAIR", "sair", " Parar\n", "stop", "\u{a0}Stop "] {
-            assert!(is_opt_out(word), "{word}");
-        }
-        for word in ["", "SAIR!", "quero sair", "sa ir", "parar de", "unstop", "START"] {
-            assert!(!is_opt_out(word), "{word}");
-        }
-    }
 
     const EPOCH: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 

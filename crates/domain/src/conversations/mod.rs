@@ -10,6 +10,7 @@ mod events;
 mod identity;
 mod inbox;
 mod model;
+mod opt_out;
 mod outgoing;
 mod ports;
 mod reply;
@@ -17,7 +18,7 @@ mod same_person;
 mod service;
 mod status;
 
-pub use consent::{Consent, is_opt_out};
+pub use consent::Consent;
 pub use errors::ConversationError;
 pub use events::{ReceivedMessage, received_event};
 pub use identity::{ContactIdentity, Sender};
@@ -25,6 +26,7 @@ pub use inbox::{
     ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys, MessageChange, NewMessage, ReceivingNumber,
 };
 pub use model::*;
+pub use opt_out::{OptOutAnswer, OptOutReply, OptOutRules};
 pub use outgoing::ReplyInput;
 pub use ports::*;
 pub use reply::{

@@ -14,9 +14,9 @@ use super::{
 };
 use crate::billing::PlanEntitlement;
 use crate::contacts::ContactDraft;
-use crate::messaging::Addressee;
+use crate::messaging::{Addressee, MessageContent};
 use crate::shared::{
-    ApiKeyId, FieldErrors, KeyScope, MediaId, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb, TemplateId,
+    ApiKeyId, ContactId, FieldErrors, KeyScope, MediaId, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb, TemplateId,
     Tenant, UserId, redacted_debug,
 };
 use crate::templates::Template;
@@ -50,6 +50,47 @@ pub struct NewDirectMessage {
 }
 
 redacted_debug!(NewDirectMessage { message });
+
+impl NewDirectMessage {
+    /// A text that the account sends by itself to a contact inside the service window. It leaves at once.
+    pub fn automatic(id: MessageId, text: AutomaticText, now: OffsetDateTime) -> Self {
+        let content = RequestedContent::FreeForm(MessageContent::Text(text.text));
+        let kind = content.kind();
+        let request = MessageRequest {
+            profile_id: Some(text.number),
+            expires_at: Some(text.expires_at),
+            ..MessageRequest::to_contact(text.contact, content)
+        };
+        Self {
+            message: DirectMessage {
+                id,
+                contact_id: text.contact,
+                profile_id: Some(text.number),
+                kind,
+                created_by: text.created_by,
+                ..DirectMessage::pending(now, now, text.expires_at)
+            },
+            request: request.canonical(),
+            template_id: None,
+            media_id: None,
+            quota_month: None,
+        }
+    }
+}
+
+/// A text that the account sends by itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AutomaticText {
+    pub contact: ContactId,
+    pub number: ProfileId,
+    pub text: String,
+    /// The user whose setting it is.
+    pub created_by: UserId,
+    /// When the service window ends.
+    pub expires_at: OffsetDateTime,
+}
+
+redacted_debug!(AutomaticText { contact, number });
 
 /// Messages that are stored together, or not at all.
 #[derive(Clone, Debug, PartialEq)]

@@ -28,7 +28,7 @@ mod service;
 mod status;
 
 pub use contact::{ContactFacts, NewContact, NumberChoice};
-pub use creation::{CreationFacts, CreationPlan, Decision, ItemError, NewDirectMessage, decide};
+pub use creation::{AutomaticText, CreationFacts, CreationPlan, Decision, ItemError, NewDirectMessage, decide};
 pub(crate) use creation::{accept, month_of, requested_template};
 pub use departure::{Departure, DepartureFacts, LeavingContent, LeavingMessage, departure};
 pub use events::cancelled_event;

@@ -27,7 +27,10 @@ impl Settings {
         let change = input.check()?;
         let audit = tenant.audit(AuditAction::Update, "account_settings", tenant.account_id);
         let events = [Event::Audit(audit.with_changes(json!({ "fields": change.names() })))];
-        let (account, now) = (tenant.account_id, self.clock.now());
-        Ok(self.store.update(account, &change, now, &events).await?)
+        let (account, user) = (tenant.account_id, tenant.actor.user_id);
+        Ok(self
+            .store
+            .update(account, &change, user, self.clock.now(), &events)
+            .await?)
     }
 }

@@ -126,7 +126,7 @@ fn quiet_hours_have_defaults_and_one_written_form() {
 #[tokio::test]
 async fn settings_update_is_audited_without_values() {
     let mut store = MockSettingsStore::new();
-    let written = |_: &AccountId, change: &SettingsChange, _: &time::OffsetDateTime, events: &[Event]| {
+    let written = |_: &AccountId, change: &SettingsChange, _: &UserId, _: &time::OffsetDateTime, events: &[Event]| {
         let [Event::Audit(audit)] = events else { return false };
         let fields = json!({ "fields": ["opt_out_words", "opt_out_reply"] });
         audit.changes == Some(fields) && audit.entity_type == "account_settings" && change.opt_out_reply == Some(None)
@@ -135,7 +135,7 @@ async fn settings_update_is_audited_without_values() {
         .expect_update()
         .withf(written)
         .times(1)
-        .returning(|_, _, _, _| Ok(AccountSettings::default()));
+        .returning(|_, _, _, _, _| Ok(AccountSettings::default()));
     let mut clock = MockClock::new();
     clock.expect_now().return_const(datetime!(2026-11-29 12:00 UTC));
     let tenant = Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::nil()), Role::Owner);

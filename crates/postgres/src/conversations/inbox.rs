@@ -10,7 +10,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::conversations::{
     Consent, ContactIdentity, ConversationState, ConversationStatus, Direction, IdentityReport, InboundEvent,
-    InboundItem, Inbox, InboxChanges, InboxKeys, InboxStore, MessageStatus, ReceiveOutcome, ReceivingNumber,
+    InboundItem, Inbox, InboxChanges, InboxKeys, InboxStore, MessageStatus, OptOutRules, ReceiveOutcome,
+    ReceivingNumber,
 };
 use recado_domain::shared::{AccountId, ContactId, ConversationId, StoreError};
 use time::{Duration, OffsetDateTime};
@@ -20,6 +21,7 @@ use super::contact_requests::load_asked;
 use super::files::{change_message, insert_files};
 use super::inbox_contacts::write_contacts;
 use super::messages::CLOCK_DIFFERENCE;
+use super::opt_out_replies::{self, OptOutRow};
 use super::received::{StoredMessageRow, by_wa_message_id, quoted_messages, write_messages};
 use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::user_ids;
@@ -89,6 +91,8 @@ struct ProfileRow {
     scope: String,
     #[diesel(sql_type = Timestamptz)]
     now: OffsetDateTime,
+    #[diesel(embed)]
+    opt_outs: OptOutRow,
 }
 
 #[derive(QueryableByName)]
@@ -166,21 +170,23 @@ async fn receive(
     phone_number_id: &str,
     items: &[InboundItem],
 ) -> DbResult<(ReceiveOutcome, usize)> {
-    let number = match lock_inbox(conn, account, phone_number_id).await? {
-        Ok(number) => number,
+    let (number, opt_outs) = match lock_inbox(conn, account, phone_number_id).await? {
+        Ok(found) => found,
         Err(outcome) => return Ok((outcome, 0)),
     };
     let (items, message_keys) = partition_keys(items, number.now);
+    opt_out_replies::prepare(conn, account, number.profile_id, &opt_outs, &items).await?;
     let (inbox, statuses_before) =
         load_inbox(conn, account, &InboxKeys::of(&items), &message_keys, &number.scope).await?;
     let inbox = inbox.quoting(quoted_messages(conn, account, &items).await?);
     let inbox = load_asked(conn, account, inbox, &items, &number.scope).await?;
-    let changes = inbox.apply(items, &number);
+    let changes = inbox.with_opt_outs(opt_outs.clone()).apply(items, &number);
     write_contacts(conn, account, &changes).await?;
     write_conversations(conn, account, &changes).await?;
     let deltas = CountDeltas::of(&changes, &statuses_before);
     insert_files(conn, account, (number.profile_id, phone_number_id), &changes.messages).await?;
     write_messages(conn, account, &changes.messages).await?;
+    opt_out_replies::queue(conn, account, &number, opt_outs.reply, &changes.opt_out_answers).await?;
     let mut all_found = true;
     for change in &changes.message_changes {
         all_found &= change_message(conn, account, change, number.now).await?;
@@ -256,17 +262,18 @@ impl CountDeltas {
 
 /// Locks the account's numbers, so that its batches are applied one after the other. Otherwise two batches of a new
 /// sender, or one batch twice, would both find no contact and both insert one. Returns the verified profile that has
-/// the number: the lock also keeps it verified until the batch commits.
+/// the number: the lock also keeps it verified until the batch commits. Also returns the account's rules of opt-outs.
 async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-) -> DbResult<Result<ReceivingNumber, ReceiveOutcome>> {
+) -> DbResult<Result<(ReceivingNumber, OptOutRules), ReceiveOutcome>> {
     let rows: Vec<ProfileRow> = sql(format!(
         "SELECT p.id, p.phone_number_id = $2 AS is_addressed, p.verification_state = 'verified' AS is_verified,
            p.last_inbound_at IS NULL OR p.last_inbound_at < now() - interval '10 seconds' AS is_stale,
-           {USER_ID_SCOPE} AS scope, now() AS now
-         FROM whatsapp_profiles p WHERE p.account_id = $1 ORDER BY p.id FOR NO KEY UPDATE",
+           {USER_ID_SCOPE} AS scope, now() AS now, s.opt_out_words, s.opt_out_reply, s.opt_out_reply_by
+         FROM whatsapp_profiles p LEFT JOIN account_settings s ON s.account_id = p.account_id
+         WHERE p.account_id = $1 ORDER BY p.id FOR NO KEY UPDATE OF p",
     ))
     .bind(account)
     .bind(phone_number_id)
@@ -285,11 +292,12 @@ async fn lock_inbox(
             .execute(conn)
             .await?;
     }
-    Ok(Ok(ReceivingNumber {
+    let number = ReceivingNumber {
         profile_id: row.id.into(),
         scope: row.scope,
         now: row.now,
-    }))
+    };
+    Ok(Ok((number, row.opt_outs.try_into()?)))
 }
 
 /// Locks contacts by phone number, `wa_id` or user id, with those of the same persons. The outer condition checks the

@@ -5,6 +5,7 @@ mod files;
 mod inbox;
 mod inbox_contacts;
 mod messages;
+mod opt_out_replies;
 mod received;
 mod store;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::direct_messages::{CreationOutcome, CreationPlan, NewDirectMessage};
-use recado_domain::shared::AccountId;
+use recado_domain::shared::{AccountId, ProfileId};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(super) async fn insert(
     for contact in contacts {
         insert_contact(conn, account, contact.id, &contact.draft, &[], plan.now).await?;
     }
-    insert_messages(conn, account, plan).await?;
+    insert_messages(conn, account, &plan.messages, plan.now).await?;
     keep_files(conn, account, plan).await?;
     // Reserve last: every start of the account waits for this row.
     for (&month, &count) in &plan.quota {
@@ -43,8 +43,14 @@ pub(super) async fn insert(
     Ok(CreationOutcome::Inserted)
 }
 
-async fn insert_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<()> {
-    let mut messages: Vec<&NewDirectMessage> = plan.messages.iter().collect();
+/// Inserts messages whose queues are due. For a transaction that holds other locks: see [`wake_queue`].
+pub(crate) async fn insert_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    messages: &[NewDirectMessage],
+    now: OffsetDateTime,
+) -> DbResult<()> {
+    let mut messages: Vec<&NewDirectMessage> = messages.iter().collect();
     messages.sort_by_key(|new| &new.message.client_reference);
     let column = |value: fn(&NewDirectMessage) -> Uuid| messages.iter().map(|new| value(new)).collect::<Vec<Uuid>>();
     let text =
@@ -84,7 +90,7 @@ async fn insert_messages(conn: &mut AsyncPgConnection, account: AccountId, plan:
                 .map(|new| new.media_id.map(Uuid::from))
                 .collect::<Vec<_>>(),
         )
-        .bind(plan.now)
+        .bind(now)
         .execute(conn)
         .await?;
     Ok(())
@@ -114,6 +120,12 @@ async fn queue_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: 
         first.expires_at = first.expires_at.into_iter().chain([message.expires_at]).min();
     }
     make_due(conn, account, &due.into_iter().collect::<Vec<_>>()).await
+}
+
+/// Makes the queue of a number due at once. A transaction that may add a message to it after it has locked contacts MUST
+/// call this before, for the order of locks. A queue without a due message is released unchanged.
+pub(crate) async fn wake_queue(conn: &mut AsyncPgConnection, account: AccountId, number: ProfileId) -> DbResult<()> {
+    make_due(conn, account, &[(number.into(), DueTime::AT_ONCE)]).await
 }
 
 /// When messages are due, and when the first of them expires.

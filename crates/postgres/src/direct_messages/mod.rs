@@ -12,6 +12,7 @@ mod rows;
 mod store;
 
 pub(crate) use changes::{find as find_direct_message, lock as lock_direct_messages, write as write_direct_messages};
+pub(crate) use creation::{insert_messages, wake_queue};
 pub use queues::PgDirectMessageQueues;
 pub use store::PgDirectMessages;
 

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use super::identity::{ReportedBy, change_number, matches, set_ids};
 use super::{
     ContactIdentity, ConversationEvent, ConversationStatus, Direction, InboundEvent, InboundMessage, MessageContext,
-    MessageOrigin, MessageStatus, Sender, is_opt_out, transition,
+    MessageOrigin, MessageStatus, OptOutAnswer, OptOutRules, Sender, transition,
 };
 use crate::contacts::ScopedUserId;
 use crate::media::{AnnouncedFile, FileState, MessageFile};
@@ -169,6 +169,7 @@ pub struct Inbox {
     quoted: HashMap<String, MessageId>,
     /// When contacts were asked for their phone numbers.
     asked: HashMap<ConversationId, Vec<OffsetDateTime>>,
+    opt_outs: OptOutRules,
     changes: InboxChanges,
 }
 
@@ -189,6 +190,8 @@ pub struct InboxChanges {
     pub messages: Vec<NewMessage>,
     /// Revoked and edited messages, in the order of their events.
     pub message_changes: Vec<MessageChange>,
+    /// The contacts to which the store MUST queue the account's reply to an opt-out.
+    pub opt_out_answers: Vec<OptOutAnswer>,
 }
 
 impl Inbox {
@@ -208,6 +211,7 @@ impl Inbox {
             stored,
             quoted: HashMap::new(),
             asked: HashMap::new(),
+            opt_outs: OptOutRules::default(),
             changes: InboxChanges::default(),
         }
     }
@@ -216,6 +220,12 @@ impl Inbox {
     #[must_use]
     pub fn quoting(self, quoted: HashMap<String, MessageId>) -> Self {
         Self { quoted, ..self }
+    }
+
+    /// Sets the account's own opt-out words and its reply. Default: none.
+    #[must_use]
+    pub fn with_opt_outs(self, opt_outs: OptOutRules) -> Self {
+        Self { opt_outs, ..self }
     }
 
     /// The conversations whose contact requests decide about the cards of the batch.
@@ -325,14 +335,12 @@ impl Inbox {
         let at = self.contact_of(&message.sender, item, message.at, number);
         if direction == Direction::Inbound {
             self.apply_card(at, &message);
+            self.apply_opt_out(at, &message, (item.message_id, number.now));
         }
-        let Some(contact) = self.contacts.get_mut(at) else {
+        let Some(contact) = self.contacts.get(at) else {
             return;
         };
         let is_inbound = direction == Direction::Inbound;
-        if is_inbound && message.can_opt_out && message.text.as_deref().is_some_and(is_opt_out) {
-            contact.consent = contact.consent.with_opt_out(message.at);
-        }
         let conversation = self
             .conversations
             .entry(contact.id)
@@ -401,6 +409,25 @@ impl Inbox {
         }
     }
 
+    /// Opts the contact out if its message is an opt-out word. The first opt-out is answered.
+    fn apply_opt_out(&mut self, at: usize, message: &InboundMessage, (id, now): (MessageId, OffsetDateTime)) {
+        let text = message.text.as_deref().filter(|_| message.can_opt_out);
+        if !text.is_some_and(|text| self.opt_outs.is_opt_out(text)) {
+            return;
+        }
+        let Some(contact) = self.contacts.get_mut(at) else {
+            return;
+        };
+        let before = contact.consent;
+        contact.consent = before.with_opt_out(message.at);
+        if before.opted_out_at.is_some() || contact.consent.opted_out_at.is_none() {
+            return;
+        }
+        let contact = contact.clone();
+        let answer = self.opt_outs.answer(&self.contacts, &contact, (id, message.at), now);
+        self.changes.opt_out_answers.extend(answer);
+    }
+
     /// Stores the ids of the recipient of a message. One who is no contact stays unknown.
     fn name_recipient(&mut self, recipient: &Sender, at: OffsetDateTime, number: &ReceivingNumber) {
         let matched = matches(&self.contacts, recipient, &number.scope);
@@ -447,6 +474,8 @@ fn released(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<ContactI
 
 #[cfg(test)]
 mod identity_tests;
+#[cfg(test)]
+mod opt_out_tests;
 #[cfg(test)]
 mod recipient_tests;
 #[cfg(test)]

@@ -20,7 +20,7 @@ fn sender(wa_id: &str) -> Sender {
     }
 }
 
-fn message(id: &str, wa_id: &str, text: &str, minutes: i64) -> InboundEvent {
+pub(super) fn message(id: &str, wa_id: &str, text: &str, minutes: i64) -> InboundEvent {
     InboundEvent::Message(InboundMessage {
         wa_message_id: id.into(),
         sender: sender(wa_id),
@@ -101,7 +101,7 @@ fn unknown_sender_becomes_one_contact_and_conversation() {
 }
 
 /// An inbox with one contact, and a closed conversation that holds message `a`.
-fn existing_contact() -> (Inbox, ContactIdentity, ConversationState) {
+pub(super) fn existing_contact() -> (Inbox, ContactIdentity, ConversationState) {
     let contact = ContactIdentity {
         consent: super::super::Consent::default(),
         ..ContactIdentity::from_sender(Uuid::from_u128(1).into(), &sender("5511961234567"))

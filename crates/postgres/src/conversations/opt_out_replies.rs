@@ -1,0 +1,82 @@
+//! The account's opt-out words, and its replies to opt-outs: direct messages that commit with the opt-out.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Jsonb, Nullable, Text, Uuid as SqlUuid};
+use diesel_async::AsyncPgConnection;
+use recado_domain::conversations::{InboundEvent, InboundItem, OptOutAnswer, OptOutReply, OptOutRules, ReceivingNumber};
+use recado_domain::direct_messages::{AutomaticText, NewDirectMessage};
+use recado_domain::shared::{AccountId, ProfileId, StoreError, UserId};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::deterministic_ids;
+use crate::direct_messages::{insert_messages, wake_queue};
+use crate::errors::{DbResult, corrupt};
+
+/// The columns of `account_settings`.
+#[derive(QueryableByName)]
+pub(super) struct OptOutRow {
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    opt_out_words: Option<Value>,
+    #[diesel(sql_type = Nullable<Text>)]
+    opt_out_reply: Option<String>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    opt_out_reply_by: Option<Uuid>,
+}
+
+impl TryFrom<OptOutRow> for OptOutRules {
+    type Error = StoreError;
+
+    fn try_from(row: OptOutRow) -> Result<Self, StoreError> {
+        let words: Option<Vec<String>> = row.opt_out_words.map(serde_json::from_value).transpose().map_err(corrupt)?;
+        let set_by = UserId(row.opt_out_reply_by.unwrap_or_default());
+        Ok(Self {
+            words: words.unwrap_or_default(),
+            reply: row.opt_out_reply.map(|text| OptOutReply { text, set_by }),
+        })
+    }
+}
+
+/// Locks the queue of the number if the batch may have a reply.
+pub(super) async fn prepare(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    number: ProfileId,
+    rules: &OptOutRules,
+    items: &[InboundItem],
+) -> DbResult<()> {
+    let is_opt_out = |item: &InboundItem| match &item.event {
+        InboundEvent::Message(message) => message.text.as_deref().is_some_and(|text| rules.is_opt_out(text)),
+        _ => false,
+    };
+    if rules.reply.is_none() || !items.iter().any(is_opt_out) {
+        return Ok(());
+    }
+    wake_queue(conn, account, number).await
+}
+
+/// Queues the replies.
+pub(super) async fn queue(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    number: &ReceivingNumber,
+    reply: Option<OptOutReply>,
+    answers: &[OptOutAnswer],
+) -> DbResult<()> {
+    let Some(reply) = reply.filter(|_| !answers.is_empty()) else {
+        return Ok(());
+    };
+    let message = |answer: &OptOutAnswer| {
+        let text = AutomaticText {
+            contact: answer.contact_id,
+            number: number.profile_id,
+            text: reply.text.clone(),
+            created_by: reply.set_by,
+            expires_at: answer.window_ends_at,
+        };
+        let id = deterministic_ids::reply_id(answer.message_id.0, number.now);
+        NewDirectMessage::automatic(id.into(), text, number.now)
+    };
+    let messages: Vec<NewDirectMessage> = answers.iter().map(message).collect();
+    insert_messages(conn, account, &messages, number.now).await
+}
