@@ -35,6 +35,7 @@ mod mail_recipients;
 mod media;
 mod migrate;
 mod notifications;
+mod omitted_columns;
 mod outbox;
 mod partitions;
 mod pool;

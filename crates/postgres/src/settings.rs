@@ -1,10 +1,11 @@
 //! The settings of each account.
 
 use async_trait::async_trait;
+use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::settings::{AccountSettings, SettingsChange, SettingsStore};
+use recado_domain::settings::{AccountSettings, LatePolicy, SettingsChange, SettingsStore};
 use recado_domain::shared::{AccountId, Event, StoreError, UserId, ZoneName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -96,12 +97,26 @@ impl<'a> WrittenColumns<'a> {
             hold_at_most_hours: hours.transpose().map_err(corrupt)?,
             opt_out_words: written(change.opt_out_words.as_ref())?,
             opt_out_reply: change.opt_out_reply.as_ref().map(Option::as_deref),
-            opt_out_reply_by: change.opt_out_reply.as_ref().map(|reply| reply.as_ref().map(|_| user.0)),
+            opt_out_reply_by: change
+                .opt_out_reply
+                .as_ref()
+                .map(|reply| reply.as_ref().map(|_| user.0)),
             late_policy: written(change.late_policy.as_ref())?,
             cost_alerts: written(change.cost_alerts.as_ref())?,
             updated_at: now,
         })
     }
+}
+
+/// The account's policy for late schedules.
+pub(crate) async fn late_policy(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Option<LatePolicy>> {
+    let policy: Option<Option<Value>> = account_settings::table
+        .find(account.0)
+        .select(account_settings::late_policy)
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(stored(policy.flatten())?)
 }
 
 async fn update(

@@ -338,6 +338,8 @@ fn notification_example_is_of_a_finished_campaign() {
         completed_at: None,
         paused_at: None,
         pause_reason: None,
+        late_policy: None,
+        skipped_at: None,
         retry_scheduled_at: None,
         created_by: None,
         created_at: now,

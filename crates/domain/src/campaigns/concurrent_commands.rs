@@ -38,7 +38,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::service::tests::{NOW, campaign, campaigns_over, tenant};
-    use super::super::{CampaignInput, CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore};
+    use super::super::{
+        CampaignInput, CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore, ScheduleInput,
+    };
     use super::*;
     use crate::shared::{Event, WRITE_ATTEMPTS};
 
@@ -96,7 +98,10 @@ mod tests {
         let (later, tenant) = (NOW + Duration::hours(1), tenant());
         match command {
             Command::Edit => campaigns.update(&tenant, ID, named("Outro")).await.map(drop),
-            Command::Schedule => campaigns.schedule(&tenant, ID, Some(later)).await.map(drop),
+            Command::Schedule => campaigns
+                .schedule(&tenant, ID, ScheduleInput::at(Some(later)))
+                .await
+                .map(drop),
             Command::Unschedule => campaigns.unschedule(&tenant, ID).await.map(drop),
             Command::Start => campaigns.enqueue_start(&tenant, ID).await.map(drop),
             Command::PauseOrResume => campaigns.pause(&tenant, ID).await.map(drop),

@@ -59,6 +59,7 @@ mod retry;
 mod retry_request;
 mod run;
 mod run_context;
+mod scheduled_start;
 mod send;
 mod send_rate;
 mod service;

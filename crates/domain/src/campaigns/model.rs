@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use super::{Audience, Budget, CampaignRefusal, CampaignStatus, Command, Reach, SegmentConfig, Variables};
 use crate::costs::CampaignCost;
 use crate::messaging::HeaderLocation;
+use crate::settings::LatePolicy;
 use crate::shared::string_enum;
 use crate::shared::{
     AccountId, Amount, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId,
@@ -56,6 +57,10 @@ pub struct Campaign {
     /// When the run was paused, while the status stays `sending`; null when it is not paused.
     pub paused_at: Option<OffsetDateTime>,
     pub pause_reason: Option<String>,
+    /// What happens if the scheduled start is late. None: the account's policy.
+    pub late_policy: Option<LatePolicy>,
+    /// When the scheduled start was skipped, because it was too late; none after the next schedule or start.
+    pub skipped_at: Option<OffsetDateTime>,
     /// When the campaign's failed sends will be retried; null when no retry is scheduled.
     pub retry_scheduled_at: Option<OffsetDateTime>,
     /// The user who created the campaign; null when that user no longer exists.
@@ -137,6 +142,33 @@ impl CampaignInput {
             true => Command::SetBudget,
             false => Command::Edit,
         }
+    }
+}
+
+/// Unchecked input of a schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScheduleInput {
+    /// None: the time that the campaign already has.
+    pub scheduled_at: Option<OffsetDateTime>,
+    /// None: the policy that the campaign already has. `Some(None)`: the account's.
+    pub late_policy: Option<Option<LatePolicy>>,
+}
+
+impl ScheduleInput {
+    /// A schedule with the policy that the campaign has.
+    pub fn at(scheduled_at: Option<OffsetDateTime>) -> Self {
+        Self {
+            scheduled_at,
+            late_policy: None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        if let Some(Some(policy)) = self.late_policy {
+            policy.check("late_policy", &mut errors);
+        }
+        errors.into_result()
     }
 }
 

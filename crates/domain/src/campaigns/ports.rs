@@ -157,6 +157,9 @@ pub trait RunStartStore: Send + Sync {
     /// and deletes the queue entry.
     async fn abort_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
 
+    /// Like `abort_start`, and records that the campaign was skipped, at the store's time.
+    async fn skip_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
+
     /// Up to `limit` scheduled campaigns that are due by the store's clock, longest due first. Across tenants, active
     /// accounts only.
     async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError>;

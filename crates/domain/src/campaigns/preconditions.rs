@@ -108,7 +108,8 @@ mod tests {
     use super::super::prepare::tests::facts;
     use super::super::service::tests::{NOW, campaigns_over, tenant};
     use super::super::{
-        CampaignError, CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore, RunQuota, Variables,
+        CampaignError, CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore, RunQuota,
+        ScheduleInput, Variables,
     };
     use super::*;
     use crate::messaging::MetaStatus;
@@ -262,7 +263,7 @@ mod tests {
                         .schedule(
                             &tenant(),
                             CampaignId(Uuid::from_u128(1)),
-                            Some(NOW + Duration::hours(1)),
+                            ScheduleInput::at(Some(NOW + Duration::hours(1))),
                         )
                         .await
                 }

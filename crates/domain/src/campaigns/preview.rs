@@ -245,6 +245,7 @@ mod tests {
                     granted: None,
                     subscriptions: vec![],
                 },
+                late_policy: None,
                 now: NOW,
             },
             recipients_by: RecipientsBy { phone: 3, user_id: 1 },

@@ -11,6 +11,7 @@ use crate::billing::PlanEntitlement;
 use crate::contacts::Phone;
 use crate::costs::CampaignCost;
 use crate::messaging::MetaStatus;
+use crate::settings::LatePolicy;
 use crate::shared::string_enum::string_enum;
 use crate::shared::{
     Actor, Audit, AuditAction, CampaignId, ContactId, Event, NotificationDraft, NotificationKind, ProfileId,
@@ -46,6 +47,8 @@ pub struct RunFacts {
     /// Whether the sending number is not verified. An account without any number sends simulated messages.
     pub number_unverified: bool,
     pub billing: PlanEntitlement,
+    /// The policy of the campaign's schedule, else the account's.
+    pub late_policy: Option<LatePolicy>,
     /// The time of the store's clock.
     pub now: OffsetDateTime,
 }
@@ -278,6 +281,15 @@ pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Not
         title: format!("Campaign paused: {name}"),
         message: format!("Sending stopped: {reason}."),
         data: json!({ "campaign_id": campaign, "reason": reason }),
+    }
+}
+
+pub(super) fn cancel_notification(campaign: &Campaign) -> NotificationDraft {
+    NotificationDraft {
+        kind: NotificationKind::Info,
+        title: format!("Campaign cancelled: {}", campaign.name),
+        message: "No further messages will be sent.".to_owned(),
+        data: json!({ "campaign_id": campaign.id, "previous_status": campaign.status }),
     }
 }
 

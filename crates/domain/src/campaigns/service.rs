@@ -6,15 +6,13 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
 use super::events::cancelled_event;
+use super::run::cancel_notification;
 use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
     Preview, Reach, RunRetryStore, RunStartStore, SendCounts, preview,
 };
 use crate::costs::CampaignCost;
-use crate::shared::{
-    AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, NotificationDraft, NotificationKind, Page, PageQuery,
-    Tenant, text,
-};
+use crate::shared::{AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Page, PageQuery, Tenant, text};
 
 /// The limits of the name and of the audience's sources.
 const NAME_CHARS: usize = 200;
@@ -202,6 +200,8 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         completed_at: None,
         paused_at: None,
         pause_reason: None,
+        late_policy: None,
+        skipped_at: None,
         retry_scheduled_at: None,
         created_by: Some(tenant.actor.user_id),
         created_at: now,
@@ -291,15 +291,6 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
     })
 }
 
-fn cancel_notification(campaign: &Campaign) -> NotificationDraft {
-    NotificationDraft {
-        kind: NotificationKind::Info,
-        title: format!("Campaign cancelled: {}", campaign.name),
-        message: "No further messages will be sent.".to_owned(),
-        data: json!({ "campaign_id": campaign.id, "previous_status": campaign.status }),
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use time::macros::datetime;
@@ -310,7 +301,9 @@ pub(crate) mod tests {
         CampaignRefusal, MockCampaignStore, MockRunRetryStore, MockRunStartStore, SegmentConfig, Variables,
     };
     use super::*;
-    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, WriteOutcome};
+    use crate::shared::{
+        AccountId, MockClock, MockIds, NotificationKind, Role, StoreError, TagId, UserId, WebhookKind, WriteOutcome,
+    };
 
     pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 

@@ -4,16 +4,15 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::batch_progress::BatchProgress;
 use super::concurrent_commands::START_ATTEMPTS;
 use super::preconditions::{check_number, check_sendable, failed_resume_precondition};
 use super::preview::no_rate;
 use super::service::RUN_LEASE;
 use super::{
     Campaign, CampaignError, CampaignRefusal, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart,
-    Scheduler, StartOutcome, Trigger, prepare, transition,
+    ScheduleInput, Scheduler, StartOutcome, Trigger, prepare, transition,
 };
-use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, WriteOutcome, retry_up_to};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, Tenant, WriteOutcome, retry_up_to};
 
 /// The pause reason of a run that a member paused.
 const PAUSED_BY_HAND: &str = "paused by a member of the account";
@@ -63,57 +62,18 @@ impl Campaigns {
         .await
     }
 
-    /// Enqueues the starts of up to `limit` due campaigns on behalf of the users who scheduled them. Returns the
-    /// number. The failure of one campaign does not stop the others; it is returned if no campaign was enqueued.
-    pub async fn enqueue_due_starts(&self, limit: i64) -> Result<usize, StoreError> {
-        let mut progress = BatchProgress::default();
-        for run in self.starts.due(limit).await? {
-            progress.add(self.enqueue_due_start(run).await)?;
-        }
-        progress.into_result()
-    }
-
-    /// False: another caller unscheduled, rescheduled, cancelled or sent the campaign first.
-    async fn enqueue_due_start(&self, run: QueuedRun) -> Result<bool, StoreError> {
-        let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
-            return Ok(false);
-        };
-        // Campaigns that were scheduled before `scheduled_by` existed start on behalf of their creator.
-        let creator = stored.created_by.map(|user_id| Scheduler {
-            user_id,
-            support_admin: None,
-        });
-        let actor = stored.scheduled_by.clone().or(creator).map(|scheduler| Actor {
-            user_id: scheduler.user_id,
-            ip_address: None,
-            support_admin: scheduler.support_admin,
-        });
-        let audit = Audit {
-            user_id: actor.as_ref().map(|actor| actor.user_id),
-            action: AuditAction::Create,
-            entity_type: "campaign_send".to_owned(),
-            entity_id: Some(run.campaign_id.0),
-            changes: Some(json!({ "scheduled": true })),
-            ip_address: None,
-            support_admin: actor.as_ref().and_then(|actor| actor.support_admin.clone()),
-        };
-        match start_request(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
-            Ok(start_request) => Ok(self.starts.enqueue_start(&start_request).await? == WriteOutcome::Done),
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// Schedules a campaign for a time in the future: `scheduled_at`, or the time that the campaign already has.
+    /// Schedules a campaign for a time in the future: the given one, or the time that the campaign already has.
     pub async fn schedule(
         &self,
         tenant: &Tenant,
         id: CampaignId,
-        scheduled_at: Option<OffsetDateTime>,
+        input: ScheduleInput,
     ) -> Result<Campaign, CampaignError> {
+        input.check()?;
         self.apply_command(tenant, id, Command::Schedule, async |stored, status| {
             self.check_template(&stored).await?;
             let now = self.clock.now();
-            let at = scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
+            let at = input.scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
             let scheduled = Campaign {
                 status,
                 scheduled_at: Some(at.ok_or(CampaignRefusal::NotInFuture)?),
@@ -121,6 +81,8 @@ impl Campaigns {
                     user_id: tenant.actor.user_id,
                     support_admin: tenant.actor.support_admin.clone(),
                 }),
+                late_policy: input.late_policy.unwrap_or(stored.late_policy),
+                skipped_at: None,
                 updated_at: now,
                 ..stored.clone()
             };
@@ -238,7 +200,7 @@ impl Campaigns {
     }
 }
 
-fn start_request(
+pub(super) fn start_request(
     stored: Campaign,
     trigger: Trigger,
     actor: Option<Actor>,
@@ -249,6 +211,7 @@ fn start_request(
         expected: stored.status,
         campaign: Campaign {
             status: transition(stored.status, Command::Start)?,
+            skipped_at: None,
             updated_at: now,
             ..stored
         },
@@ -295,6 +258,7 @@ mod tests {
                 granted: None,
                 subscriptions: vec![],
             },
+            late_policy: None,
             now: NOW,
         }
     }
@@ -346,55 +310,6 @@ mod tests {
         ));
     }
 
-    fn due_run() -> QueuedRun {
-        QueuedRun {
-            account_id: tenant().account_id,
-            campaign_id: ID,
-        }
-    }
-
-    #[tokio::test]
-    async fn due_campaign_is_enqueued_unless_it_changed() {
-        let stale = WriteOutcome::Stale(CampaignStatus::Draft);
-        for (status, writes, outcome, enqueued) in [
-            (CampaignStatus::Scheduled, 1, WriteOutcome::Done, 1),
-            (CampaignStatus::Scheduled, 1, stale, 0),
-            (CampaignStatus::Cancelled, 0, stale, 0),
-        ] {
-            let mut starts = MockRunStartStore::new();
-            starts.expect_due().returning(|_| Ok(vec![due_run()]));
-            starts
-                .expect_enqueue_start()
-                .times(writes)
-                .withf(|start_request| start_request.run.trigger == Trigger::Schedule)
-                .returning(move |_| Ok(outcome));
-            let due = campaigns(stored(campaign(status)), starts).enqueue_due_starts(10).await;
-            assert_eq!(due.unwrap(), enqueued);
-        }
-    }
-
-    #[tokio::test]
-    async fn due_campaign_that_fails_does_not_stop_the_others() {
-        for (good, succeeds) in [(1, true), (0, false)] {
-            let mut store = MockCampaignStore::new();
-            store
-                .expect_find()
-                .times(1)
-                .return_once(|_, _| Err(StoreError::Corrupt("x".into())));
-            store
-                .expect_find()
-                .returning(|_, _| Ok(Some(campaign(CampaignStatus::Scheduled))));
-            let mut starts = MockRunStartStore::new();
-            starts.expect_due().returning(move |_| Ok(vec![due_run(); 1 + good]));
-            starts
-                .expect_enqueue_start()
-                .times(good)
-                .returning(|_| Ok(WriteOutcome::Done));
-            let due = campaigns(store, starts).enqueue_due_starts(10).await;
-            assert_eq!(due.is_ok(), succeeds, "{due:?}");
-        }
-    }
-
     #[tokio::test]
     async fn schedule_requires_a_time_in_the_future() {
         let later = NOW + Duration::hours(1);
@@ -405,7 +320,7 @@ mod tests {
             });
             store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
             campaigns(store, MockRunStartStore::new())
-                .schedule(&tenant(), ID, new_time)
+                .schedule(&tenant(), ID, ScheduleInput::at(new_time))
                 .await
         };
         use CampaignStatus::{Draft, Scheduled, Sending};

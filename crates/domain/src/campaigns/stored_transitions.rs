@@ -9,7 +9,7 @@ use super::prepare::tests::facts;
 use super::service::tests::{NOW, campaign, campaigns_over, tenant};
 use super::{
     Campaign, CampaignError, CampaignRefusal, CampaignStatus, Campaigns, MockCampaignStore, MockRunRetryStore,
-    MockRunStartStore, ResumeFacts, RunFacts, Scheduler, SendCounts,
+    MockRunStartStore, ResumeFacts, RunFacts, ScheduleInput, Scheduler, SendCounts,
 };
 use crate::shared::{CampaignId, WriteOutcome};
 
@@ -58,7 +58,10 @@ fn take(written: &Mutex<Option<Campaign>>) -> Campaign {
 async fn every_command_stores_its_status_and_time() {
     let later = NOW + Duration::HOUR;
     let (draft, written) = over(campaign(CampaignStatus::Draft));
-    draft.schedule(&tenant(), ID, Some(later)).await.unwrap();
+    draft
+        .schedule(&tenant(), ID, ScheduleInput::at(Some(later)))
+        .await
+        .unwrap();
     let scheduled = take(&written);
     assert_eq!(
         (scheduled.status, scheduled.updated_at),

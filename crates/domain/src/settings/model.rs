@@ -19,7 +19,7 @@ const OPT_OUT_WORD_CHARS: usize = 40;
 const OPT_OUT_REPLY_CHARS: usize = 1024;
 
 /// The limits of the tolerated delay, in seconds.
-const MIN_DELAY: u32 = 60;
+pub const MIN_DELAY: u32 = 60;
 const MAX_DELAY: u32 = 86_400;
 
 const MAX_COST_ALERTS: usize = 20;

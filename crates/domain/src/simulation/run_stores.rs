@@ -163,6 +163,11 @@ impl RunStartStore for Stores {
         self.write("abort start", Written::Runs(run.account_id), abort).await
     }
 
+    async fn skip_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
+        let skip = self.runs.skip_start(run, status, events);
+        self.write("skip start", Written::Runs(run.account_id), skip).await
+    }
+
     async fn due(&self, _: i64) -> Result<Vec<QueuedRun>, StoreError> {
         unreachable!("a simulation schedules no campaign")
     }

@@ -94,6 +94,8 @@ fn draft(account: AccountId, id: CampaignId) -> Campaign {
         completed_at: None,
         paused_at: None,
         pause_reason: None,
+        late_policy: None,
+        skipped_at: None,
         retry_scheduled_at: None,
         created_by: None,
         created_at: START,

@@ -84,18 +84,20 @@ pub(super) async fn abort_start(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     status: CampaignStatus,
+    is_skipped: bool,
     events: &[Event],
 ) -> DbResult<()> {
     rows::lock(conn, run).await?;
     let aborted = sql("WITH queue_entry AS (DELETE FROM campaign_queue
            WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
          UPDATE campaigns c SET status = $3, paused_at = NULL, pause_reason = NULL, updated_at = now(),
-           version = version + 1
+           skipped_at = CASE WHEN $4 THEN now() ELSE c.skipped_at END, version = version + 1
          FROM queue_entry p
          WHERE c.account_id = p.account_id AND c.id = p.campaign_id AND c.status = 'sending' AND c.deleted_at IS NULL")
     .bind(run.account_id)
     .bind(run.campaign_id)
     .bind(status.as_str())
+    .bind(is_skipped)
     .execute(&mut *conn)
     .await?;
     if aborted > 0 {

@@ -14,6 +14,7 @@ use super::{budgets, rows, usage};
 use crate::billing;
 use crate::errors::DbResult;
 use crate::schema::whatsapp_profiles;
+use crate::settings;
 use crate::sql::{IdRow, sql};
 
 pub(super) async fn facts(
@@ -40,6 +41,10 @@ pub(super) async fn facts(
         Some(profile) => is_unverified(conn, account, profile).await?,
         None => false,
     };
+    let late_policy = match campaign.late_policy {
+        Some(policy) => Some(policy),
+        None => settings::late_policy(conn, account).await?,
+    };
     let (billing, now) = billing::entitlement(conn, account).await?;
     Ok(Some(RunFacts {
         campaign,
@@ -48,6 +53,7 @@ pub(super) async fn facts(
         profile_id,
         number_unverified,
         billing,
+        late_policy,
         now,
     }))
 }

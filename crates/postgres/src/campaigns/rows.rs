@@ -6,7 +6,7 @@ use diesel::pg::Pg;
 use diesel::prelude::{
     AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper,
 };
-use diesel::sql_types::{BigInt, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Campaign, CampaignStatus, QueuedRun, QueuedStart, Scheduler, SendCounts};
 use recado_domain::costs::CampaignCost;
@@ -17,8 +17,21 @@ use uuid::Uuid;
 
 use super::send_ids::id_of_campaign;
 use crate::errors::{DbResult, corrupt, failed, parse_enum};
+use crate::omitted_columns::omitted_column;
 use crate::schema::{campaign_queue, campaigns};
 use crate::sql::{Sql, sql};
+
+omitted_column!(LatePolicyColumn, campaigns.late_policy: Nullable<Jsonb>);
+omitted_column!(SkippedAtColumn, campaigns.skipped_at: Nullable<Timestamptz>);
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = campaigns, check_for_backend(Pg))]
+pub(super) struct LateRow {
+    #[diesel(select_expression = LatePolicyColumn, select_expression_type = LatePolicyColumn)]
+    late_policy: Option<Value>,
+    #[diesel(select_expression = SkippedAtColumn, select_expression_type = SkippedAtColumn)]
+    skipped_at: Option<OffsetDateTime>,
+}
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = campaigns, check_for_backend(Pg))]
@@ -48,6 +61,8 @@ pub(super) struct CampaignRow {
     paused_at: Option<OffsetDateTime>,
     pause_reason: Option<String>,
     retry_scheduled_at: Option<OffsetDateTime>,
+    #[diesel(embed)]
+    late: LateRow,
     pub(super) profile_id: Option<Uuid>,
     pub(super) run_quota_month: Option<Date>,
     created_by: Option<Uuid>,
@@ -96,6 +111,13 @@ impl TryFrom<CampaignRow> for Campaign {
             completed_at: row.completed_at,
             paused_at: row.paused_at,
             pause_reason: row.pause_reason,
+            late_policy: row
+                .late
+                .late_policy
+                .map(serde_json::from_value)
+                .transpose()
+                .map_err(corrupt)?,
+            skipped_at: row.late.skipped_at,
             retry_scheduled_at: row.retry_scheduled_at,
             created_by: row.created_by.map(Into::into),
             created_at: row.created_at,
@@ -183,6 +205,19 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
             updated_at: campaign.updated_at,
         })
     }
+}
+
+/// Writes the columns that [`Content`] cannot name. The caller MUST have locked the campaign.
+pub(super) async fn write_late_columns(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<()> {
+    let policy = campaign.late_policy.as_ref().map(serde_json::to_value);
+    sql("UPDATE campaigns SET late_policy = $3, skipped_at = $4, version = version + 1 WHERE account_id = $1 AND id = $2")
+        .bind(campaign.account_id)
+        .bind(campaign.id)
+        .bind(policy.transpose().map_err(failed)?)
+        .bind(campaign.skipped_at)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 /// A campaign that is not deleted.

@@ -79,7 +79,13 @@ impl RunStartStore for PgRuns {
 
     async fn abort_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
         in_tenant!(self.tenants, run.account_id, |conn| end::abort_start(
-            conn, run, status, events
+            conn, run, status, false, events
+        ))
+    }
+
+    async fn skip_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| end::abort_start(
+            conn, run, status, true, events
         ))
     }
 

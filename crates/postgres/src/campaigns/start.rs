@@ -178,7 +178,7 @@ pub(super) async fn enqueue_start(
     let campaign = &start_request.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
     let updated = sql(
-        "UPDATE campaigns SET status = $4, updated_at = $5, version = version + 1
+        "UPDATE campaigns SET status = $4, skipped_at = NULL, updated_at = $5, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3 AND version = $6",
     )
     .bind(account)
@@ -307,7 +307,7 @@ async fn mark_sending(
     let row: MonthRow = sql(
         "UPDATE campaigns SET status = $3, simulated = $4, executed_at = $5, completed_at = $6,
            updated_at = $7, version = version + 1, profile_id = $8, total_recipients = $9, paused_at = NULL, pause_reason = NULL,
-           frozen_at = $10,
+           frozen_at = $10, skipped_at = NULL,
            quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date,
            run_quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
          WHERE account_id = $1 AND id = $2

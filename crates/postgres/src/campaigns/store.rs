@@ -136,6 +136,9 @@ async fn update(
     let Some(month) = month else {
         return rows::stale(conn, account, id).await;
     };
+    if (campaign.late_policy, campaign.skipped_at) != (expected.late_policy, expected.skipped_at) {
+        rows::write_late_columns(conn, campaign).await?;
+    }
     if campaign.status == CampaignStatus::Cancelled && expected.status == CampaignStatus::Sending {
         end::end_run(conn, account, id, month).await?;
     }

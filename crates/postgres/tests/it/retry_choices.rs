@@ -370,6 +370,8 @@ async fn scheduled_retry_ends_when_cancelled_or_campaign_deleted() {
     assert_eq!(fixture.number(SCHEDULED).await, 1);
     let stored = store.find(fixture.account, campaign.id).await.unwrap().unwrap();
     let without = Campaign {
+        late_policy: None,
+        skipped_at: None,
         retry_scheduled_at: None,
         ..stored.clone()
     };

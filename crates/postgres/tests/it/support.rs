@@ -373,6 +373,8 @@ impl DbFixture {
             completed_at: None,
             paused_at: None,
             pause_reason: None,
+            late_policy: None,
+            skipped_at: None,
             retry_scheduled_at: None,
             created_by: Some(self.user),
             created_at: NOW,

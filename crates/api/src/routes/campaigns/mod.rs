@@ -11,6 +11,7 @@ use recado_domain::campaigns::{
 };
 use recado_domain::costs::CampaignCost;
 use recado_domain::messaging::{AddressKind, HeaderLocation, Pricing, SendStatus};
+use recado_domain::settings::LatePolicy;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, FolderId, Page, SegmentId, SendId, TemplateId, UserId, timestamp,
@@ -192,6 +193,12 @@ response_type! {
         /// Why the run is paused; null when it is not.
         #[schemars(example = &"paused by a member of the account")]
         pause_reason: Option<String>,
+        /// What happens if the scheduled start is late; null for the account's `late_policy`.
+        late_policy: Option<LatePolicy>,
+        /// When the scheduled start was skipped because it was too late; null after the next schedule or start.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        skipped_at: Option<OffsetDateTime>,
         /// When the campaign's failed sends will be retried; null when no retry is scheduled.
         #[schemars(with = "Option<Timestamp>")]
         #[serde(with = "timestamp::option")]
@@ -429,7 +436,7 @@ fn with_status(status: &str) -> Value {
     json!({
         "status": status, "total_recipients": 0, "simulated": false,
         "executed_at": null, "completed_at": null, "paused_at": null, "pause_reason": null,
-        "retry_scheduled_at": null,
+        "late_policy": null, "skipped_at": null, "retry_scheduled_at": null,
     })
 }
 

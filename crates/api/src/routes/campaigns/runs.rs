@@ -4,9 +4,10 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    CampaignStatus, Campaigns, Preview, RetriedCampaign, RetryReport, RetryRequest, RunReport, TestSendInput,
-    TestSendReport, TestSends,
+    CampaignStatus, Campaigns, Preview, RetriedCampaign, RetryReport, RetryRequest, RunReport, ScheduleInput,
+    TestSendInput, TestSendReport, TestSends,
 };
+use recado_domain::settings::LatePolicy;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{CampaignId, ContactId, timestamp};
 use schemars::JsonSchema;
@@ -17,7 +18,7 @@ use time::OffsetDateTime;
 use super::{CampaignResponse, ID, campaign, draft, with_status};
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, MaybeJson};
-use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::operation::{Body, Operation, data, path_id};
 use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
@@ -99,6 +100,19 @@ struct ScheduleBody {
     #[schemars(with = "Option<Timestamp>")]
     #[serde(default, deserialize_with = "timestamp::option::deserialize")]
     scheduled_at: Option<OffsetDateTime>,
+    /// What happens if the start comes later than `within` seconds after its time: `skip` makes the campaign a draft
+    /// again, `send` sends it. If null, the account's `late_policy` applies; if absent, the campaign's stored one.
+    #[serde(default, deserialize_with = "nullable")]
+    late_policy: Option<Option<LatePolicy>>,
+}
+
+impl From<ScheduleBody> for ScheduleInput {
+    fn from(body: ScheduleBody) -> Self {
+        Self {
+            scheduled_at: body.scheduled_at,
+            late_policy: body.late_policy,
+        }
+    }
 }
 
 /// `POST /api/campaigns/<id>/schedule`
@@ -108,13 +122,14 @@ async fn schedule(
     Id(id): Id<CampaignId>,
     MaybeJson(input): MaybeJson<ScheduleBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let campaign = campaigns.schedule(&tenant, id, input.scheduled_at).await?;
+    let campaign = campaigns.schedule(&tenant, id, input.into()).await?;
     Ok(responses::ok(CampaignResponse::from(campaign)))
 }
 
 pub(crate) const SCHEDULE: Endpoint = endpoint!(schedule, {
     let description = "Schedules the campaign to start, as with `send`, at the time in the body or at its stored \
-                time. A scheduled campaign can be rescheduled.";
+                time. A scheduled campaign can be rescheduled. A start that is late, because no server was running or the \
+                account was suspended, follows `late_policy`.";
     Operation::new("Schedule a campaign", description)
         .takes(path_id(ID))
         .body(Body::json::<ScheduleBody>().optional())

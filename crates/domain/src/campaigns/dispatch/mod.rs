@@ -19,12 +19,13 @@ use super::concurrent_commands::START_ATTEMPTS;
 use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::run::abort_notification;
 use super::run_context::{RunContext, file_sources, keep_new_wa_id};
+use super::scheduled_start::skip_events;
 use super::service::RUN_LEASE;
 use super::template_review::save_review;
 use super::{
-    BUDGET_REACHED, Burst, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue,
+    BUDGET_REACHED, Burst, Campaign, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue,
     RunReport, RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome,
-    TimeSlices, pause_notification, prepare, to_result, transition,
+    TimeSlices, Trigger, pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{MetaStatus, WhatsappGateway};
 use crate::shared::{Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, retry_up_to};
@@ -208,6 +209,9 @@ impl Dispatcher {
             if campaign.paused_at.is_some() {
                 return self.release(run).await.map(|()| Some(false));
             }
+            if queued_start.trigger == Trigger::Schedule && facts.is_too_late() {
+                return self.skip(run, &campaign, &queued_start).await.map(|()| Some(false));
+            }
             let outcome = match prepare(facts, Command::Prepare, queued_start.clone()) {
                 Ok(start) => self.starts.start(&start, Some(self.worker.id), RUN_LEASE).await?,
                 Err(refusal) => StartOutcome::Refused(refusal),
@@ -232,6 +236,15 @@ impl Dispatcher {
             Err(error) if error.is_conflict() => self.release(run).await.map(|()| false),
             prepared => prepared,
         }
+    }
+
+    /// Makes a campaign whose scheduled start is too late a draft again.
+    async fn skip(&self, run: QueuedRun, campaign: &Campaign, queued_start: &QueuedStart) -> Result<(), StoreError> {
+        let Ok(status) = transition(campaign.status, Command::Abort) else {
+            return Ok(());
+        };
+        let events = skip_events(campaign, queued_start.actor.as_ref());
+        self.starts.skip_start(run, status, &events).await
     }
 
     /// The context of the run, or the end of its execution if it cannot send.

@@ -122,6 +122,7 @@ impl RunStartStore for InMemoryRuns {
                 granted: None,
                 subscriptions: vec![],
             },
+            late_policy: None,
             now: tables.now,
         }))
     }
@@ -147,6 +148,10 @@ impl RunStartStore for InMemoryRuns {
     async fn abort_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
         self.tables().abort_start(run.campaign_id, status, events);
         Ok(())
+    }
+
+    async fn skip_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
+        self.abort_start(run, status, events).await
     }
 
     async fn due(&self, _: i64) -> Result<Vec<QueuedRun>, StoreError> {

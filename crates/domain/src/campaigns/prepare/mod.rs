@@ -34,6 +34,7 @@ pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<Ru
             simulated: facts.profile_id.is_none(),
             executed_at: Some(now),
             completed_at: None,
+            skipped_at: None,
             updated_at: now,
             ..facts.campaign
         },

@@ -30,6 +30,7 @@ pub(crate) fn facts() -> RunFacts {
         profile_id: None,
         number_unverified: false,
         billing,
+        late_policy: None,
         now: NOW,
     }
 }

@@ -81,6 +81,7 @@ fn facts() -> TestSendFacts {
                 granted: None,
                 subscriptions: vec![],
             },
+            late_policy: None,
             now: NOW,
         },
         profile: Some(profile()),

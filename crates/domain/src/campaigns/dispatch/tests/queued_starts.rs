@@ -12,6 +12,7 @@ use crate::campaigns::{
 };
 use crate::media::tests::media;
 use crate::messaging::{MetaStatus, MockWhatsappGateway};
+use crate::settings::{LateAction, LatePolicy};
 use crate::shared::{Event, MockCipher, MockClock, MockShutdown, MockTimer, NotificationKind};
 use crate::templates::MockTemplateStore;
 use crate::templates::tests::approved_template;
@@ -33,6 +34,7 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
             granted: None,
             subscriptions: vec![],
         },
+        late_policy: None,
         now: NOW,
     }
 }
@@ -47,10 +49,14 @@ struct Stores {
 }
 
 fn queued_start(facts: RunFacts) -> Stores {
+    queued_by(Trigger::Send, facts)
+}
+
+fn queued_by(trigger: Trigger, facts: RunFacts) -> Stores {
     let mut stores = Stores::default();
-    stores.starts.expect_queued_start().returning(|_| {
+    stores.starts.expect_queued_start().returning(move |_| {
         Ok(Some(QueuedStart {
-            trigger: Trigger::Send,
+            trigger,
             actor: Some(tenant().actor),
         }))
     });
@@ -108,6 +114,28 @@ fn expects_abort(starts: &mut MockRunStartStore, reason: &'static str) {
         })
         .times(1)
         .returning(|_, _, _| Ok(()));
+}
+
+#[tokio::test]
+async fn scheduled_start_that_is_prepared_too_late_is_skipped() {
+    let mut late = facts(CampaignStatus::Sending, MetaStatus::Approved);
+    late.campaign.scheduled_at = Some(NOW - time::Duration::hours(2));
+    late.late_policy = Some(LatePolicy {
+        within: 3600,
+        otherwise: LateAction::Skip,
+    });
+    let mut stores = queued_by(Trigger::Schedule, late);
+    stores
+        .starts
+        .expect_skip_start()
+        .withf(|run, status, events| {
+            let is_complete = matches!(events, [Event::Audit(_), Event::Notification(_)]);
+            (*run, *status) == (RUN, CampaignStatus::Draft) && is_complete
+        })
+        .times(1)
+        .returning(|_, _, _| Ok(()));
+    stores.starts.expect_start().never();
+    execute(stores).await;
 }
 
 #[tokio::test]
