@@ -5,7 +5,7 @@ use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::settings::{AccountSettings, LatePolicy, SettingsChange, SettingsStore};
+use recado_domain::settings::{AccountSettings, CostAlert, LatePolicy, SettingsChange, SettingsStore};
 use recado_domain::shared::{AccountId, Event, StoreError, UserId, ZoneName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -117,6 +117,22 @@ pub(crate) async fn late_policy(conn: &mut AsyncPgConnection, account: AccountId
         .await
         .optional()?;
     Ok(stored(policy.flatten())?)
+}
+
+/// The account's time zone and cost alerts.
+pub(crate) async fn cost_alerts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+) -> DbResult<(ZoneName, Vec<CostAlert>)> {
+    let found: Option<(Option<String>, Option<Value>)> = account_settings::table
+        .find(account.0)
+        .select((account_settings::timezone, account_settings::cost_alerts))
+        .get_result(conn)
+        .await
+        .optional()?;
+    let (zone, alerts) = found.unwrap_or_default();
+    let zone = zone.map(ZoneName::stored).unwrap_or_default();
+    Ok((zone, stored(alerts)?.unwrap_or_default()))
 }
 
 async fn update(

@@ -506,6 +506,17 @@ diesel::table! {
 }
 
 diesel::table! {
+    cost_months (account_id, currency, month) {
+        account_id -> Uuid,
+        currency -> Text,
+        month -> Date,
+        zone -> Text,
+        amount -> Numeric,
+        summed_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
     cost_rollups (account_id, bucket_start, campaign_id, profile_id, template_id, category, market, currency) {
         account_id -> Uuid,
         bucket_start -> Timestamptz,
@@ -611,6 +622,16 @@ diesel::table! {
         gateway_subscription_id -> Text,
         account_id -> Uuid,
         subscription_id -> Uuid,
+    }
+}
+
+diesel::table! {
+    given_cost_alerts (account_id, currency, month, threshold) {
+        account_id -> Uuid,
+        currency -> Text,
+        month -> Date,
+        threshold -> Numeric,
+        given_at -> Timestamptz,
     }
 }
 

@@ -3,6 +3,7 @@
 //! This context owns the rate cards and the rollup of costs; `analytics` owns its report. WhatsApp's price of a message is a value of
 //! `messaging`; `campaigns` owns budgets.
 
+mod alerts;
 mod country;
 mod estimate;
 mod ports;
@@ -12,6 +13,7 @@ mod rates;
 mod rollup_delta;
 mod service;
 
+pub use alerts::{CostMonth, added_to_months, alert_events, passed};
 pub use country::{COUNTRY_PREFIX, country_of, country_of_phone};
 pub use estimate::{
     CampaignCost, CostAmount, CostEstimate, CostFacts, CountryRecipients, MarketEstimate, UNKNOWN_MARKET,

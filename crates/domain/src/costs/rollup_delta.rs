@@ -104,6 +104,17 @@ impl CostRollupDelta {
         }
     }
 
+    /// Adds the changes of another batch.
+    pub fn extend(&mut self, other: Self) {
+        for (key, sums) in other.sums {
+            self.sums.entry(key).or_default().add(sums);
+        }
+    }
+
+    pub fn changes_amounts(&self) -> bool {
+        self.sums.values().any(|sums| !sums.amount.is_zero())
+    }
+
     /// The changes that are not zero, sorted by key.
     pub fn changes(&self) -> Vec<(&CostKey, CostSums)> {
         let changed = self.sums.iter().filter(|(_, sums)| **sums != CostSums::default());

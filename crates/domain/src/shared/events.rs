@@ -38,6 +38,7 @@ string_enum! {
         TemplateCategoryChanging = "template.category_changing",
         NumberChanged = "number.changed",
         SubscriptionChanged = "subscription.changed",
+        CostThreshold = "cost.threshold",
         OrderRecorded = "order.recorded",
         MetricRecorded = "metric.recorded",
         /// A test of an endpoint, without a cause.

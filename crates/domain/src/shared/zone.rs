@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use time::{Date, OffsetDateTime};
+use time::{Date, Month, OffsetDateTime};
 
 /// A time zone of the IANA database, which is compiled into the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,18 @@ impl Zone {
     pub(crate) fn begin(&self, date: jiff::civil::Date) -> Option<OffsetDateTime> {
         let begin = date.to_zoned(self.0.clone()).ok()?;
         OffsetDateTime::from_unix_timestamp(begin.timestamp().as_second()).ok()
+    }
+
+    /// Returns the first day of the month of an instant, and that of the next month.
+    pub fn month_of(&self, at: OffsetDateTime) -> Option<(Date, Date)> {
+        let first = self.date_of(at)?.first_of_month();
+        let next = first.last_of_month().tomorrow().ok()?;
+        Some((Self::day(first)?, Self::day(next)?))
+    }
+
+    fn day(day: jiff::civil::Date) -> Option<Date> {
+        let month = Month::try_from(u8::try_from(day.month()).ok()?).ok()?;
+        Date::from_calendar_date(day.year().into(), month, u8::try_from(day.day()).ok()?).ok()
     }
 
     /// Converts a day.

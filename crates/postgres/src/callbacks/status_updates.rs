@@ -7,6 +7,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::callbacks::{NamedRecipient, StatusUpdate, StatusUpdateStore};
+use recado_domain::costs::CostRollupDelta;
 use recado_domain::messaging::{ErrorClass, ErrorCodes, MetaStatus, SendStatus};
 use recado_domain::shared::{AccountId, StoreError};
 use uuid::Uuid;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 use crate::campaigns::{SendChanges, lock_sends};
 use crate::contacts::opt_out;
 use crate::conversations::{find_message, lock_messages, replies_written_since, reply_written_since, write_messages};
+use crate::costs::check_alerts;
 use crate::direct_messages::{find_direct_message, lock_direct_messages, write_direct_messages};
 use crate::errors::DbResult;
 use crate::pool::TenantPool;
@@ -170,8 +172,10 @@ async fn apply(
         }
     }
     opt_out(conn, account, &opt_outs).await?;
-    SendChanges::of(sends).write(conn, account).await?;
-    apply_to_replies(conn, account, unmatched, codes).await
+    let mut costs = SendChanges::of(sends).write(conn, account).await?;
+    let unmatched = apply_to_replies(conn, account, unmatched, codes, &mut costs).await?;
+    check_alerts(conn, account, &costs).await?;
+    Ok(unmatched)
 }
 
 /// Applies the updates to replies, and those that match none to direct messages.
@@ -180,6 +184,7 @@ async fn apply_to_replies(
     account: AccountId,
     updates: Vec<(usize, &StatusUpdate)>,
     codes: &ErrorCodes,
+    costs: &mut CostRollupDelta,
 ) -> DbResult<Vec<usize>> {
     if updates.is_empty() {
         return Ok(vec![]);
@@ -200,8 +205,8 @@ async fn apply_to_replies(
             }
         }
     }
-    write_messages(conn, account, &mut replies).await?;
-    apply_to_direct_messages(conn, account, unmatched, codes).await
+    costs.extend(write_messages(conn, account, &mut replies).await?);
+    apply_to_direct_messages(conn, account, unmatched, codes, costs).await
 }
 
 /// Applies the updates to direct messages and returns the positions of those that match none.
@@ -210,6 +215,7 @@ async fn apply_to_direct_messages(
     account: AccountId,
     updates: Vec<(usize, &StatusUpdate)>,
     codes: &ErrorCodes,
+    costs: &mut CostRollupDelta,
 ) -> DbResult<Vec<usize>> {
     if updates.is_empty() {
         return Ok(vec![]);
@@ -236,6 +242,6 @@ async fn apply_to_direct_messages(
         }
     }
     opt_out(conn, account, &opt_outs).await?;
-    write_direct_messages(conn, account, &mut messages).await?;
+    costs.extend(write_direct_messages(conn, account, &mut messages).await?);
     Ok(unmatched)
 }

@@ -350,7 +350,8 @@ async fn record(
     }
     set_wa_ids(conn, run.account_id, contacts, wa_ids).await?;
     opt_out(conn, run.account_id, &opt_outs).await?;
-    SendChanges::of(sends).write(conn, run.account_id).await
+    SendChanges::of(sends).write(conn, run.account_id).await?;
+    Ok(())
 }
 
 async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunReport>> {

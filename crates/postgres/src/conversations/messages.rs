@@ -378,16 +378,16 @@ async fn release_quota(conn: &mut AsyncPgConnection, account: AccountId, changed
 }
 
 /// Writes changed messages with their rollups and webhook events. A WhatsApp message id that another message has stays
-/// with that message.
+/// with that message. Returns the change of costs, for `check_alerts`.
 pub(crate) async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     locked: &mut [LockedMessage],
-) -> DbResult<()> {
+) -> DbResult<CostRollupDelta> {
     set_rates(conn, account, locked).await?;
     let changed: Vec<&LockedMessage> = locked.iter().filter(|locked| locked.changed).collect();
     if changed.is_empty() {
-        return Ok(());
+        return Ok(CostRollupDelta::default());
     }
     let ids: Vec<Uuid> = changed.iter().map(|locked| locked.message.id.0).collect();
     let statuses: Vec<String> = changed
@@ -447,7 +447,8 @@ pub(crate) async fn write_messages(
     }
     count_costs(conn, account, &costs).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
-    outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
+    outbox::append(conn, account, &MessageStatusEvent::events(&events)).await?;
+    Ok(costs)
 }
 
 /// Fails messages whose outcome was never confirmed.

@@ -1,5 +1,6 @@
 //! Costs: rate cards, the prices of messages, their sums, and the report.
 
+mod alerts;
 mod estimate;
 mod pricing;
 mod rate_cards;
@@ -7,6 +8,7 @@ mod rates;
 mod report;
 mod rollups;
 
+pub(crate) use alerts::check_alerts;
 pub(crate) use estimate::{CountryRow, country_recipients};
 pub(crate) use pricing::{Priced, set_rates};
 pub use rate_cards::PgRateCards;

@@ -288,17 +288,17 @@ pub(crate) fn find<'a>(
     locked.get_mut(position)
 }
 
-/// Writes changed messages with their statistics, quota and events.
+/// Writes changed messages with their statistics, quota and events. Returns the change of costs, for `check_alerts`.
 pub(crate) async fn write(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     locked: &mut [LockedMessage],
-) -> DbResult<()> {
+) -> DbResult<CostRollupDelta> {
     show_in_conversations(conn, account, locked).await?;
     set_rates(conn, account, locked).await?;
     let changed: Vec<&LockedMessage> = locked.iter().filter(|message| message.changed).collect();
     if changed.is_empty() {
-        return Ok(());
+        return Ok(CostRollupDelta::default());
     }
     write_rows(conn, account, &changed).await?;
     let mut delta = MessageRollupDelta::default();
@@ -327,7 +327,8 @@ pub(crate) async fn write(
     }
     count_costs(conn, account, &costs).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
-    outbox::append(conn, account, &MessageStatusEvent::events(&events)).await
+    outbox::append(conn, account, &MessageStatusEvent::events(&events)).await?;
+    Ok(costs)
 }
 
 async fn write_rows(conn: &mut AsyncPgConnection, account: AccountId, changed: &[&LockedMessage]) -> DbResult<()> {

@@ -229,7 +229,8 @@ async fn fail(conn: &mut AsyncPgConnection, account: AccountId, failed: &[(Messa
             locked.advance(SendStatus::Failed, None, Some(message));
         }
     }
-    write(conn, account, &mut locked).await
+    write(conn, account, &mut locked).await?;
+    Ok(())
 }
 
 async fn record(
@@ -261,7 +262,8 @@ async fn record(
     }
     set_wa_ids(conn, account, contacts, wa_ids).await?;
     opt_out_now(conn, account, &opt_outs).await?;
-    write(conn, account, &mut locked).await
+    write(conn, account, &mut locked).await?;
+    Ok(())
 }
 
 /// Whether the message did not leave.

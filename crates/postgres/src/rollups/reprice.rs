@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::campaigns::{SendChanges, lock_sends};
 use crate::conversations::{lock_messages, write_messages};
+use crate::costs::check_alerts;
 use crate::direct_messages::{lock_direct_messages, write_direct_messages};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
@@ -61,22 +62,23 @@ pub(super) async fn reprice(pool: &OwnerPool, account: AccountId) -> Result<u64,
 
 async fn reprice_batch(conn: &mut AsyncPgConnection, account: AccountId, table: &str, keys: &[KeyRow]) -> DbResult<()> {
     let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
-    match table {
+    let costs = match table {
         "campaign_sends" => {
             let mut sends = lock_sends(conn, account, ids, vec![]).await?;
             sends.iter_mut().for_each(|send| send.reprice());
-            SendChanges::of(sends).write(conn, account).await
+            SendChanges::of(sends).write(conn, account).await?
         }
         "messages" => {
             let times: Vec<(Uuid, OffsetDateTime)> = keys.iter().map(|key| (key.id, key.at)).collect();
             let mut messages = lock_messages(conn, account, &times, vec![], OffsetDateTime::UNIX_EPOCH).await?;
             messages.iter_mut().for_each(|message| message.reprice());
-            write_messages(conn, account, &mut messages).await
+            write_messages(conn, account, &mut messages).await?
         }
         _ => {
             let mut messages = lock_direct_messages(conn, account, ids, vec![]).await?;
             messages.iter_mut().for_each(|message| message.reprice());
-            write_direct_messages(conn, account, &mut messages).await
+            write_direct_messages(conn, account, &mut messages).await?
         }
-    }
+    };
+    check_alerts(conn, account, &costs).await
 }

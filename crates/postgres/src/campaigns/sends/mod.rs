@@ -12,6 +12,7 @@ use diesel::sql_types::{
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult};
+use recado_domain::costs::CostRollupDelta;
 use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
 use serde_json::Value;
@@ -392,9 +393,15 @@ impl SendChanges {
 
     /// Executes a fixed number of statements, plus one per campaign and one per month. They run in the order of their
     /// keys, so concurrent writes wait for each other and never deadlock.
-    pub(crate) async fn write(mut self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
+    ///
+    /// Returns the change of costs, for `check_alerts`.
+    pub(crate) async fn write(
+        mut self,
+        conn: &mut AsyncPgConnection,
+        account: AccountId,
+    ) -> DbResult<CostRollupDelta> {
         if self.sends.is_empty() {
-            return Ok(());
+            return Ok(CostRollupDelta::default());
         }
         set_rates(conn, account, &mut self.sends).await?;
         let costs = LockedSend::cost_delta(&self.sends);
@@ -423,7 +430,8 @@ impl SendChanges {
             usage::change(conn, account, month, delta.sent, delta.reserved).await?;
         }
         count_costs(conn, account, &costs).await?;
-        outbox::append(conn, account, &MessageStatusEvent::events(&self.events)).await
+        outbox::append(conn, account, &MessageStatusEvent::events(&self.events)).await?;
+        Ok(costs)
     }
 }
 

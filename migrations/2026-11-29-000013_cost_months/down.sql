@@ -1,0 +1,2 @@
+DROP TABLE given_cost_alerts;
+DROP TABLE cost_months;
