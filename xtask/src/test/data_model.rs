@@ -27,7 +27,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Accounts and access",
         "Accounts, their members, invites and API keys, and the audit logs of accounts and of the platform. Sessions are tokens of the identity provider and have no table.",
-        "accounts account_users account_slugs users team_invites invite_tokens api_keys api_key_hashes \
+        "accounts account_settings account_users account_slugs users team_invites invite_tokens api_keys api_key_hashes \
          audit_logs audit_counts platform_audit notifications account_deletions",
     ),
     (
@@ -75,7 +75,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Costs",
         "The rate cards of the platform, and what the messages of accounts cost.",
-        "rate_cards rate_card_rows cost_rollups service_message_months",
+        "rate_cards rate_card_rows cost_rollups service_message_months cost_months given_cost_alerts",
     ),
     (
         "Ingestion and analytics",

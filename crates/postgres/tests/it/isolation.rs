@@ -64,6 +64,8 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO link_rollups VALUES ('{account}', 15, '2026-03-01', '{tag}');
          INSERT INTO cost_rollups (account_id, bucket_start, campaign_id, profile_id, template_id, category, market, currency)
            VALUES ('{account}', '2026-03-01', '{tag}', '{tag}', '{tag}', '', '', '');
+         INSERT INTO cost_months VALUES ('{account}', 'USD', '2026-03-01', 'UTC', 1);
+         INSERT INTO given_cost_alerts VALUES ('{account}', 'USD', '2026-03-01', 1, now());
          INSERT INTO cart_rollups VALUES ('{account}', 15, '2026-03-01');
          INSERT INTO automation_rollups (account_id, bucket_minutes, bucket_start, automation_id)
            VALUES ('{account}', 15, '2026-03-01', '{tag}');
@@ -120,6 +122,7 @@ async fn filled() -> (DbFixture, [String; 2]) {
                    VALUES ('{account}', '{tag}', '{tag}', 'pay_1', 'PIX', 1, 'PENDING');
                  INSERT INTO applied_gateway_events (account_id, event_id) VALUES ('{account}', '{tag}');
                  INSERT INTO brand_contexts (account_id, company_name) VALUES ('{account}', 'b');
+                 INSERT INTO account_settings (account_id, opt_out_reply, updated_at) VALUES ('{account}', 'r', now());
                  INSERT INTO message_usage_slots (account_id, month) VALUES ('{account}', '2026-03-01');
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use recado_domain::automations::AutomationStore;
 use recado_domain::billing::{BillingAccountStore, SubscriptionStore};
 use recado_domain::brand::BrandStore;
+use recado_domain::settings::SettingsStore;
 use recado_domain::campaigns::{CampaignQuery, CampaignSort, CampaignStore, QueuedRun, RunStartStore as _};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore, TagStore};
 use recado_domain::conversations::{ConversationQuery, ConversationStore};
@@ -22,7 +23,7 @@ use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::testing::{StatementCaching, read, read_both};
 use recado_postgres::{
     PgAutomations, PgBrand, PgCampaigns, PgContacts, PgConversations, PgFolders, PgLinks, PgProfiles, PgRuns,
-    PgSegments, PgSubscriptions, PgTags, PgTemplates, PgWebhooks, PoolConfig, TenantPool,
+    PgSegments, PgSettings, PgSubscriptions, PgTags, PgTemplates, PgWebhooks, PoolConfig, TenantPool,
 };
 use recado_testkit::DEADLINE;
 use tokio::task::coop::consume_budget;
@@ -357,6 +358,7 @@ async fn conversation_billing_and_webhook_reads_send_one_flush() {
         webhooks.find(account, WebhookId(id())),
         webhooks.logs(account, &LogQuery::default()),
         PgBrand::new(pool()).find(account),
+        PgSettings::new(pool()).load(account),
     );
 }
 

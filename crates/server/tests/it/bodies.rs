@@ -58,12 +58,26 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "/api/contacts/{id}",
-        &["phone", "email", "wa_user_id"],
+        &["phone", "email", "wa_user_id", "time_zone"],
         &["name", "opted_out", "attributes", "tag_ids"],
     ),
     ("/api/contacts/{id}/tags", &[], &["tag_ids"]),
     ("/api/conversations/{id}", &[], &["status"]),
     ("/api/segments/{id}", &["description", "filters"], &["name"]),
+    (
+        "/api/settings",
+        &[
+            "timezone",
+            "quiet_hours",
+            "max_marketing_per_contact",
+            "hold_at_most_hours",
+            "opt_out_words",
+            "opt_out_reply",
+            "late_policy",
+            "cost_alerts",
+        ],
+        &[],
+    ),
     ("/api/team/members/{id}", &[], &["role"]),
     (
         "/api/templates/{id}",
@@ -113,6 +127,7 @@ const OBJECT_PATHS: &[&str] = &[
     "POST /api/campaigns segment_config.filters",
     "POST /api/campaigns segment_config.filters.attributes",
     "POST /api/campaigns variables",
+    "POST /api/campaigns/{id}/schedule late_policy",
     "POST /api/carts carts[0]",
     "POST /api/contacts attributes",
     "POST /api/conversations/{id}/messages interactive",
@@ -154,6 +169,10 @@ const OBJECT_PATHS: &[&str] = &[
     "PUT /api/contacts/{id} attributes",
     "PUT /api/segments/{id} filters",
     "PUT /api/segments/{id} filters.attributes",
+    "PUT /api/settings cost_alerts[0]",
+    "PUT /api/settings late_policy",
+    "PUT /api/settings max_marketing_per_contact",
+    "PUT /api/settings quiet_hours",
     "PUT /api/templates/{id} limited_time_offer",
 ];
 

@@ -68,6 +68,15 @@ const ROUTES: &[(&str, Coverage)] = &[
         }),
     ),
     (
+        "/api/settings",
+        Concurrent("account_settings", |n| {
+            [
+                json!({ "opt_out_words": [format!("fim {n}")] }),
+                json!({ "hold_at_most_hours": n + 1 }),
+            ]
+        }),
+    ),
+    (
         "/api/templates/{id}",
         Concurrent("message_templates", |n| {
             [
@@ -271,6 +280,7 @@ fn concurrent_puts_of_different_fields_both_apply() {
     let server = Server::start(without_statuses());
     let (ana, root) = (server.owner(), server.root());
     ana.put("/api/brand-context", json!({ "company_name": "Loja" })).ok();
+    ana.put("/api/settings", json!({ "timezone": "UTC" })).ok();
     let resources = matrix::create_resources(&ana);
     server.stop();
     server.run(&NO_WORKERS);

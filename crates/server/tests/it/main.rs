@@ -108,6 +108,7 @@ mod secrets;
 mod segments;
 mod send;
 mod sessions;
+mod settings;
 mod shown_messages;
 mod sign_out;
 mod submit;

@@ -95,6 +95,7 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ("POST", "/api/templates/media/upload", Form),
     ("POST", "/api/media", Form),
     ("GET", "/media/{account}/{file}", Public(404)),
+    ("PUT", "/api/settings", Json(r#"{"hold_at_most_hours":24}"#)),
     ("PUT", "/api/templates/{id}", Json(r#"{"footer_text":"Changed"}"#)),
     (
         "POST",
