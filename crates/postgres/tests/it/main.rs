@@ -22,6 +22,7 @@ mod contact_search;
 mod contact_updates;
 mod contacts;
 mod conversations;
+mod cost_alerts;
 mod costs;
 mod deletion;
 mod diagnostics;
