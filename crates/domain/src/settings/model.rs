@@ -82,11 +82,11 @@ string_enum! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuietHours {
     /// The begin, as `HH:MM`.
-    #[schemars(with = "String", pattern(r"^([01][0-9]|2[0-3]):[0-5][0-9]$"), example = &"21:00")]
+    #[schemars(with = "String", regex(pattern = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"), example = &"21:00")]
     #[serde(with = "clock_time")]
     pub from: Time,
     /// The end, as `HH:MM`; different from `from`. An earlier time is one of the next day.
-    #[schemars(with = "String", pattern(r"^([01][0-9]|2[0-3]):[0-5][0-9]$"), example = &"08:00")]
+    #[schemars(with = "String", regex(pattern = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"), example = &"08:00")]
     #[serde(with = "clock_time")]
     pub to: Time,
     /// Whose clock counts.
@@ -125,7 +125,7 @@ impl QuietHours {
 
     /// Without repeated categories and days, in their order.
     fn normalized(mut self) -> Self {
-        self.categories.sort_by_key(|category| *category as u8);
+        self.categories.sort_by_key(|category| category.as_str());
         self.categories.dedup();
         self.days.sort_unstable();
         self.days.dedup();
@@ -194,7 +194,7 @@ pub struct CostAlert {
     #[schemars(example = 100)]
     pub amount: Amount,
     /// The currency as an ISO 4217 code.
-    #[schemars(pattern(r"^[A-Z]{3}$"), example = &"USD")]
+    #[schemars(regex(pattern = r"^[A-Z]{3}$"), example = &"USD")]
     pub currency: String,
 }
 
