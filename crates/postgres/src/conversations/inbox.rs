@@ -175,7 +175,7 @@ async fn receive(
         Err(outcome) => return Ok((outcome, 0)),
     };
     let (items, message_keys) = partition_keys(items, number.now);
-    opt_out_replies::prepare(conn, account, number.profile_id, &opt_outs, &items).await?;
+    opt_out_replies::prepare(conn, account, &number, &opt_outs, &items).await?;
     let (inbox, statuses_before) =
         load_inbox(conn, account, &InboxKeys::of(&items), &message_keys, &number.scope).await?;
     let inbox = inbox.quoting(quoted_messages(conn, account, &items).await?);

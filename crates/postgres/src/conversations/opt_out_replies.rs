@@ -3,9 +3,12 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::AsyncPgConnection;
-use recado_domain::conversations::{InboundEvent, InboundItem, OptOutAnswer, OptOutReply, OptOutRules, ReceivingNumber};
+use recado_domain::conversations::{
+    InboundEvent, InboundItem, OptOutAnswer, OptOutReply, OptOutRules, ReceivingNumber,
+};
 use recado_domain::direct_messages::{AutomaticText, NewDirectMessage};
-use recado_domain::shared::{AccountId, ProfileId, StoreError, UserId};
+use recado_domain::messaging::WINDOW;
+use recado_domain::shared::{AccountId, StoreError, UserId};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -28,7 +31,11 @@ impl TryFrom<OptOutRow> for OptOutRules {
     type Error = StoreError;
 
     fn try_from(row: OptOutRow) -> Result<Self, StoreError> {
-        let words: Option<Vec<String>> = row.opt_out_words.map(serde_json::from_value).transpose().map_err(corrupt)?;
+        let words: Option<Vec<String>> = row
+            .opt_out_words
+            .map(serde_json::from_value)
+            .transpose()
+            .map_err(corrupt)?;
         let set_by = UserId(row.opt_out_reply_by.unwrap_or_default());
         Ok(Self {
             words: words.unwrap_or_default(),
@@ -41,18 +48,26 @@ impl TryFrom<OptOutRow> for OptOutRules {
 pub(super) async fn prepare(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    number: ProfileId,
+    number: &ReceivingNumber,
     rules: &OptOutRules,
     items: &[InboundItem],
 ) -> DbResult<()> {
-    let is_opt_out = |item: &InboundItem| match &item.event {
-        InboundEvent::Message(message) => message.text.as_deref().is_some_and(|text| rules.is_opt_out(text)),
-        _ => false,
+    let opt_out_at = |item: &InboundItem| match &item.event {
+        InboundEvent::Message(message) => {
+            let is_opt_out = message.text.as_deref().is_some_and(|text| rules.is_opt_out(text));
+            is_opt_out.then_some(message.at)
+        }
+        _ => None,
     };
-    if rules.reply.is_none() || !items.iter().any(is_opt_out) {
-        return Ok(());
+    let first = items
+        .iter()
+        .filter_map(opt_out_at)
+        .min()
+        .filter(|_| rules.reply.is_some());
+    match first.and_then(|at| at.checked_add(WINDOW)) {
+        Some(ends) => wake_queue(conn, account, number.profile_id, number.now, ends).await,
+        None => Ok(()),
     }
-    wake_queue(conn, account, number).await
 }
 
 /// Queues the replies.

@@ -122,10 +122,18 @@ async fn queue_messages(conn: &mut AsyncPgConnection, account: AccountId, plan: 
     make_due(conn, account, &due.into_iter().collect::<Vec<_>>()).await
 }
 
-/// Makes the queue of a number due at once. A transaction that may add a message to it after it has locked contacts MUST
-/// call this before, for the order of locks. A queue without a due message is released unchanged.
-pub(crate) async fn wake_queue(conn: &mut AsyncPgConnection, account: AccountId, number: ProfileId) -> DbResult<()> {
-    make_due(conn, account, &[(number.into(), DueTime::AT_ONCE)]).await
+/// Makes the queue of a number due, for a message that expires at `expires_at`. A transaction that may add the message
+/// after it has locked contacts MUST call this before, for the order of locks. A queue without a due message is released
+/// unchanged.
+pub(crate) async fn wake_queue(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    number: ProfileId,
+    due_at: OffsetDateTime,
+    expires_at: OffsetDateTime,
+) -> DbResult<()> {
+    let expires_at = Some(expires_at);
+    make_due(conn, account, &[(number.into(), DueTime { due_at, expires_at })]).await
 }
 
 /// When messages are due, and when the first of them expires.
