@@ -134,6 +134,21 @@ CREATE TABLE public.account_deletions (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
+CREATE TABLE public.account_settings (
+    account_id uuid NOT NULL,
+    timezone text,
+    quiet_hours jsonb,
+    max_marketing_per_contact jsonb,
+    hold_at_most_hours smallint,
+    opt_out_words jsonb,
+    opt_out_reply text,
+    opt_out_reply_by uuid,
+    late_policy jsonb,
+    cost_alerts jsonb,
+    updated_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
 CREATE TABLE public.account_slugs (
     slug text NOT NULL,
     account_id uuid NOT NULL
@@ -506,6 +521,8 @@ CREATE TABLE public.campaigns (
     reach text DEFAULT 'phone'::text NOT NULL,
     budget jsonb,
     newcomers_only boolean DEFAULT false NOT NULL,
+    late_policy jsonb,
+    skipped_at timestamp with time zone,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -587,7 +604,8 @@ CREATE TABLE public.contacts (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
-    same_person_as uuid
+    same_person_as uuid,
+    time_zone text
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -612,6 +630,16 @@ CREATE TABLE public.conversations (
     CONSTRAINT conversations_status_check CHECK ((status = ANY (ARRAY['open'::text, 'closed'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.cost_months (
+    account_id uuid NOT NULL,
+    currency text NOT NULL,
+    month date NOT NULL,
+    zone text NOT NULL,
+    amount numeric NOT NULL,
+    summed_at timestamp with time zone
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
 CREATE TABLE public.cost_rollups (
     account_id uuid NOT NULL,
@@ -726,6 +754,15 @@ CREATE TABLE public.gateway_subscriptions (
     gateway_subscription_id text NOT NULL,
     account_id uuid NOT NULL,
     subscription_id uuid NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.given_cost_alerts (
+    account_id uuid NOT NULL,
+    currency text NOT NULL,
+    month date NOT NULL,
+    threshold numeric NOT NULL,
+    given_at timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -1506,6 +1543,9 @@ WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.
 ALTER TABLE ONLY public.account_deletions
     ADD CONSTRAINT account_deletions_pkey PRIMARY KEY (account_id);
 
+ALTER TABLE ONLY public.account_settings
+    ADD CONSTRAINT account_settings_pkey PRIMARY KEY (account_id);
+
 ALTER TABLE ONLY public.account_slugs
     ADD CONSTRAINT account_slugs_pkey PRIMARY KEY (slug);
 
@@ -1623,6 +1663,9 @@ ALTER TABLE ONLY public.conversations
 ALTER TABLE ONLY public.conversations
     ADD CONSTRAINT conversations_pkey PRIMARY KEY (account_id, id);
 
+ALTER TABLE ONLY public.cost_months
+    ADD CONSTRAINT cost_months_pkey PRIMARY KEY (account_id, currency, month);
+
 ALTER TABLE ONLY public.cost_rollups
     ADD CONSTRAINT cost_rollups_pkey PRIMARY KEY (account_id, bucket_start, campaign_id, profile_id, template_id, category, market, currency);
 
@@ -1649,6 +1692,9 @@ ALTER TABLE ONLY public.gateway_events
 
 ALTER TABLE ONLY public.gateway_subscriptions
     ADD CONSTRAINT gateway_subscriptions_pkey PRIMARY KEY (gateway_subscription_id);
+
+ALTER TABLE ONLY public.given_cost_alerts
+    ADD CONSTRAINT given_cost_alerts_pkey PRIMARY KEY (account_id, currency, month, threshold);
 
 ALTER TABLE ONLY public.idempotency_key_counts
     ADD CONSTRAINT idempotency_key_counts_pkey PRIMARY KEY (scope, day, slot);
@@ -2076,6 +2122,9 @@ CREATE INDEX whatsapp_profiles_held_since_idx ON public.whatsapp_profiles USING 
 
 CREATE INDEX whatsapp_profiles_next_check_at_idx ON public.whatsapp_profiles USING btree (next_check_at) WHERE (next_check_at IS NOT NULL);
 
+ALTER TABLE ONLY public.account_settings
+    ADD CONSTRAINT account_settings_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.account_users
     ADD CONSTRAINT account_users_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2187,6 +2236,9 @@ ALTER TABLE ONLY public.conversations
 ALTER TABLE ONLY public.conversations
     ADD CONSTRAINT conversations_profile_id_fkey FOREIGN KEY (account_id, profile_id) REFERENCES public.whatsapp_profiles(account_id, id);
 
+ALTER TABLE ONLY public.cost_months
+    ADD CONSTRAINT cost_months_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.cost_rollups
     ADD CONSTRAINT cost_rollups_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2207,6 +2259,9 @@ ALTER TABLE ONLY public.direct_messages
 
 ALTER TABLE ONLY public.folders
     ADD CONSTRAINT folders_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.given_cost_alerts
+    ADD CONSTRAINT given_cost_alerts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.link_rollups
     ADD CONSTRAINT link_rollups_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -2316,6 +2371,8 @@ CREATE POLICY account_reads ON public.rate_card_rows FOR SELECT USING (((NULLIF(
 
 CREATE POLICY account_reads ON public.rate_cards FOR SELECT USING (((NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid IS NOT NULL));
 
+ALTER TABLE public.account_settings ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.account_users ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.accounts ENABLE ROW LEVEL SECURITY;
@@ -2382,6 +2439,8 @@ ALTER TABLE public.conversation_counts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.conversations ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.cost_months ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.cost_rollups ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.direct_message_queues ENABLE ROW LEVEL SECURITY;
@@ -2391,6 +2450,8 @@ ALTER TABLE public.direct_messages ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.folders ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.gateway_subscriptions ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.given_cost_alerts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.link_codes ENABLE ROW LEVEL SECURITY;
 
@@ -2462,6 +2523,8 @@ ALTER TABLE public.tags ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.team_invites ENABLE ROW LEVEL SECURITY;
 
+CREATE POLICY tenant_isolation ON public.account_settings USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.account_users USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.accounts USING ((id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
@@ -2528,6 +2591,8 @@ CREATE POLICY tenant_isolation ON public.conversation_counts USING ((account_id 
 
 CREATE POLICY tenant_isolation ON public.conversations USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY tenant_isolation ON public.cost_months USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.cost_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.direct_message_queues USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
@@ -2537,6 +2602,8 @@ CREATE POLICY tenant_isolation ON public.direct_messages USING ((account_id = (N
 CREATE POLICY tenant_isolation ON public.folders USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.gateway_subscriptions USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.given_cost_alerts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.link_codes USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2642,6 +2709,8 @@ ALTER TABLE public.whatsapp_profiles ENABLE ROW LEVEL SECURITY;
 
 GRANT USAGE ON SCHEMA public TO recado_tenant;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.account_settings TO recado_tenant;
+
 GRANT SELECT ON TABLE public.account_users TO recado_tenant;
 
 GRANT SELECT ON TABLE public.accounts TO recado_tenant;
@@ -2718,6 +2787,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.conversation_counts TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.conversations TO recado_tenant;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.cost_months TO recado_tenant;
+
 GRANT SELECT,INSERT,UPDATE ON TABLE public.cost_rollups TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.direct_message_queues TO recado_tenant;
@@ -2729,6 +2800,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE public.folders TO recado_tenant;
 GRANT UPDATE(name) ON TABLE public.folders TO recado_tenant;
 
 GRANT INSERT ON TABLE public.gateway_subscriptions TO recado_tenant;
+
+GRANT SELECT,INSERT ON TABLE public.given_cost_alerts TO recado_tenant;
 
 GRANT INSERT ON TABLE public.link_codes TO recado_tenant;
 

@@ -12,6 +12,22 @@ diesel::table! {
 }
 
 diesel::table! {
+    account_settings (account_id) {
+        account_id -> Uuid,
+        timezone -> Nullable<Text>,
+        quiet_hours -> Nullable<Jsonb>,
+        max_marketing_per_contact -> Nullable<Jsonb>,
+        hold_at_most_hours -> Nullable<SmallInt>,
+        opt_out_words -> Nullable<Jsonb>,
+        opt_out_reply -> Nullable<Text>,
+        opt_out_reply_by -> Nullable<Uuid>,
+        late_policy -> Nullable<Jsonb>,
+        cost_alerts -> Nullable<Jsonb>,
+        updated_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     account_slugs (slug) {
         slug -> Text,
         account_id -> Uuid,
@@ -27,22 +43,6 @@ diesel::table! {
         is_support -> Bool,
         expires_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
-    }
-}
-
-diesel::table! {
-    account_settings (account_id) {
-        account_id -> Uuid,
-        timezone -> Nullable<Text>,
-        quiet_hours -> Nullable<Jsonb>,
-        max_marketing_per_contact -> Nullable<Jsonb>,
-        hold_at_most_hours -> Nullable<SmallInt>,
-        opt_out_words -> Nullable<Jsonb>,
-        opt_out_reply -> Nullable<Text>,
-        opt_out_reply_by -> Nullable<Uuid>,
-        late_policy -> Nullable<Jsonb>,
-        cost_alerts -> Nullable<Jsonb>,
-        updated_at -> Timestamptz,
     }
 }
 

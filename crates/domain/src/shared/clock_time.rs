@@ -14,11 +14,11 @@ fn parse(text: &str) -> Option<Time> {
     Time::from_hms(hour.parse().ok()?, minute.parse().ok()?, 0).ok()
 }
 
-pub fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{:02}:{:02}", time.hour(), time.minute()))
 }
 
-pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).ok_or_else(|| D::Error::custom("must be a time as HH:MM"))
 }

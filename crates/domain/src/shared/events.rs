@@ -257,6 +257,6 @@ mod tests {
         let stored = json!({ "kind": "webhook", "type": "message.sent", "items": [{ "id": 1 }, { "id": 2 }] });
         assert_eq!(json!(event), stored);
         assert_eq!(serde_json::from_value::<Event>(stored).unwrap(), event);
-        assert_eq!(WebhookKind::ALL.len(), 20);
+        assert_eq!(WebhookKind::ALL.len(), 21);
     }
 }

@@ -8,6 +8,8 @@ use super::tests::{T, apply, contact, existing_contact, message};
 use super::*;
 use crate::shared::UserId;
 
+const NONE: [OffsetDateTime; 0] = [];
+
 fn with_reply(inbox: Inbox) -> Inbox {
     inbox.with_opt_outs(OptOutRules {
         words: vec!["cancelar".into()],
@@ -31,9 +33,9 @@ fn opt_out_is_answered_once_and_inside_the_window() {
     let (inbox, ..) = existing_contact();
     let repeated = vec![ana("x", "Cancelar ", 2), ana("y", "sair", 3), ana("x", "Cancelar ", 2)];
     assert_eq!(answered(with_reply(inbox.clone()), repeated), [ends(2)]);
-    assert_eq!(answered(with_reply(inbox.clone()), vec![ana("x", "sair agora", 2)]), []);
-    assert_eq!(answered(with_reply(inbox.clone()), vec![ana("x", "sair", 0)]), [], "its window is over");
-    assert_eq!(answered(inbox, vec![ana("x", "sair", 2)]), [], "no reply is set");
+    assert_eq!(answered(with_reply(inbox.clone()), vec![ana("x", "sair agora", 2)]), NONE);
+    assert_eq!(answered(with_reply(inbox.clone()), vec![ana("x", "sair", 0)]), NONE, "its window is over");
+    assert_eq!(answered(inbox, vec![ana("x", "sair", 2)]), NONE, "no reply is set");
     assert_eq!(answered(with_reply(Inbox::default()), vec![ana("x", "stop", 2)]), [ends(2)], "of a new contact");
 }
 
@@ -46,15 +48,15 @@ fn opt_out_of_one_who_had_opted_out_is_not_answered() {
     let ana = || contact(1, Some("+5511961234567"), None);
     let sair = || vec![message("x", "5511961234567", "sair", 2)];
     let inbox = |contacts| with_reply(Inbox::new(contacts, vec![], [].into()));
-    assert_eq!(answered(inbox(vec![out(ana())]), sair()), []);
+    assert_eq!(answered(inbox(vec![out(ana())]), sair()), NONE);
     let mut linked = contact(2, None, Some("BR.2"));
     linked.same_person_as = Some(ana().id);
-    assert_eq!(answered(inbox(vec![ana(), out(linked.clone())]), sair()), []);
+    assert_eq!(answered(inbox(vec![ana(), out(linked.clone())]), sair()), NONE);
     assert_eq!(answered(inbox(vec![ana(), linked]), sair()).len(), 1);
     let unrelated = out(contact(3, None, Some("BR.3")));
     assert_eq!(answered(inbox(vec![ana(), unrelated]), sair()).len(), 1);
     // An opt-out from before an opt-in changes nothing.
     let mut back = ana();
     back.consent = back.consent.with_opt_in(T + Duration::HOUR);
-    assert_eq!(answered(inbox(vec![back]), sair()), []);
+    assert_eq!(answered(inbox(vec![back]), sair()), NONE);
 }
