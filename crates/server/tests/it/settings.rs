@@ -259,13 +259,7 @@ fn opt_out_is_replied_to_once_also_after_a_crash() {
         ),
         (&json!(bia), &json!("text"), &json!("sent"), &json!(ana.id))
     );
-    let conversations = ana.get("/api/conversations").ok();
-    let conversation = conversations["data"].as_array().unwrap().iter();
-    let conversation = conversation
-        .clone()
-        .find(|item| item["contact"]["id"] == json!(bia))
-        .unwrap();
-    let path = format!("/api/conversations/{}/messages", text(&conversation["id"]));
+    let path = format!("/api/conversations/{}/messages", text(&reply["conversation_id"]));
     let shown = ana.get(&path).ok();
     let texts = shown["data"].as_array().unwrap().iter();
     assert_eq!(
