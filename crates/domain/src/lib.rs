@@ -21,6 +21,7 @@ pub mod costs;
 pub mod direct_messages;
 pub mod egress;
 pub mod folders;
+pub mod holds;
 pub mod idempotency;
 pub mod ingestion;
 pub mod limits;

@@ -1,0 +1,295 @@
+//! Judges the messages of one account that are due, with the settings and starts that one transaction reads.
+
+use std::collections::BTreeMap;
+
+use time::{Duration, OffsetDateTime};
+
+use super::{contact_zone, quiet_until};
+use crate::messaging::Category;
+use crate::settings::{AccountSettings, HeldCategory, MarketingCap, QuietHours, QuietZone};
+use crate::shared::{ContactId, ZoneName, redacted_debug, string_enum};
+
+string_enum! {
+    /// The setting that holds a message.
+    HoldCause {
+        /// It is quiet where the contact is.
+        QuietHours = "quiet_hours",
+        /// The contact has got as many marketing messages as the account allows.
+        Cap = "cap",
+    }
+}
+
+/// The error message of a message that its setting held for too long.
+pub fn held_too_long(cause: HoldCause) -> String {
+    format!("held too long: {cause}")
+}
+
+/// What a judgement of a due message depends on.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HoldFacts {
+    /// None: the message has no template.
+    pub category: Option<Category>,
+    /// The contact, or the first of the contacts that are the same person.
+    pub person: ContactId,
+    pub time_zone: Option<ZoneName>,
+    /// E.164.
+    pub phone: Option<String>,
+    /// When the message was due: a campaign's when the run first came to it.
+    pub due_at: OffsetDateTime,
+    /// When the message expires, if it does.
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+redacted_debug!(HoldFacts { category, due_at });
+
+/// What becomes of a due message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It may start. A marketing message counts from now on.
+    Free,
+    /// It is judged again at `until`.
+    Held { cause: HoldCause, until: OffsetDateTime },
+    /// It was held for as long as the account allows, or until it expired. It MUST fail.
+    TooLong(HoldCause),
+}
+
+/// The judge of an account's messages at one time.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    settings: AccountSettings,
+    now: OffsetDateTime,
+    /// When marketing messages to each person were started, latest first.
+    starts: BTreeMap<ContactId, Vec<OffsetDateTime>>,
+}
+
+impl Judge {
+    /// `starts`: for each person, the times of [`Self::counted`] messages in any order. They MUST NOT change before the
+    /// judged messages are started.
+    pub fn new(
+        settings: AccountSettings,
+        now: OffsetDateTime,
+        mut starts: BTreeMap<ContactId, Vec<OffsetDateTime>>,
+    ) -> Self {
+        for starts in starts.values_mut() {
+            starts.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        Self { settings, now, starts }
+    }
+
+    /// A judge that holds nothing.
+    pub fn off(now: OffsetDateTime) -> Self {
+        Self::new(AccountSettings::default(), now, BTreeMap::new())
+    }
+
+    /// Judges a due message.
+    pub fn judge(&mut self, facts: &HoldFacts) -> Judgement {
+        match self.hold(facts) {
+            None => {
+                if self.settings.cap_of(facts.category).is_some() {
+                    self.starts.entry(facts.person).or_default().insert(0, self.now);
+                }
+                Judgement::Free
+            }
+            Some((cause, until)) => {
+                let held_since = facts.due_at + Duration::hours(self.settings.hold_at_most_hours.into());
+                let end = facts.expires_at.map_or(held_since, |at| at.min(held_since));
+                if self.now >= end {
+                    return Judgement::TooLong(cause);
+                }
+                let until = until.min(end);
+                Judgement::Held { cause, until }
+            }
+        }
+    }
+
+    /// Why and until when the message waits, whatever the limits of the wait.
+    fn hold(&self, facts: &HoldFacts) -> Option<(HoldCause, OffsetDateTime)> {
+        let quiet = |at| {
+            let hours = self.settings.quiet_hours_of(facts.category)?;
+            quiet_until(hours, &self.zone(hours, facts), at)
+        };
+        if let Some(until) = quiet(self.now) {
+            return Some((HoldCause::QuietHours, until));
+        }
+        let cap = self.settings.cap_of(facts.category)?;
+        let fits_at = cap.fits_at(self.starts.get(&facts.person)?, self.now)?;
+        // A message that fits at night waits for the morning.
+        Some((HoldCause::Cap, quiet(fits_at).unwrap_or(fits_at)))
+    }
+
+    fn zone(&self, hours: &QuietHours, facts: &HoldFacts) -> crate::shared::Zone {
+        let account = &self.settings.timezone;
+        match hours.zone {
+            QuietZone::Account => account.zone(),
+            QuietZone::Contact => contact_zone(facts.time_zone.as_ref(), facts.phone.as_deref(), account),
+        }
+    }
+}
+
+impl AccountSettings {
+    /// Whether a message of the category can be held.
+    pub fn may_hold(&self, category: Category) -> bool {
+        self.quiet_hours_of(Some(category)).is_some() || self.cap_of(Some(category)).is_some()
+    }
+
+    /// The limit of messages of the category.
+    pub fn cap_of(&self, category: Option<Category>) -> Option<MarketingCap> {
+        self.max_marketing_per_contact.filter(|_| category == Some(Category::Marketing))
+    }
+
+    fn quiet_hours_of(&self, category: Option<Category>) -> Option<&QuietHours> {
+        let held = match category? {
+            Category::Marketing => HeldCategory::Marketing,
+            Category::Utility => HeldCategory::Utility,
+            Category::Authentication => return None,
+        };
+        self.quiet_hours.as_ref().filter(|hours| hours.categories.contains(&held))
+    }
+}
+
+impl MarketingCap {
+    /// How long a started message counts.
+    pub fn window(self) -> Duration {
+        Duration::days(self.days.into())
+    }
+
+    /// When one more message fits. None: it fits at `now`. `starts`: when messages were started, latest first.
+    fn fits_at(self, starts: &[OffsetDateTime], now: OffsetDateTime) -> Option<OffsetDateTime> {
+        let last = usize::from(self.n).checked_sub(1)?;
+        let leaves_at = *starts.get(last)? + self.window();
+        (leaves_at > now).then_some(leaves_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::{datetime, time};
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NOW: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
+    const PERSON: ContactId = ContactId(Uuid::nil());
+
+    fn settings() -> AccountSettings {
+        AccountSettings {
+            quiet_hours: Some(QuietHours {
+                from: time!(20:00),
+                to: time!(8:00),
+                zone: QuietZone::Contact,
+                categories: vec![HeldCategory::Marketing],
+                days: (0..7).collect(),
+            }),
+            max_marketing_per_contact: Some(MarketingCap { n: 2, days: 1 }),
+            ..AccountSettings::default()
+        }
+    }
+
+    fn facts(category: Category) -> HoldFacts {
+        HoldFacts {
+            category: Some(category),
+            person: PERSON,
+            time_zone: None,
+            phone: None,
+            due_at: NOW,
+            expires_at: None,
+        }
+    }
+
+    fn judge_at(now: OffsetDateTime, starts: &[OffsetDateTime]) -> Judge {
+        Judge::new(settings(), now, [(PERSON, starts.to_vec())].into())
+    }
+
+    fn held(cause: HoldCause, until: OffsetDateTime) -> Judgement {
+        Judgement::Held { cause, until }
+    }
+
+    #[test]
+    fn only_messages_of_held_categories_are_held() {
+        let night = datetime!(2026-03-02 23:00 UTC);
+        let starts = [night - Duration::HOUR, night - Duration::HOUR];
+        let judged = |category| {
+            let facts = HoldFacts { category, ..facts(Category::Marketing) };
+            judge_at(night, &starts).judge(&facts)
+        };
+        let morning = datetime!(2026-03-03 08:00 UTC);
+        assert_eq!(judged(Some(Category::Marketing)), held(HoldCause::QuietHours, morning));
+        for category in [Some(Category::Utility), Some(Category::Authentication), None] {
+            assert_eq!(judged(category), Judgement::Free, "{category:?}");
+        }
+        let mut both = settings();
+        both.quiet_hours.as_mut().unwrap().categories.push(HeldCategory::Utility);
+        let mut judge = Judge::new(both, night, BTreeMap::new());
+        assert_eq!(judge.judge(&facts(Category::Utility)), held(HoldCause::QuietHours, morning));
+        assert_eq!(judge.judge(&facts(Category::Authentication)), Judgement::Free);
+        assert_eq!(Judge::off(night).judge(&facts(Category::Marketing)), Judgement::Free);
+    }
+
+    #[test]
+    fn quiet_hours_follow_the_contact_or_the_account() {
+        // 22:00 UTC is 19:00 in Sao Paulo.
+        let at = datetime!(2026-03-02 22:00 UTC);
+        let brazilian = HoldFacts { phone: Some("+5511961234567".into()), ..facts(Category::Marketing) };
+        assert_eq!(judge_at(at, &[]).judge(&brazilian), Judgement::Free);
+        let mut account = settings();
+        account.quiet_hours.as_mut().unwrap().zone = QuietZone::Account;
+        let until = datetime!(2026-03-03 08:00 UTC);
+        let judged = Judge::new(account, at, BTreeMap::new()).judge(&brazilian);
+        assert_eq!(judged, held(HoldCause::QuietHours, until));
+    }
+
+    #[test]
+    fn cap_holds_until_the_oldest_counted_message_leaves_the_window() {
+        let marketing = facts(Category::Marketing);
+        let (older, newer) = (NOW - Duration::hours(23), NOW - Duration::hours(1));
+        assert_eq!(judge_at(NOW, &[newer]).judge(&marketing), Judgement::Free);
+        assert_eq!(
+            judge_at(NOW, &[newer, older]).judge(&marketing),
+            held(HoldCause::Cap, NOW + Duration::HOUR)
+        );
+        let window = Duration::DAY;
+        assert_eq!(judge_at(NOW, &[NOW - window, newer]).judge(&marketing), Judgement::Free);
+        // It fits at 22:00, when it is quiet.
+        let at = datetime!(2026-03-02 23:00 UTC) - window;
+        assert_eq!(
+            judge_at(NOW, &[at, newer]).judge(&marketing),
+            held(HoldCause::Cap, datetime!(2026-03-03 08:00 UTC))
+        );
+    }
+
+    #[test]
+    fn messages_that_are_judged_together_count_each_other() {
+        let mut judge = judge_at(NOW, &[]);
+        let judged: Vec<Judgement> = (0..3).map(|_| judge.judge(&facts(Category::Marketing))).collect();
+        let third = held(HoldCause::Cap, NOW + Duration::DAY);
+        assert_eq!(judged, [Judgement::Free, Judgement::Free, third]);
+        assert_eq!(judge.judge(&facts(Category::Utility)), Judgement::Free);
+        let other = HoldFacts { person: ContactId(Uuid::max()), ..facts(Category::Marketing) };
+        assert_eq!(judge.judge(&other), Judgement::Free);
+    }
+
+    #[test]
+    fn hold_ends_after_the_hours_of_the_account_or_at_the_expiry() {
+        let starts = [NOW - Duration::HOUR, NOW - Duration::HOUR];
+        let settings = AccountSettings {
+            hold_at_most_hours: 2,
+            max_marketing_per_contact: Some(MarketingCap { n: 2, days: 90 }),
+            ..AccountSettings::default()
+        };
+        let judged = |due_at, expires_at| {
+            let facts = HoldFacts { due_at, expires_at, ..facts(Category::Marketing) };
+            Judge::new(settings.clone(), NOW, [(PERSON, starts.to_vec())].into()).judge(&facts)
+        };
+        assert_eq!(judged(NOW, None), held(HoldCause::Cap, NOW + Duration::hours(2)));
+        let soon = Some(NOW + Duration::MINUTE);
+        assert_eq!(judged(NOW, soon), held(HoldCause::Cap, NOW + Duration::MINUTE));
+        let too_long = Judgement::TooLong(HoldCause::Cap);
+        assert_eq!(judged(NOW - Duration::hours(2), None), too_long);
+        assert_eq!(judged(NOW, Some(NOW)), too_long);
+        assert_eq!(held_too_long(HoldCause::Cap), "held too long: cap");
+        assert_eq!(held_too_long(HoldCause::QuietHours), "held too long: quiet_hours");
+        // A message that may leave leaves, however late.
+        let late = HoldFacts { due_at: NOW - Duration::WEEK, ..facts(Category::Marketing) };
+        assert_eq!(Judge::new(settings, NOW, BTreeMap::new()).judge(&late), Judgement::Free);
+    }
+}

@@ -1,0 +1,15 @@
+//! Holds: when a message of an account waits because of the account's settings.
+//!
+//! A message of a held category waits in the quiet hours of its contact's zone, and while its contact has got as many
+//! marketing messages as the account allows. It is judged in the transaction that starts it. Campaigns and direct messages
+//! follow the same rules ([`Judge`]).
+//!
+//! Owns the rules. Does not own the settings, nor the messages.
+
+mod contact_zone;
+mod judge;
+mod quiet_hours;
+
+pub use contact_zone::contact_zone;
+pub use judge::{HoldCause, HoldFacts, Judge, Judgement, held_too_long};
+pub use quiet_hours::quiet_until;
