@@ -68,7 +68,7 @@ pub fn contact_zone(own: Option<&ZoneName>, phone: Option<&str>, account: &ZoneN
 }
 
 /// The name of the zone of a phone number. None: its country has several zones, or is unknown.
-fn zone_of_phone(phone: &str) -> Option<&'static str> {
+pub fn zone_of_phone(phone: &str) -> Option<&'static str> {
     if let Some(national) = phone.strip_prefix("+55") {
         let area = national.get(..2)?;
         let found = BRAZILIAN_AREAS.iter().find(|(code, _)| *code == area);
@@ -94,7 +94,10 @@ mod tests {
         for name in by_country.chain(by_area) {
             assert!(name.parse::<ZoneName>().is_ok(), "{name}");
         }
-        let countries: Vec<&str> = COUNTRY_ZONES.split(' ').map(|entry| entry.split_once('=').unwrap().0).collect();
+        let countries: Vec<&str> = COUNTRY_ZONES
+            .split(' ')
+            .map(|entry| entry.split_once('=').unwrap().0)
+            .collect();
         assert!(countries.is_sorted() && countries.iter().all(|country| country.len() == 2));
     }
 
@@ -102,7 +105,10 @@ mod tests {
     fn contact_zone_is_its_own_then_by_phone_then_the_accounts() {
         let account: ZoneName = "Europe/Paris".parse().unwrap();
         let own: ZoneName = "Asia/Tokyo".parse().unwrap();
-        assert_eq!(contact_zone(Some(&own), Some("+5511961234567"), &account), zone("Asia/Tokyo"));
+        assert_eq!(
+            contact_zone(Some(&own), Some("+5511961234567"), &account),
+            zone("Asia/Tokyo")
+        );
         for (phone, expected) in [
             ("+5511961234567", "America/Sao_Paulo"),
             ("+5568961234567", "America/Rio_Branco"),

@@ -10,6 +10,6 @@ mod contact_zone;
 mod judge;
 mod quiet_hours;
 
-pub use contact_zone::contact_zone;
+pub use contact_zone::{contact_zone, zone_of_phone};
 pub use judge::{HoldCause, HoldFacts, Judge, Judgement, held_too_long};
 pub use quiet_hours::quiet_until;

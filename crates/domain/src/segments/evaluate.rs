@@ -13,7 +13,7 @@ use super::nodes::{
 };
 use crate::ingestion::OrderStatus;
 use crate::messaging::SendStatus;
-use crate::shared::{Amount, CampaignId, TagId};
+use crate::shared::{Amount, CampaignId, TagId, ZoneName};
 
 /// A live contact and its rows.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct ContactHistory {
     pub has_phone: bool,
     pub email: Option<String>,
     pub opted_out: bool,
+    /// The contact's own time zone, else that of its phone number, else the account's.
+    pub time_zone: ZoneName,
     pub attributes: Map<String, Value>,
     pub tags: Vec<TagId>,
     pub rfm: Option<String>,
@@ -96,6 +98,7 @@ impl ContactHistory {
             FilterNode::OptedOut(opted_out) => self.opted_out == *opted_out,
             FilterNode::HasPhone(has_phone) => self.has_phone == *has_phone,
             FilterNode::HasEmail(has_email) => self.has_email() == *has_email,
+            FilterNode::TimeZone(condition) => condition.zones.contains(&self.time_zone),
         }
     }
 
@@ -264,6 +267,7 @@ mod tests {
             has_phone: true,
             email: None,
             opted_out: false,
+            time_zone: ZoneName::default(),
             attributes: Map::new(),
             tags: vec![],
             rfm: None,

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use crate::ingestion::OrderStatus;
 use crate::shared::schema::Timestamp;
-use crate::shared::{Amount, CampaignId, TagId, string_enum, timestamp};
+use crate::shared::{Amount, CampaignId, TagId, ZoneName, string_enum, timestamp};
 
 /// How long after a message an answer counts as a reply to it.
 pub const REPLY_WINDOW: time::Duration = time::Duration::days(7);
@@ -44,6 +44,8 @@ pub enum FilterNode {
     HasPhone(bool),
     /// Whether the contact has an e-mail address.
     HasEmail(bool),
+    /// The contact's time zone is one of these: its own, else that of its phone number, else the account's.
+    TimeZone(TimeZoneCondition),
 }
 
 /// A tag of the account.
@@ -246,6 +248,15 @@ pub struct RfmCondition {
     /// The published names of 1 to 20 RFM segments.
     #[schemars(length(min = 1, max = 20), example = serde_json::json!(["champions"]))]
     pub segments: Vec<String>,
+}
+
+/// Time zones.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TimeZoneCondition {
+    /// The IANA names of 1 to 50 time zones.
+    #[schemars(with = "Vec<String>", length(min = 1, max = 50), example = serde_json::json!(["America/Manaus"]))]
+    #[serde(rename = "in")]
+    pub zones: Vec<ZoneName>,
 }
 
 /// A row of the account that a filter names.

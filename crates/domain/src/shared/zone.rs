@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
 use time::{Date, Month, OffsetDateTime};
 
 /// A time zone of the IANA database, which is compiled into the program.
@@ -82,6 +83,12 @@ impl ZoneName {
 impl Default for ZoneName {
     fn default() -> Self {
         Self("UTC".to_owned())
+    }
+}
+
+impl Serialize for ZoneName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

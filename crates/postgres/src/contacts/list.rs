@@ -149,6 +149,7 @@ impl<'a> ContactList<'a> {
         let text = format!(
             "WITH found AS MATERIALIZED (
                SELECT c.account_id, c.id, c.name, c.phone, c.email, c.created_at, c.opted_out_at, c.same_person_as,
+                 c.time_zone,
                  {attributes} AS attributes
                FROM contacts c
                WHERE c.account_id::text = $1::text AND c.deleted_at IS NULL

@@ -2,6 +2,7 @@
 //! all select contacts by them.
 
 mod membership;
+mod phone_zones;
 mod tree;
 
 pub(crate) use membership::{

@@ -10,11 +10,12 @@ use recado_domain::campaigns::{
     RunStartStore as _, SegmentConfig, StartOutcome,
 };
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
+use recado_domain::holds::zone_of_phone;
 use recado_domain::ingestion::OrderStatus;
 use recado_domain::messaging::SendStatus;
 use recado_domain::segments::evaluate::{ContactHistory, PastMetric, PastOrder, PastSend};
 use recado_domain::segments::{FilterReference, PreviewOutcome, SegmentDraft, SegmentPreview, SegmentStore};
-use recado_domain::shared::{Amount, CampaignId, ContactId, CursorQuery, SegmentId, TagId};
+use recado_domain::shared::{Amount, CampaignId, ContactId, CursorQuery, SegmentId, TagId, ZoneName};
 use recado_postgres::PgSegments;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
@@ -37,12 +38,16 @@ fn campaign(number: u128) -> CampaignId {
 
 const CAMPAIGNS: u128 = 3;
 
+const ACCOUNT_ZONE: &str = "Europe/Paris";
+
 /// A random contact.
 #[derive(Clone, Debug)]
 struct Person {
     days: u8,
     email: Option<&'static str>,
-    has_phone: bool,
+    /// The beginning of the phone number.
+    phone: Option<&'static str>,
+    time_zone: Option<&'static str>,
     opted_out: bool,
     deleted: bool,
     attributes: Vec<(&'static str, Value)>,
@@ -60,9 +65,16 @@ fn person() -> impl Strategy<Value = Person> {
     let contact = (
         0..5_u8,
         prop::sample::select(vec![None, Some(""), Some("a@b.example")]),
-        prop::bool::weighted(0.8),
+        prop::sample::select(vec![
+            None,
+            Some("+55119"),
+            Some("+55929"),
+            Some("+13125"),
+            Some("+33612"),
+        ]),
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.1),
+        prop::sample::select(vec![None, None, Some("America/Manaus"), Some("UTC")]),
     );
     let values = vec![
         json!(9),
@@ -106,7 +118,8 @@ fn person() -> impl Strategy<Value = Person> {
     (contact, marks, history).prop_map(|(contact, marks, history)| Person {
         days: contact.0,
         email: contact.1,
-        has_phone: contact.2,
+        phone: contact.2,
+        time_zone: contact.5,
         opted_out: contact.3,
         deleted: contact.4,
         attributes: marks.0,
@@ -121,6 +134,11 @@ fn person() -> impl Strategy<Value = Person> {
 }
 
 impl Person {
+    fn zone(&self) -> ZoneName {
+        let by_phone = self.phone.and_then(zone_of_phone);
+        self.time_zone.or(by_phone).unwrap_or(ACCOUNT_ZONE).parse().unwrap()
+    }
+
     fn history(&self, now: OffsetDateTime) -> ContactHistory {
         let sends = self.sends.iter().zip(0..).filter_map(|(send, number)| {
             let (status, days) = (*send)?;
@@ -153,7 +171,8 @@ impl Person {
         let clicks = clicks.filter_map(|(days, number)| Some((campaign(number), ago(now, (*days)?, 9))));
         ContactHistory {
             created_at: ago(now, self.days, 11),
-            has_phone: self.has_phone,
+            has_phone: self.phone.is_some(),
+            time_zone: self.zone(),
             email: self.email.map(ToOwned::to_owned),
             opted_out: self.opted_out,
             attributes: self
@@ -267,6 +286,8 @@ fn condition() -> BoxedStrategy<Value> {
         1 => any::<bool>().prop_map(|value| json!({ "opted_out": value })),
         1 => any::<bool>().prop_map(|value| json!({ "has_phone": value })),
         1 => any::<bool>().prop_map(|value| json!({ "has_email": value })),
+        2 => prop::sample::subsequence(vec![ACCOUNT_ZONE, "America/Manaus", "America/Sao_Paulo", "UTC"], 1..=3)
+            .prop_map(|names| json!({ "time_zone": { "in": names } })),
     ]
     .boxed()
 }
@@ -317,7 +338,10 @@ impl World {
             contacts: BTreeMap::new(),
         };
         let account = world.fixture.account;
-        let mut script = "SET session_replication_role = replica;".to_owned();
+        let mut script = format!(
+            "SET session_replication_role = replica;
+             INSERT INTO account_settings (account_id, timezone, updated_at) VALUES ('{account}', '{ACCOUNT_ZONE}', now());"
+        );
         for number in 0..CAMPAIGNS {
             script += &format!(
                 "INSERT INTO campaigns (account_id, id, name, status, frozen_at)
@@ -347,14 +371,16 @@ impl World {
     fn rows(&self, number: usize, contact: ContactId, person: &Person, history: &ContactHistory) -> String {
         let account = self.fixture.account;
         let mut script = format!(
-            "INSERT INTO contacts (account_id, id, name, phone, email, attributes, created_at, deleted_at, opted_out_at)
-             VALUES ('{account}', '{contact}', 'C', {}, {}, '{}', '{}', {}, {});",
-            text(person.has_phone.then(|| format!("+55119{number:08}"))),
+            "INSERT INTO contacts (account_id, id, name, phone, email, attributes, created_at, deleted_at, opted_out_at,
+               time_zone)
+             VALUES ('{account}', '{contact}', 'C', {}, {}, '{}', '{}', {}, {}, {});",
+            text(person.phone.map(|prefix| format!("{prefix}{number:08}"))),
             text(person.email),
             Value::Object(history.attributes.clone()),
             history.created_at,
             text(person.deleted.then_some(self.now)),
             text(person.opted_out.then_some(self.now)),
+            text(person.time_zone),
         );
         for tag in &history.tags {
             script += &format!("INSERT INTO contact_tags VALUES ('{account}', '{contact}', '{tag}');");
@@ -655,7 +681,8 @@ fn simple_person() -> Person {
     Person {
         days: 1,
         email: None,
-        has_phone: true,
+        phone: Some("+55119"),
+        time_zone: None,
         opted_out: false,
         deleted: false,
         attributes: vec![],

@@ -494,3 +494,39 @@ fn contact_has_a_time_zone_of_its_own() {
     ];
     assert_eq!(zones, expected, "an empty cell keeps it");
 }
+
+#[test]
+fn segments_select_contacts_by_the_zone_that_counts() {
+    let server = Server::new();
+    let ana = server.owner();
+    set(&ana, json!({ "timezone": "Europe/Lisbon" }));
+    for (name, phone, zone) in [
+        ("own", "+5511961234567", json!("America/Manaus")),
+        ("by phone", "+5592961234567", Value::Null),
+        ("of São Paulo", "+5511961234568", Value::Null),
+        ("of the account", "+351912345678", Value::Null),
+    ] {
+        let body = json!({ "name": name, "phone": phone, "time_zone": zone });
+        ana.post("/api/contacts", body).created();
+    }
+    let preview = |node: Value| ana.post("/api/segments/preview", json!({ "filters": { "all": [node] } }));
+    let names = |zones: Value| {
+        let found = preview(json!({ "time_zone": { "in": zones } })).ok();
+        let sample = found["sample"].as_array().unwrap().iter();
+        let mut names: Vec<String> = sample.map(|contact| text(&contact["name"])).collect();
+        names.sort_unstable();
+        assert_eq!(found["count"], names.len());
+        names
+    };
+    assert_eq!(names(json!(["America/Manaus"])), ["by phone", "own"]);
+    assert_eq!(
+        names(json!(["europe/lisbon", "America/Sao_Paulo"])),
+        ["of São Paulo", "of the account"]
+    );
+    let rest = preview(json!({ "not": { "time_zone": { "in": ["America/Manaus"] } } })).ok();
+    assert_eq!(rest["count"], 2);
+    for (zones, path) in [(json!([]), "in"), (json!(["BRT"]), "in[0]"), (json!("UTC"), "in")] {
+        let refused = preview(json!({ "time_zone": { "in": zones } })).invalid();
+        assert_eq!(refused, [format!("filters.all[0].time_zone.{path}")]);
+    }
+}

@@ -8,14 +8,15 @@ use uuid::Uuid;
 
 use super::nodes::{
     AttributeCondition, AttributeOp, CampaignCondition, FilterNode, LastInboundCondition, MetricCondition, NumberTest,
-    OrdersCondition, RfmCondition, TagCondition, TimeCondition,
+    OrdersCondition, RfmCondition, TagCondition, TimeCondition, TimeZoneCondition,
 };
-use crate::shared::{Amount, FieldErrors, timestamp};
+use crate::shared::{Amount, FieldErrors, ZoneName, timestamp};
 
 /// The limits of a tree.
 const MAX_DEPTH: usize = 4;
 const MAX_NODES: usize = 50;
 const MAX_LIST: usize = 20;
+const MAX_ZONES: usize = 50;
 
 /// The limits of the values in conditions.
 const MAX_DAYS: u64 = 730;
@@ -87,6 +88,7 @@ impl<'e> TreeParser<'e> {
             "opted_out" => self.boolean(value, &path).map(FilterNode::OptedOut),
             "has_phone" => self.boolean(value, &path).map(FilterNode::HasPhone),
             "has_email" => self.boolean(value, &path).map(FilterNode::HasEmail),
+            "time_zone" => self.time_zone(value, &path).map(FilterNode::TimeZone),
             _ => self.refuse(path, "is not a known condition"),
         }
     }
@@ -234,6 +236,22 @@ impl<'e> TreeParser<'e> {
             .collect();
         let segments = segments.into_iter().collect::<Option<_>>()?;
         Some(RfmCondition { segments })
+    }
+
+    fn time_zone(&mut self, value: &Value, path: &str) -> Option<TimeZoneCondition> {
+        let fields = self.fields(value, path, &["in"])?;
+        let names = fields.get("in").and_then(Value::as_array);
+        let names = names.filter(|names| (1..=MAX_ZONES).contains(&names.len()));
+        let path = format!("{path}.in");
+        let Some(names) = names else {
+            return self.refuse(path, format!("must be an array of 1 to {MAX_ZONES} names"));
+        };
+        let names = names.iter().enumerate();
+        let zones: Vec<Option<ZoneName>> = names
+            .map(|(index, name)| self.word(name, &format!("{path}[{index}]")))
+            .collect();
+        let zones = zones.into_iter().collect::<Option<_>>()?;
+        Some(TimeZoneCondition { zones })
     }
 
     /// The fields of a condition. A field that is not `known` is an error of its own path.

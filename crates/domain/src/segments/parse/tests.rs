@@ -39,6 +39,7 @@ fn every_condition_is_accepted_and_serialized_unchanged() {
         json!({ "metric": { "name": "visit" } }),
         json!({ "metric": { "name": "visit", "sum": { "op": "ne", "value": -1 } } }),
         json!({ "rfm": { "segments": ["champions"] } }),
+        json!({ "time_zone": { "in": ["America/Manaus", "UTC"] } }),
     ] {
         let mut errors = FieldErrors::default();
         let parsed = TreeParser::new(&mut errors).node(&node, "filters.not", 1);
@@ -61,6 +62,9 @@ fn assert_invalid(cases: &[(Value, &str)]) {
 fn invalid_node_is_named_by_its_path() {
     assert_invalid(&[
         (json!({ "age": 3 }), ".age"),
+        (json!({ "time_zone": { "in": [] } }), ".time_zone.in"),
+        (json!({ "time_zone": { "in": ["UTC", "BRT"] } }), ".time_zone.in[1]"),
+        (json!({ "time_zone": { "in": ["UTC"], "not": [] } }), ".time_zone.not"),
         (json!({}), ""),
         (json!({ "has_email": true, "has_phone": true }), ""),
         (json!([]), ""),
