@@ -31,7 +31,10 @@ pub(crate) fn reply_id(message: Uuid, at: OffsetDateTime) -> Uuid {
 }
 
 fn hashed_id(owner: Uuid, name: &[u8], at: OffsetDateTime) -> Uuid {
-    let hash = Sha256::new().chain_update(owner.as_bytes()).chain_update(name).finalize();
+    let hash = Sha256::new()
+        .chain_update(owner.as_bytes())
+        .chain_update(name)
+        .finalize();
     let mut bytes = [0; 10];
     for (byte, hashed) in bytes.iter_mut().zip(hash) {
         *byte = hashed;

@@ -88,12 +88,29 @@ mod tests {
             reply: None,
         };
         for word in ["SAIR", "sair", " Parar\n", "stop", "\u{a0}Stop ", "Sair "] {
-            assert!(OptOutRules::default().is_opt_out(word) && rules.is_opt_out(word), "{word}");
+            assert!(
+                OptOutRules::default().is_opt_out(word) && rules.is_opt_out(word),
+                "{word}"
+            );
         }
         for word in ["cancelar", " CANCELAR\n", "NÃO QUERO", "Fim"] {
-            assert!(rules.is_opt_out(word) && !OptOutRules::default().is_opt_out(word), "{word}");
+            assert!(
+                rules.is_opt_out(word) && !OptOutRules::default().is_opt_out(word),
+                "{word}"
+            );
         }
-        for word in ["", "SAIR!", "sair agora", "quero sair", "sa ir", "parar de", "unstop", "START", "cancelar já", "nao quero"] {
+        for word in [
+            "",
+            "SAIR!",
+            "sair agora",
+            "quero sair",
+            "sa ir",
+            "parar de",
+            "unstop",
+            "START",
+            "cancelar já",
+            "nao quero",
+        ] {
             assert!(!rules.is_opt_out(word), "{word}");
         }
     }

@@ -16,8 +16,8 @@ use crate::billing::PlanEntitlement;
 use crate::contacts::ContactDraft;
 use crate::messaging::{Addressee, MessageContent};
 use crate::shared::{
-    ApiKeyId, ContactId, FieldErrors, KeyScope, MediaId, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb, TemplateId,
-    Tenant, UserId, redacted_debug,
+    ApiKeyId, ContactId, FieldErrors, KeyScope, MediaId, MessageId, ProfileId, RouteScope, ScopeArea, ScopeVerb,
+    TemplateId, Tenant, UserId, redacted_debug,
 };
 use crate::templates::Template;
 

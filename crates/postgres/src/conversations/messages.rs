@@ -440,15 +440,20 @@ pub(crate) async fn write_messages(
     }
     count_messages(conn, account, &delta).await?;
     release_quota(conn, account, &changed).await?;
-    let mut costs = CostRollupDelta::default();
-    for message in &changed {
-        let (before, after) = message.costs();
-        costs.replace(before, after);
-    }
+    let costs = cost_delta(&changed);
     count_costs(conn, account, &costs).await?;
     let events: Vec<MessageStatusEvent> = changed.into_iter().filter_map(LockedMessage::status_event).collect();
     outbox::append(conn, account, &MessageStatusEvent::events(&events)).await?;
     Ok(costs)
+}
+
+fn cost_delta(changed: &[&LockedMessage]) -> CostRollupDelta {
+    let mut costs = CostRollupDelta::default();
+    for message in changed {
+        let (before, after) = message.costs();
+        costs.replace(before, after);
+    }
+    costs
 }
 
 /// Fails messages whose outcome was never confirmed.

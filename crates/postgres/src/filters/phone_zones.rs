@@ -50,6 +50,18 @@ pub(super) fn patterns(names: &[ZoneName]) -> [String; 2] {
     })
 }
 
+/// Whether the zone that counts for contact `c` of account `$1` is one of `names`, a JSON array: its own, else that of its
+/// phone number, else the account's.
+pub(super) fn condition(names: &str, [named, other]: &[String; 2]) -> String {
+    let is_named = |zone: &str| format!("{zone} = ANY (ARRAY (SELECT jsonb_array_elements_text({names})))");
+    format!(
+        "(CASE WHEN c.time_zone IS NOT NULL THEN {own}
+           WHEN c.phone ~ {named} THEN true WHEN c.phone ~ {other} THEN false ELSE {account} END)",
+        own = is_named("c.time_zone"),
+        account = is_named("coalesce((SELECT s.timezone FROM account_settings s WHERE s.account_id = $1), 'UTC')"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,9 +6,8 @@
 use recado_domain::ingestion::OrderStatus;
 use recado_domain::segments::{
     AttributeCondition, AttributeOp, CampaignCondition, CampaignOutcome, FilterNode, LastInboundCondition,
-    MetricCondition, NumberOp, NumberTest, OrdersCondition, REPLY_WINDOW, TimeCondition,
+    MetricCondition, NumberOp, NumberTest, OrdersCondition, REPLY_WINDOW, TimeCondition, TimeZoneCondition,
 };
-use recado_domain::shared::ZoneName;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -138,7 +137,11 @@ impl Writer {
             FilterNode::OptedOut(opted_out) => is_it(HAS_OPTED_OUT, *opted_out),
             FilterNode::HasPhone(has_phone) => is_it("(c.phone IS NOT NULL)", *has_phone),
             FilterNode::HasEmail(has_email) => is_it("(coalesce(c.email, '') <> '')", *has_email),
-            FilterNode::TimeZone(condition) => self.time_zone(&condition.zones),
+            FilterNode::TimeZone(TimeZoneCondition { zones }) => {
+                let names = self.value(json!(zones));
+                let patterns = phone_zones::patterns(zones).map(|pattern| self.text(json!(pattern)));
+                phone_zones::condition(&names, &patterns)
+            }
         }
     }
 
@@ -194,21 +197,6 @@ impl Writer {
         format!(
             "(CASE WHEN NOT {exists} THEN {without} {as_numbers} ELSE {stored} COLLATE \"C\" {operator} {value} COLLATE \"C\" END)",
             without = condition.op == AttributeOp::Ne,
-        )
-    }
-
-    /// A contact's own zone, else that of its phone number, else the account's.
-    fn time_zone(&mut self, zones: &[ZoneName]) -> String {
-        let names = self.value(json!(zones));
-        let is_named = |zone: &str| format!("{zone} = ANY (ARRAY (SELECT jsonb_array_elements_text({names})))");
-        let [named, other] = phone_zones::patterns(zones);
-        format!(
-            "(CASE WHEN c.time_zone IS NOT NULL THEN {own}
-               WHEN c.phone ~ {named} THEN true WHEN c.phone ~ {other} THEN false ELSE {account} END)",
-            own = is_named("c.time_zone"),
-            named = self.text(json!(named)),
-            other = self.text(json!(other)),
-            account = is_named("coalesce((SELECT s.timezone FROM account_settings s WHERE s.account_id = $1), 'UTC')"),
         )
     }
 

@@ -40,6 +40,9 @@ const CAMPAIGNS: u128 = 3;
 
 const ACCOUNT_ZONE: &str = "Europe/Paris";
 
+/// The beginnings of phone numbers.
+const PHONES: [Option<&str>; 5] = [None, Some("+55119"), Some("+55929"), Some("+13125"), Some("+33612")];
+
 /// A random contact.
 #[derive(Clone, Debug)]
 struct Person {
@@ -65,13 +68,7 @@ fn person() -> impl Strategy<Value = Person> {
     let contact = (
         0..5_u8,
         prop::sample::select(vec![None, Some(""), Some("a@b.example")]),
-        prop::sample::select(vec![
-            None,
-            Some("+55119"),
-            Some("+55929"),
-            Some("+13125"),
-            Some("+33612"),
-        ]),
+        prop::sample::select(PHONES.to_vec()),
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.1),
         prop::sample::select(vec![None, None, Some("America/Manaus"), Some("UTC")]),

@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 use recado_domain::automations::AutomationStore;
 use recado_domain::billing::{BillingAccountStore, SubscriptionStore};
 use recado_domain::brand::BrandStore;
-use recado_domain::settings::SettingsStore;
 use recado_domain::campaigns::{CampaignQuery, CampaignSort, CampaignStore, QueuedRun, RunStartStore as _};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore, TagStore};
 use recado_domain::conversations::{ConversationQuery, ConversationStore};
 use recado_domain::folders::{FolderQuery, FolderStore};
 use recado_domain::links::LinkStore;
 use recado_domain::segments::SegmentStore;
+use recado_domain::settings::SettingsStore;
 use recado_domain::shared::{
     AccountId, ContactId, ConversationId, CursorQuery, PageQuery, ProfileId, SegmentId, StoreError, SubscriptionId,
     WebhookId,

@@ -23,9 +23,9 @@ use super::scheduled_start::skip_events;
 use super::service::RUN_LEASE;
 use super::template_review::save_review;
 use super::{
-    BUDGET_REACHED, Burst, Campaign, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunQueue,
-    RunReport, RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime, StartOutcome,
-    TimeSlices, Trigger, pause_notification, prepare, to_result, transition,
+    BUDGET_REACHED, Burst, Campaign, ClaimOutcome, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs,
+    RunQueue, RunReport, RunStartStore, RunStore, SendRate, SendRateLimiter, SendResult, SendStore, SlotTime,
+    StartOutcome, TimeSlices, Trigger, pause_notification, prepare, to_result, transition,
 };
 use crate::messaging::{MetaStatus, WhatsappGateway};
 use crate::shared::{Cipher, Clock, Event, SendId, Shutdown, StoreError, TemplateId, Timer, retry_up_to};

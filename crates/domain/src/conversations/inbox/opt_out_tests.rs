@@ -33,10 +33,21 @@ fn opt_out_is_answered_once_and_inside_the_window() {
     let (inbox, ..) = existing_contact();
     let repeated = vec![ana("x", "Cancelar ", 2), ana("y", "sair", 3), ana("x", "Cancelar ", 2)];
     assert_eq!(answered(with_reply(inbox.clone()), repeated), [ends(2)]);
-    assert_eq!(answered(with_reply(inbox.clone()), vec![ana("x", "sair agora", 2)]), NONE);
-    assert_eq!(answered(with_reply(inbox.clone()), vec![ana("x", "sair", 0)]), NONE, "its window is over");
+    assert_eq!(
+        answered(with_reply(inbox.clone()), vec![ana("x", "sair agora", 2)]),
+        NONE
+    );
+    assert_eq!(
+        answered(with_reply(inbox.clone()), vec![ana("x", "sair", 0)]),
+        NONE,
+        "its window is over"
+    );
     assert_eq!(answered(inbox, vec![ana("x", "sair", 2)]), NONE, "no reply is set");
-    assert_eq!(answered(with_reply(Inbox::default()), vec![ana("x", "stop", 2)]), [ends(2)], "of a new contact");
+    assert_eq!(
+        answered(with_reply(Inbox::default()), vec![ana("x", "stop", 2)]),
+        [ends(2)],
+        "of a new contact"
+    );
 }
 
 #[test]

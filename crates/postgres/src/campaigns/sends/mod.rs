@@ -395,11 +395,7 @@ impl SendChanges {
     /// keys, so concurrent writes wait for each other and never deadlock.
     ///
     /// Returns the change of costs, for `check_alerts`.
-    pub(crate) async fn write(
-        mut self,
-        conn: &mut AsyncPgConnection,
-        account: AccountId,
-    ) -> DbResult<CostRollupDelta> {
+    pub(crate) async fn write(mut self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<CostRollupDelta> {
         if self.sends.is_empty() {
             return Ok(CostRollupDelta::default());
         }
