@@ -28,6 +28,8 @@ pub fn finish(
     let finished = Campaign {
         status,
         completed_at: Some(now),
+        waiting_until: None,
+        held: 0,
         updated_at: now,
         ..campaign.clone()
     };
@@ -87,6 +89,8 @@ impl RunReport {
             },
             simulated: campaign.simulated,
             status: campaign.status,
+            waiting: campaign.held,
+            waiting_until: campaign.waiting_until,
             paused: campaign.paused_at.is_some(),
         }
     }

@@ -78,6 +78,11 @@ impl<'a> InFlightSends<'a> {
         self.waiting.extend(sends);
     }
 
+    /// Moves the position of the next claim behind a contact whose send is held.
+    pub(super) fn skip_to(&mut self, contact: ContactId) {
+        self.last_claimed_contact = self.last_claimed_contact.max(Some(contact));
+    }
+
     /// Whether a claimed send waits for its start.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()

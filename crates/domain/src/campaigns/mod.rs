@@ -24,6 +24,10 @@
 //! crash. The outcome of a send that was started and never recorded is *unknown*: a status update or a timeout
 //! resolves it, and its run never repeats it.
 //!
+//! **A held send** waits because of the account's settings ([`holds`](crate::holds)). It is judged when it is claimed, and
+//! again in the transaction that starts it. A run whose remaining sends are all held *waits*: no worker holds it, and it
+//! goes on at `waiting_until`, or when the settings change.
+//!
 //! **A retry** ([`Campaigns::retry_failed`]) sends the failed messages of an ended run again, now or at a later time.
 //! The error code decides whether a failure can be retried at once, later or never ([`Failure::class`]). A report
 //! lists the sends that are left out, with reasons.
@@ -94,7 +98,7 @@ pub use run::{
     EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
     StartOutcome, TestRecipient, TestSendContact, TestSendFacts, Trigger, may_be_sent, pause_notification,
 };
-pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts};
+pub use send::{CampaignSend, CampaignStats, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
 pub use status::{CampaignRefusal, CampaignStatus, Command, transition};

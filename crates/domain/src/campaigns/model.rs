@@ -9,10 +9,10 @@ use super::{Audience, Budget, CampaignRefusal, CampaignStatus, Command, Reach, S
 use crate::costs::CampaignCost;
 use crate::messaging::HeaderLocation;
 use crate::settings::LatePolicy;
-use crate::shared::string_enum;
+use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, Amount, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId,
-    UserId,
+    UserId, string_enum, timestamp,
 };
 
 /// A campaign: one template message to many contacts.
@@ -63,6 +63,10 @@ pub struct Campaign {
     pub skipped_at: Option<OffsetDateTime>,
     /// When the campaign's failed sends will be retried; null when no retry is scheduled.
     pub retry_scheduled_at: Option<OffsetDateTime>,
+    /// When the first held send of a waiting run is looked at again. Only reads of the campaign fill it and `held`.
+    pub waiting_until: Option<OffsetDateTime>,
+    /// The number of held sends of a waiting run.
+    pub held: i64,
     /// The user who created the campaign; null when that user no longer exists.
     pub created_by: Option<UserId>,
     pub created_at: OffsetDateTime,
@@ -220,11 +224,25 @@ pub struct RunReport {
     pub failed: i64,
     /// Whether the run was simulated: no WhatsApp number is connected, so no message was sent.
     pub simulated: bool,
-    /// The campaign's status at the end of the run; `sending` when the run was paused.
+    /// The campaign's status at the end of the run; `sending` when the run was paused, or waits.
     pub status: CampaignStatus,
+    /// The number of held messages of a run that waits for them; 0 otherwise. The run goes on by itself.
+    #[schemars(example = 0)]
+    pub waiting: i64,
+    /// When the first held message of a waiting run is looked at again; null otherwise.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub waiting_until: Option<OffsetDateTime>,
     /// True when the run was paused; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+}
+
+impl RunReport {
+    /// Whether the run waits for held messages.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting_until.is_some()
+    }
 }
 
 /// Why a campaign operation failed.

@@ -2,13 +2,13 @@
 //! deleted campaign counts as missing.
 
 use async_trait::async_trait;
-use time::{Date, Duration};
+use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
-    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedRun,
-    QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
-    RunRetry, RunStart, SendCounts, SendResult, StartOutcome, TestRecipient, TestSendFacts,
+    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts,
+    QueuedRun, QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs,
+    RunReport, RunRetry, RunStart, SendResult, StartOutcome, TestRecipient, TestSendFacts,
 };
 use crate::shared::{
     AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome,
@@ -60,8 +60,8 @@ pub trait CampaignStore: Send + Sync {
         first: i64,
     ) -> Result<Option<PreviewFacts>, StoreError>;
 
-    /// The counters of a campaign. None if the campaign does not exist.
-    async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError>;
+    /// The counters of a campaign, and what its run waits for. None if the campaign does not exist.
+    async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<CampaignStats>, StoreError>;
 
     /// One page of sends, latest `sent_at` first and nulls last. Omits sends whose contact was deleted. None if the
     /// campaign does not exist.
@@ -103,14 +103,26 @@ pub struct ClaimPosition {
 pub enum ClaimOutcome {
     /// The worker now holds these sends. None of them is started.
     Sends(Vec<ClaimedSend>),
-    /// Every remaining send waits for a retry: claim again after this time.
+    /// All sends of this claim are held now. Others may be due: claim again after this contact.
+    Skipped(ContactId),
+    /// Every remaining send waits, not all of them because they are held: claim again after this time.
     Wait(Duration),
+    /// Every remaining send is held: the run waits.
+    Held(HeldSends),
     /// No send is left to try.
     Exhausted,
     /// The run was cancelled, paused or suspended, or its number is not verified any more.
     Stopped,
     /// Another worker holds the run.
     Lost,
+}
+
+/// The held sends of a waiting run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldSends {
+    pub count: i64,
+    /// When the first of them is judged again, by the store's clock.
+    pub until: OffsetDateTime,
 }
 
 /// The result of [`SendStore::record_and_start`].
@@ -193,8 +205,8 @@ pub trait RunRetryStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait RunQueue: Send + Sync {
-    /// Leases the run that has waited longest, across tenants. Skips leased and postponed runs. A run whose lease has
-    /// expired is treated as by `abandon` first.
+    /// Leases the run that has waited longest, across tenants. Skips leased and postponed runs, and waiting runs whose
+    /// account has not changed its settings since. A run whose lease has expired is treated as by `abandon` first.
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError>;
 
     /// Whether a run waits for a worker.
@@ -211,6 +223,11 @@ pub trait RunQueue: Send + Sync {
     /// postponements. The row stores the time, so a crash does not lose it. `release` and a resume reset delay and
     /// count. The caller MUST NOT have started any send.
     async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError>;
+
+    /// Releases the lease of a run whose remaining sends are all held, so that any worker can take the run at
+    /// `held.until`, or when the account has changed its settings. The caller MUST have recorded every send that it
+    /// started.
+    async fn wait(&self, run: QueuedRun, worker: Uuid, held: HeldSends) -> Result<(), StoreError>;
 
     /// Releases the lease after an error. Sends that were started and not recorded become unknown.
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
@@ -249,6 +266,9 @@ pub trait SendStore: Send + Sync {
     /// pending and not started. Sends whose retry time has come are first, then sends of contacts after `position`. If
     /// none is left there, the search wraps around, so that `Wait` and `Exhausted` hold for the whole run.
     ///
+    /// Due sends that the account's settings hold are not claimed: they are due again when the hold ends, or fail if they
+    /// were held for too long. If the settings have changed since the run's sends were judged, all held sends are due.
+    ///
     /// A worker MUST claim without a position first, also after an error. It MUST NOT start any send that it did not
     /// claim: the claim is the record from which the end of the run finds the sends in flight.
     async fn claim(
@@ -263,7 +283,9 @@ pub trait SendStore: Send + Sync {
     /// Records results as `record` does, and marks the `next` sends as started, just before their requests leave. It
     /// starts no send if another worker holds the run or the run has stopped, and never starts a send twice. If the
     /// contact got a message of another run from the same number within [`PAIR_INTERVAL`](super::PAIR_INTERVAL), the
-    /// send does not start and is due again after that interval.
+    /// send does not start and is due again after that interval. A send that the account's settings hold does not start
+    /// either: it is judged in the transaction that starts the others, one after another with every other start for the
+    /// same person.
     ///
     /// After an error, any part of it may have been committed. The caller may then record `Sent`, `Failed` and
     /// `Unknown` again, and MUST NOT record the other results again.

@@ -6,8 +6,10 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use super::FailureClass;
+use crate::holds::HoldCause;
 use crate::messaging::{AddressKind, Addressee, Pricing, SendStatus};
-use crate::shared::{ContactId, SendId, redacted_debug};
+use crate::shared::schema::Timestamp;
+use crate::shared::{ContactId, SendId, redacted_debug, timestamp};
 
 /// The error message of a send whose unknown outcome was not resolved in time.
 pub const NEVER_CONFIRMED: &str = "the outcome is unknown: WhatsApp did not confirm whether it has the message";
@@ -41,6 +43,10 @@ pub struct CampaignSend {
     pub failure_class: Option<FailureClass>,
     /// When a failed send of class `later` may be retried; null for every other send.
     pub retry_after: Option<OffsetDateTime>,
+    /// The setting that holds the message. None: it is not held.
+    pub hold_reason: Option<HoldCause>,
+    /// When a held message is looked at again.
+    pub retry_at: Option<OffsetDateTime>,
     /// WhatsApp's id of the message; null before it was accepted.
     pub wa_message_id: Option<String>,
     /// The price of the message as WhatsApp reports it; null until a status update contains it.
@@ -102,6 +108,20 @@ pub struct SendCounts {
     /// The number of messages that failed and will not arrive.
     #[schemars(example = 8)]
     pub failed: i64,
+}
+
+/// The counters of a campaign, and what its run waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CampaignStats {
+    #[serde(flatten)]
+    pub counts: SendCounts,
+    /// The number of held messages of a run that waits for them; 0 otherwise. They are `pending`.
+    #[schemars(example = 0)]
+    pub held: i64,
+    /// When the first held message of a waiting run is looked at again; null otherwise.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub waiting_until: Option<OffsetDateTime>,
 }
 
 /// The status change of one send, as the counters see it.

@@ -8,8 +8,8 @@ use time::{Duration, OffsetDateTime};
 use super::events::cancelled_event;
 use super::run::cancel_notification;
 use super::{
-    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
-    Preview, Reach, RunRetryStore, RunStartStore, SendCounts, preview,
+    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore,
+    Command, Preview, Reach, RunRetryStore, RunStartStore, preview,
 };
 use crate::costs::CampaignCost;
 use crate::shared::{AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Page, PageQuery, Tenant, text};
@@ -141,7 +141,7 @@ impl Campaigns {
         .await
     }
 
-    pub async fn stats(&self, tenant: &Tenant, id: CampaignId) -> Result<SendCounts, CampaignError> {
+    pub async fn stats(&self, tenant: &Tenant, id: CampaignId) -> Result<CampaignStats, CampaignError> {
         self.store
             .stats(tenant.account_id, id)
             .await?
@@ -203,6 +203,8 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         late_policy: None,
         skipped_at: None,
         retry_scheduled_at: None,
+        waiting_until: None,
+        held: 0,
         created_by: Some(tenant.actor.user_id),
         created_at: now,
         updated_at: now,

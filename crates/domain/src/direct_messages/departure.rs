@@ -4,8 +4,9 @@ use time::OffsetDateTime;
 
 use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
 use crate::campaigns::{Recipient, Variables};
+use crate::holds::{HoldCause, HoldFacts, Judge, Judgement, held_too_long};
 use crate::messaging::{Addressee, Category, MessageContent, MetaStatus, WINDOW};
-use crate::shared::{MediaId, MessageId, ProfileId, redacted_debug};
+use crate::shared::{ContactId, MediaId, MessageId, ProfileId, ZoneName, redacted_debug};
 use crate::templates::{MessageValues, OFFER_ENDED, Template};
 
 /// What decides whether a due message leaves, read in the transaction that starts it.
@@ -24,6 +25,14 @@ pub struct DepartureFacts {
     /// Whether the number of the queue was removed.
     pub is_number_removed: bool,
     pub expires_at: OffsetDateTime,
+    /// When the message was due.
+    pub send_at: OffsetDateTime,
+    /// The setting that has held the message.
+    pub held_by: Option<HoldCause>,
+    /// The contact's own time zone.
+    pub time_zone: Option<ZoneName>,
+    /// The contact, or the first of the contacts that are the same person.
+    pub person: ContactId,
     /// How many attempts were made before.
     pub attempts: u32,
     pub now: OffsetDateTime,
@@ -76,17 +85,22 @@ impl LeavingContent {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Departure {
     Leave(Box<LeavingMessage>),
+    /// The account's settings hold it. It is due again at `until`.
+    Hold {
+        cause: HoldCause,
+        until: OffsetDateTime,
+    },
     /// It fails with this error message and is not sent.
     Fail(String),
 }
 
-/// Decides on a due message of a number that may send.
-pub fn departure(facts: DepartureFacts) -> Departure {
+/// Decides on a due message of a number that may send. The messages of one transaction have one judge.
+pub fn departure(facts: DepartureFacts, judge: &mut Judge) -> Departure {
     if facts.is_number_removed {
         return Departure::Fail(NUMBER_REMOVED.to_owned());
     }
     if facts.now >= facts.expires_at {
-        return Departure::Fail(EXPIRED.to_owned());
+        return Departure::Fail(facts.held_by.map_or_else(|| EXPIRED.to_owned(), held_too_long));
     }
     let Some(contact) = &facts.contact else {
         return Departure::Fail("the contact was deleted".to_owned());
@@ -104,13 +118,34 @@ pub fn departure(facts: DepartureFacts) -> Departure {
         {
             Departure::Fail(OFFER_ENDED.to_owned())
         }
-        Ok((to, content)) => Departure::Leave(Box::new(LeavingMessage {
-            id: facts.id,
-            attempts: facts.attempts,
-            to,
-            content,
-            wa_id: contact.wa_id.clone(),
-        })),
+        Ok((to, content)) => match judge.judge(&facts.hold_facts()) {
+            Judgement::Held { cause, until } => Departure::Hold { cause, until },
+            Judgement::TooLong(cause) => Departure::Fail(held_too_long(cause)),
+            Judgement::Free => Departure::Leave(Box::new(LeavingMessage {
+                id: facts.id,
+                attempts: facts.attempts,
+                to,
+                content,
+                wa_id: contact.wa_id.clone(),
+            })),
+        },
+    }
+}
+
+impl DepartureFacts {
+    /// Free-form messages have no category, so nothing holds them.
+    fn hold_facts(&self) -> HoldFacts {
+        let needs_template = matches!(self.content, RequestedContent::Template { .. });
+        let template = self.template.as_ref().filter(|_| needs_template);
+        let phone = self.contact.as_ref().map(|contact| contact.recipient.phone.clone());
+        HoldFacts {
+            category: template.map(|template| template.category),
+            person: self.person,
+            time_zone: self.time_zone.clone(),
+            phone,
+            due_at: self.send_at,
+            expires_at: Some(self.expires_at),
+        }
     }
 }
 

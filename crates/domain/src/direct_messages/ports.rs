@@ -84,11 +84,13 @@ pub trait DirectMessageQueue: Send + Sync {
     /// None: the account was deleted.
     async fn inputs(&self, queue: NumberQueue) -> Result<Option<QueueInputs>, StoreError>;
 
-    /// How many messages are due, at most `limit`.
+    /// How many messages are due, at most `limit`. Holds due messages that the account's settings hold, so that they take
+    /// no send slot; `start` judges the others again.
     async fn due(&self, queue: NumberQueue, limit: u32) -> Result<u32, StoreError>;
 
-    /// Decides on up to `limit` due messages by [`departure`](super::departure): starts those that leave, and fails the
-    /// others. Returns the started ones. None: another worker has leased the queue.
+    /// Decides on up to `limit` due messages by [`departure`](super::departure): starts those that leave, holds those that
+    /// the account's settings hold, and fails the others. Returns the started ones. None: another worker has leased the
+    /// queue. Marketing messages to one person are judged one after another, with those of campaigns.
     ///
     /// The caller MUST call WhatsApp for a message only after this has returned it, and once.
     async fn start(
@@ -124,6 +126,10 @@ pub trait DirectMessageQueue: Send + Sync {
 
     /// Releases the queue after an error. Messages that were started and not recorded become unknown.
     async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;
+
+    /// Makes at most `limit` held messages due whose account has changed its settings since they were judged, across
+    /// accounts. Returns how many.
+    async fn release_holds(&self, limit: i64) -> Result<u64, StoreError>;
 
     /// Fails at most `limit` pending messages that were started more than `ttl` ago, also those not yet marked unknown.
     /// Returns how many.

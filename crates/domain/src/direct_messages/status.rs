@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use crate::holds::HoldCause;
 use crate::messaging::SendStatus;
 use crate::shared::string_enum;
 
@@ -85,6 +86,19 @@ string_enum! {
         Suspended = "suspended",
         /// WhatsApp throttled the message, or could not be reached.
         Throttled = "throttled",
+        /// It is quiet where the contact is.
+        QuietHours = "quiet_hours",
+        /// The contact has got as many marketing messages as the account allows.
+        Cap = "cap",
+    }
+}
+
+impl From<HoldCause> for HoldReason {
+    fn from(cause: HoldCause) -> Self {
+        match cause {
+            HoldCause::QuietHours => Self::QuietHours,
+            HoldCause::Cap => Self::Cap,
+        }
     }
 }
 

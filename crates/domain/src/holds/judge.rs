@@ -134,7 +134,8 @@ impl AccountSettings {
 
     /// The limit of messages of the category.
     pub fn cap_of(&self, category: Option<Category>) -> Option<MarketingCap> {
-        self.max_marketing_per_contact.filter(|_| category == Some(Category::Marketing))
+        self.max_marketing_per_contact
+            .filter(|_| category == Some(Category::Marketing))
     }
 
     fn quiet_hours_of(&self, category: Option<Category>) -> Option<&QuietHours> {
@@ -143,7 +144,9 @@ impl AccountSettings {
             Category::Utility => HeldCategory::Utility,
             Category::Authentication => return None,
         };
-        self.quiet_hours.as_ref().filter(|hours| hours.categories.contains(&held))
+        self.quiet_hours
+            .as_ref()
+            .filter(|hours| hours.categories.contains(&held))
     }
 }
 
@@ -209,7 +212,10 @@ mod tests {
         let night = datetime!(2026-03-02 23:00 UTC);
         let starts = [night - Duration::HOUR, night - Duration::HOUR];
         let judged = |category| {
-            let facts = HoldFacts { category, ..facts(Category::Marketing) };
+            let facts = HoldFacts {
+                category,
+                ..facts(Category::Marketing)
+            };
             judge_at(night, &starts).judge(&facts)
         };
         let morning = datetime!(2026-03-03 08:00 UTC);
@@ -218,9 +224,16 @@ mod tests {
             assert_eq!(judged(category), Judgement::Free, "{category:?}");
         }
         let mut both = settings();
-        both.quiet_hours.as_mut().unwrap().categories.push(HeldCategory::Utility);
+        both.quiet_hours
+            .as_mut()
+            .unwrap()
+            .categories
+            .push(HeldCategory::Utility);
         let mut judge = Judge::new(both, night, BTreeMap::new());
-        assert_eq!(judge.judge(&facts(Category::Utility)), held(HoldCause::QuietHours, morning));
+        assert_eq!(
+            judge.judge(&facts(Category::Utility)),
+            held(HoldCause::QuietHours, morning)
+        );
         assert_eq!(judge.judge(&facts(Category::Authentication)), Judgement::Free);
         assert_eq!(Judge::off(night).judge(&facts(Category::Marketing)), Judgement::Free);
     }
@@ -229,7 +242,10 @@ mod tests {
     fn quiet_hours_follow_the_contact_or_the_account() {
         // 22:00 UTC is 19:00 in Sao Paulo.
         let at = datetime!(2026-03-02 22:00 UTC);
-        let brazilian = HoldFacts { phone: Some("+5511961234567".into()), ..facts(Category::Marketing) };
+        let brazilian = HoldFacts {
+            phone: Some("+5511961234567".into()),
+            ..facts(Category::Marketing)
+        };
         assert_eq!(judge_at(at, &[]).judge(&brazilian), Judgement::Free);
         let mut account = settings();
         account.quiet_hours.as_mut().unwrap().zone = QuietZone::Account;
@@ -264,7 +280,10 @@ mod tests {
         let third = held(HoldCause::Cap, NOW + Duration::DAY);
         assert_eq!(judged, [Judgement::Free, Judgement::Free, third]);
         assert_eq!(judge.judge(&facts(Category::Utility)), Judgement::Free);
-        let other = HoldFacts { person: ContactId(Uuid::max()), ..facts(Category::Marketing) };
+        let other = HoldFacts {
+            person: ContactId(Uuid::max()),
+            ..facts(Category::Marketing)
+        };
         assert_eq!(judge.judge(&other), Judgement::Free);
     }
 
@@ -277,7 +296,11 @@ mod tests {
             ..AccountSettings::default()
         };
         let judged = |due_at, expires_at| {
-            let facts = HoldFacts { due_at, expires_at, ..facts(Category::Marketing) };
+            let facts = HoldFacts {
+                due_at,
+                expires_at,
+                ..facts(Category::Marketing)
+            };
             Judge::new(settings.clone(), NOW, [(PERSON, starts.to_vec())].into()).judge(&facts)
         };
         assert_eq!(judged(NOW, None), held(HoldCause::Cap, NOW + Duration::hours(2)));
@@ -289,7 +312,10 @@ mod tests {
         assert_eq!(held_too_long(HoldCause::Cap), "held too long: cap");
         assert_eq!(held_too_long(HoldCause::QuietHours), "held too long: quiet_hours");
         // A message that may leave leaves, however late.
-        let late = HoldFacts { due_at: NOW - Duration::WEEK, ..facts(Category::Marketing) };
+        let late = HoldFacts {
+            due_at: NOW - Duration::WEEK,
+            ..facts(Category::Marketing)
+        };
         assert_eq!(Judge::new(settings, NOW, BTreeMap::new()).judge(&late), Judgement::Free);
     }
 }

@@ -13,3 +13,5 @@ mod quiet_hours;
 pub use contact_zone::{contact_zone, zone_of_phone};
 pub use judge::{HoldCause, HoldFacts, Judge, Judgement, held_too_long};
 pub use quiet_hours::quiet_until;
+#[cfg(test)]
+pub(crate) use quiet_hours::tests::shows_quiet;

@@ -58,7 +58,7 @@ fn since_midnight(time: Time) -> SignedDuration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
     use time::Duration;
     use time::macros::{datetime, time};
@@ -89,10 +89,22 @@ mod tests {
         // 2026-03-02 is a Monday. Sao Paulo is three hours behind UTC.
         for (hours, at, until) in [
             (&night, datetime!(2026-03-02 00:59:59.999 UTC), None),
-            (&night, datetime!(2026-03-02 01:00 UTC), Some(datetime!(2026-03-02 11:00 UTC))),
-            (&night, datetime!(2026-03-02 10:59:59.999999 UTC), Some(datetime!(2026-03-02 11:00 UTC))),
+            (
+                &night,
+                datetime!(2026-03-02 01:00 UTC),
+                Some(datetime!(2026-03-02 11:00 UTC)),
+            ),
+            (
+                &night,
+                datetime!(2026-03-02 10:59:59.999999 UTC),
+                Some(datetime!(2026-03-02 11:00 UTC)),
+            ),
             (&night, datetime!(2026-03-02 11:00 UTC), None),
-            (&lunch, datetime!(2026-03-02 15:00 UTC), Some(datetime!(2026-03-02 16:30 UTC))),
+            (
+                &lunch,
+                datetime!(2026-03-02 15:00 UTC),
+                Some(datetime!(2026-03-02 16:30 UTC)),
+            ),
             (&lunch, datetime!(2026-03-02 16:30 UTC), None),
         ] {
             assert_eq!(quiet_until(hours, &zone("America/Sao_Paulo"), at), until, "{at}");
@@ -153,13 +165,17 @@ mod tests {
         // Free from 02:10 to 02:20 only, and the clock goes from 02:00 to 03:00.
         let nearly_always = hours(time!(2:20), time!(2:10), EVERY_DAY);
         assert_eq!(
-            quiet_until(&nearly_always, &zone("America/New_York"), datetime!(2026-03-08 06:59 UTC)),
+            quiet_until(
+                &nearly_always,
+                &zone("America/New_York"),
+                datetime!(2026-03-08 06:59 UTC)
+            ),
             Some(datetime!(2026-03-09 06:10 UTC))
         );
     }
 
     /// Whether the clock shows a quiet time, from the text that a clock would show.
-    fn shows_quiet(hours: &QuietHours, zone: &Zone, at: OffsetDateTime) -> bool {
+    pub(crate) fn shows_quiet(hours: &QuietHours, zone: &Zone, at: OffsetDateTime) -> bool {
         let shown = zone.0.to_datetime(Timestamp::from_second(at.unix_timestamp()).unwrap());
         let minute = i64::from(shown.hour()) * 60 + i64::from(shown.minute());
         let today = i64::from(shown.date().weekday().to_sunday_zero_offset());

@@ -18,6 +18,7 @@ use crate::direct_messages::{
     DirectMessageQuery, DirectMessageQueue, DirectMessageStore, HoldReason, LeavingMessage, MessageRequest,
     NumberChoice, NumberQueue, QueueInputs, Requested, RequestedTemplate,
 };
+use crate::holds::Judge;
 use crate::shared::{AccountId, Clock, ContactId, CursorPage, MessageId, ProfileId, StoreError};
 use crate::templates::tests::approved_template;
 use crate::whatsapp::StoredProfile;
@@ -140,10 +141,15 @@ impl Stores {
             number: queue.profile_id,
             is_number_removed,
             expires_at: row.message.expires_at,
+            send_at: row.message.send_at,
+            held_by: None,
+            time_zone: None,
+            person: row.message.contact_id,
             attempts: row.attempts,
             now,
         };
-        let started = self.messages().start(queue, worker, limit, lease, facts)?;
+        let mut judge = Judge::off(now);
+        let started = self.messages().start(queue, worker, limit, lease, facts, &mut judge)?;
         let starter = self.queue_holder(worker, lease);
         self.ledger().messages_started(queue, starter, now, &started, &contacts);
         Some(started)
@@ -287,6 +293,10 @@ impl DirectMessageQueue for Stores {
             stores.messages().abandon(queue, worker);
         })
         .await
+    }
+
+    async fn release_holds(&self, _: i64) -> Result<u64, StoreError> {
+        unreachable!("no settings of a simulation change")
     }
 
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {

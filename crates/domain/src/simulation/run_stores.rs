@@ -8,10 +8,10 @@ use super::bugs::SimulationBug;
 use super::ledger::StartFacts;
 use super::stores::{Stores, Written};
 use crate::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
-    EnqueueStart, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule,
-    RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore,
-    RunSweepStore, SendCounts, SendResult, SendStore, StartOutcome, StartedSends,
+    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition,
+    DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
+    RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart,
+    RunStartStore, RunStore, RunSweepStore, SendResult, SendStore, StartOutcome, StartedSends,
 };
 use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome};
 
@@ -71,7 +71,7 @@ impl CampaignStore for Stores {
         unreachable!("a simulation previews no campaign")
     }
 
-    async fn stats(&self, _: AccountId, _: CampaignId) -> Result<Option<SendCounts>, StoreError> {
+    async fn stats(&self, _: AccountId, _: CampaignId) -> Result<Option<CampaignStats>, StoreError> {
         unreachable!("a simulation reads no statistics")
     }
 
@@ -228,6 +228,12 @@ impl RunQueue for Stores {
 
     async fn postpone(&self, _: QueuedRun, _: Uuid, _: Duration) -> Result<(), StoreError> {
         unreachable!("no run of a simulation has files")
+    }
+
+    async fn wait(&self, run: QueuedRun, worker: Uuid, held: HeldSends) -> Result<(), StoreError> {
+        let wait = self.runs.wait(run, worker, held);
+        self.write("wait for held sends", Written::Runs(run.account_id), wait)
+            .await
     }
 
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {

@@ -97,6 +97,8 @@ fn draft(account: AccountId, id: CampaignId) -> Campaign {
         late_policy: None,
         skipped_at: None,
         retry_scheduled_at: None,
+        waiting_until: None,
+        held: 0,
         created_by: None,
         created_at: START,
         updated_at: START,

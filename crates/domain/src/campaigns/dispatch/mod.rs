@@ -48,7 +48,7 @@ const CLAIM_INTERVAL: Duration = Duration::seconds(10);
 /// How a worker's execution of a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// The run ended, is paused or suspended, or its campaign is a draft again.
+    /// The run ended, is paused, suspended or waiting, or its campaign is a draft again.
     Over(RunReport),
     /// The campaign does not exist any more.
     Gone,
@@ -164,14 +164,18 @@ impl Dispatcher {
             return Ok(None);
         }
         let size = self.send_rate(context).burst().claim_size(CLAIM_INTERVAL, MAX_CLAIM);
-        let position = in_flight.claim_position();
-        let claim = self.sends.claim(run, self.worker.id, position, size, RUN_LEASE);
+        let claim = (self.sends).claim(run, self.worker.id, in_flight.claim_position(), size, RUN_LEASE);
         match in_flight.drive_during(claim).await? {
             ClaimOutcome::Sends(sends) => in_flight.enqueue(sends),
+            ClaimOutcome::Skipped(contact) => in_flight.skip_to(contact),
             // Record first, whatever the claim returned: a result can make a send due again.
             _ if in_flight.has_unrecorded() => self.drain(run, in_flight).await?,
             ClaimOutcome::Wait(time) => {
                 self.unless_stopped(self.timer.sleep(time.min(CLAIM_INTERVAL))).await;
+            }
+            ClaimOutcome::Held(held) => {
+                self.queue.wait(run, self.worker.id, held).await?;
+                return self.end_report(run).await.map(Some);
             }
             ClaimOutcome::Exhausted => {
                 self.runs.finish(run).await?;

@@ -2,6 +2,7 @@
 //! the store of the dispatcher's tests. It creates every send at the start of the run, and a retry resets all its sends
 //! at once. It does not store templates, segments and scheduled retries.
 
+mod holds;
 mod rules;
 mod sends;
 mod tables;
@@ -13,10 +14,10 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::{
-    Campaign, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
-    EnqueueStart, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule,
-    RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore,
-    RunSweepStore, SendCounts, SendResult, SendStore, StartOutcome, StartedSends, TestRecipient, TestSendFacts,
+    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition,
+    DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
+    RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore,
+    RunStore, RunSweepStore, SendResult, SendStore, StartOutcome, StartedSends, TestRecipient, TestSendFacts,
     TestSendStore, pause_notification,
 };
 use crate::billing::PlanEntitlement;
@@ -97,9 +98,16 @@ impl CampaignStore for InMemoryRuns {
         unsupported()
     }
 
-    async fn stats(&self, _: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
+    async fn stats(&self, _: AccountId, id: CampaignId) -> Result<Option<CampaignStats>, StoreError> {
         let tables = self.tables();
-        Ok(tables.campaigns.get(&id).map(|row| row.counts.unwrap_or_default()))
+        Ok(tables.campaigns.get(&id).map(|row| {
+            let waiting = tables.entry(id).and_then(|entry| entry.waiting);
+            CampaignStats {
+                counts: row.counts.unwrap_or_default(),
+                held: waiting.map_or(0, |held| held.count),
+                waiting_until: waiting.map(|held| held.until),
+            }
+        }))
     }
 
     async fn sends(&self, _: AccountId, _: CampaignId, _: PageQuery) -> Result<Option<Page<CampaignSend>>, StoreError> {
@@ -204,6 +212,11 @@ impl RunQueue for InMemoryRuns {
         Ok(())
     }
 
+    async fn wait(&self, run: QueuedRun, worker: Uuid, held: HeldSends) -> Result<(), StoreError> {
+        self.tables().wait(run.campaign_id, worker, held);
+        Ok(())
+    }
+
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
         let mut tables = self.tables();
         if tables.holder(run.campaign_id) == Some(worker) {
@@ -259,6 +272,9 @@ impl RunStore for InMemoryRuns {
         Ok(row.zip(account).map(|(row, account)| {
             let mut report = RunReport::of(&row.campaign, &row.counts.unwrap_or_default());
             report.paused |= account.suspended && row.campaign.status == CampaignStatus::Sending;
+            if let Some(held) = row.queue_entry.as_ref().and_then(|entry| entry.waiting) {
+                (report.waiting, report.waiting_until) = (held.count, Some(held.until));
+            }
             report
         }))
     }

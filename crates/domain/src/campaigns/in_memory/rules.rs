@@ -101,6 +101,8 @@ impl RunTables {
             leased_until: self.now,
             position: queued.as_ref().map_or(self.last_position, |entry| entry.position),
             postponed: queued.and_then(|entry| entry.postponed),
+            waiting: None,
+            judged_by: None,
         });
     }
 
@@ -151,10 +153,13 @@ impl RunTables {
 
     /// The run that has waited longest for a worker.
     pub(super) fn waiting(&self) -> Option<CampaignId> {
-        let ends = |entry: &InMemoryQueueEntry| entry.postponed.is_none_or(|(_, until)| until <= self.now);
-        let is_free = |entry: &&InMemoryQueueEntry| entry.worker.is_none() && ends(entry);
+        let is_postponed = |entry: &InMemoryQueueEntry| entry.postponed.is_some_and(|(_, until)| until > self.now);
+        let is_free = |id: CampaignId| {
+            let entry = self.entry(id).filter(|entry| entry.worker.is_none())?;
+            (!is_postponed(entry) && !self.still_waits(id)).then_some(entry.position)
+        };
         let ids = self.campaigns.keys().copied().filter(|id| self.goes_on(*id));
-        let waiting = ids.filter_map(|id| Some((self.entry(id).filter(is_free)?.position, id)));
+        let waiting = ids.filter_map(|id| Some((is_free(id)?, id)));
         waiting.min().map(|(_, id)| id)
     }
 
@@ -165,6 +170,7 @@ impl RunTables {
             (entry.worker, entry.position) = (None, position);
             let count = entry.postponed.map_or(0, |(count, _)| count);
             entry.postponed = delay.map(|delay| (count + 1, now + delay));
+            entry.waiting.take_if(|_| delay.is_some());
             self.last_position = position;
         }
     }
@@ -247,7 +253,9 @@ impl RunTables {
         row.campaign.clone_from(campaign);
         row.campaign.version = expected.version + 1;
         if expected.paused_at.is_some() && campaign.paused_at.is_none() {
-            row.queue_entry.iter_mut().for_each(|entry| entry.postponed = None);
+            row.queue_entry
+                .iter_mut()
+                .for_each(|entry| (entry.postponed, entry.waiting) = (None, None));
         }
         self.events.extend_from_slice(events);
         if campaign.status == CampaignStatus::Cancelled && expected.status == CampaignStatus::Sending {

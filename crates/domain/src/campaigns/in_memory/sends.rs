@@ -49,7 +49,14 @@ impl RunTables {
         if !self.goes_on(id) {
             return ClaimOutcome::Stopped;
         }
+        self.release_holds(id);
         let (due, fresh) = self.due_sends(id, after);
+        let size = usize::try_from(size).unwrap_or(0);
+        let due: Vec<SendKey> = due.into_iter().chain(fresh).take(size).collect();
+        let free = self.judge(due.clone());
+        if let Some(last) = due.iter().map(|key| key.1).max().filter(|_| free.is_empty()) {
+            return ClaimOutcome::Skipped(last);
+        }
         let claimed = |key: SendKey| {
             let send = self.sends.get(&key)?;
             Some(ClaimedSend {
@@ -60,10 +67,13 @@ impl RunTables {
                 wa_id: None,
             })
         };
-        let size = usize::try_from(size).unwrap_or(0);
-        let sends: Vec<ClaimedSend> = due.into_iter().chain(fresh).take(size).filter_map(claimed).collect();
+        let sends: Vec<ClaimedSend> = free.into_iter().filter_map(claimed).collect();
         if !sends.is_empty() {
+            self.entry_mut(id).into_iter().for_each(|entry| entry.waiting = None);
             return ClaimOutcome::Sends(sends);
+        }
+        if let Some(held) = self.held_sends(id) {
+            return ClaimOutcome::Held(held);
         }
         let waiting = self.sends_of(id).filter(|(_, send)| send.waits());
         let next = waiting.filter_map(|(_, send)| send.retry_at).min();
@@ -103,7 +113,13 @@ impl RunTables {
             let waits = self.sends.get(key).is_some_and(InMemorySend::waits);
             goes_on && key.0 == id && (waits || self.bug == Some(PlantedBug::IgnoresStatus))
         };
-        let keys = next.iter().filter_map(|send| self.key_of(*send)).filter(can_start);
+        let keys: Vec<SendKey> = next
+            .iter()
+            .filter_map(|send| self.key_of(*send))
+            .filter(can_start)
+            .collect();
+        let judges = goes_on && self.bug != Some(PlantedBug::JudgedAtClaim);
+        let keys = if judges { self.judge(keys) } else { keys }.into_iter();
         let starting: Vec<(SendKey, Option<OffsetDateTime>)> = keys.map(|key| (key, self.free_at(key))).collect();
         // A send that did not start has no result.
         for (send, result) in results.iter().filter(|(_, result)| is_plain(result)) {
@@ -126,9 +142,9 @@ impl RunTables {
             }
             self.admitted_sends = self.admitted_sends.map(|admitted| admitted - 1);
             match free_at {
-                Some(free_at) => self.change(key, |send| send.retry_at = Some(free_at)),
+                Some(free_at) => self.change(key, |send| (send.retry_at, send.hold) = (Some(free_at), None)),
                 None => {
-                    self.change(key, |send| send.started_at = Some(now));
+                    self.change(key, |send| (send.started_at, send.hold) = (Some(now), None));
                     let send = self.sends.get(&key).map(|send| send.id);
                     started.sends.extend(send);
                     started
@@ -193,7 +209,7 @@ impl RunTables {
     }
 
     /// Applies a status, unless the send already has a later one. An opt-out of the contact holds in any case.
-    fn advance(&mut self, key: SendKey, status: SendStatus, code: Option<i64>, message: &str) {
+    pub(super) fn advance(&mut self, key: SendKey, status: SendStatus, code: Option<i64>, message: &str) {
         let now = self.now;
         self.change(key, |send| {
             let Some(next) = send.status.advance(status) else {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::{Campaign, CampaignStatus, CounterChange, QueuedStart, Recipient, SendCounts};
+use super::super::{Campaign, CampaignStatus, CounterChange, HeldSends, QueuedStart, Recipient, SendCounts};
+use crate::holds::HoldCause;
 use crate::messaging::{ErrorCodes, SendStatus};
+use crate::settings::AccountSettings;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, ProfileId, SendId};
 use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
@@ -22,6 +24,8 @@ pub enum PlantedBug {
     IgnoresHolder,
     /// The end of a run releases the reservations of in-flight sends, and their results release them again.
     ReleasesTwice,
+    /// A send is judged when it is claimed, and not when it starts.
+    JudgedAtClaim,
 }
 
 #[derive(Clone, Debug)]
@@ -34,6 +38,7 @@ pub struct InMemoryContact {
 #[derive(Clone, Debug, Default)]
 pub struct InMemoryAccount {
     pub suspended: bool,
+    pub settings: AccountSettings,
     pub contacts: BTreeMap<ContactId, InMemoryContact>,
     pub profiles: BTreeMap<ProfileId, StoredProfile>,
     pub sent: i64,
@@ -55,6 +60,10 @@ pub struct InMemoryQueueEntry {
     pub(super) position: u64,
     /// The number of consecutive postponements, and the end of the last one.
     pub(super) postponed: Option<(u32, OffsetDateTime)>,
+    /// The held sends of a waiting run.
+    pub waiting: Option<HeldSends>,
+    /// The settings by which the held sends were judged.
+    pub(super) judged_by: Option<AccountSettings>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +86,9 @@ pub struct InMemorySend {
     pub unknown_at: Option<OffsetDateTime>,
     pub attempts: u32,
     pub retry_at: Option<OffsetDateTime>,
+    /// The setting that holds the send, and when it was first due.
+    pub hold: Option<HoldCause>,
+    pub held_since: Option<OffsetDateTime>,
     pub failed_at: Option<OffsetDateTime>,
     /// The error code and message of a failed send.
     pub error: Option<(Option<i64>, String)>,
@@ -103,6 +115,8 @@ impl InMemorySend {
             unknown_at: None,
             attempts: 0,
             retry_at: None,
+            hold: None,
+            held_since: None,
             failed_at: None,
             error: None,
             wa_message_id: None,

@@ -1,11 +1,15 @@
 //! What is accepted, refused and repeated, and what leaves.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use time::Duration;
 
 use super::*;
 use crate::campaigns::Variables;
+use crate::holds::{HoldCause, Judge};
 use crate::messaging::{Addressee, Category, ContentInput, HeaderType, MetaStatus};
+use crate::settings::{AccountSettings, MarketingCap};
 use crate::shared::MediaId;
 
 fn decided(input: MessageInput, facts: &CreationFacts) -> Decision {
@@ -246,9 +250,55 @@ fn departing(content: RequestedContent) -> DepartureFacts {
         has_plan: true,
         is_number_removed: false,
         expires_at: at(1),
+        send_at: NOW,
+        held_by: None,
+        time_zone: None,
+        person: contact().id,
         attempts: 2,
         now: NOW,
     }
+}
+
+/// The departure of an account that holds nothing.
+fn departure(facts: DepartureFacts) -> Departure {
+    super::super::departure(facts, &mut Judge::off(NOW))
+}
+
+#[test]
+fn settings_hold_templates_and_no_free_form_message() {
+    let settings = AccountSettings {
+        max_marketing_per_contact: Some(MarketingCap { n: 1, days: 1 }),
+        ..AccountSettings::default()
+    };
+    let mut marketing = template();
+    marketing.category = Category::Marketing;
+    let facts = || DepartureFacts {
+        template: Some(marketing.clone()),
+        expires_at: NOW + Duration::WEEK,
+        ..departing(request(template_input()).content)
+    };
+    let mut judge = Judge::new(settings, NOW, BTreeMap::new());
+    let mut departure = |facts| super::super::departure(facts, &mut judge);
+    assert!(matches!(departure(facts()), Departure::Leave(_)));
+    let (cause, until) = (HoldCause::Cap, NOW + Duration::DAY);
+    assert_eq!(departure(facts()), Departure::Hold { cause, until });
+    let long_due = DepartureFacts {
+        send_at: NOW - Duration::days(2),
+        ..facts()
+    };
+    assert_eq!(departure(long_due), Departure::Fail("held too long: cap".to_owned()));
+    // What held an expired message is its reason.
+    let expired = DepartureFacts {
+        expires_at: NOW,
+        held_by: Some(HoldCause::QuietHours),
+        ..facts()
+    };
+    assert_eq!(
+        departure(expired),
+        Departure::Fail("held too long: quiet_hours".to_owned())
+    );
+    let text = departing(request(text_input()).content);
+    assert!(!matches!(departure(text), Departure::Hold { .. }));
 }
 
 #[test]
@@ -322,7 +372,7 @@ fn due_message_that_may_not_leave_fails_with_the_reason() {
     let template_content = || request(template_input()).content;
     let failure = |facts: DepartureFacts| match departure(facts) {
         Departure::Fail(message) => message,
-        Departure::Leave(leaving) => panic!("{leaving:?}"),
+        departure => panic!("{departure:?}"),
     };
     let base = || departing(template_content());
     for (facts, message) in [
@@ -370,7 +420,7 @@ fn due_message_that_may_not_leave_fails_with_the_reason() {
 fn due_message_is_checked_like_a_new_one() {
     let failure = |facts: DepartureFacts| match departure(facts) {
         Departure::Fail(message) => message,
-        Departure::Leave(leaving) => panic!("{leaving:?}"),
+        departure => panic!("{departure:?}"),
     };
     let base = || departing(request(template_input()).content);
     let text_content = || request(text_input()).content;

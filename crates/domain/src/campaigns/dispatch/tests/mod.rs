@@ -5,6 +5,7 @@ mod fake_time;
 mod faults;
 mod files;
 mod fixture;
+mod holds;
 mod offers;
 mod overlaps;
 mod queued_starts;
@@ -31,19 +32,18 @@ fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
         failed: (total - sent) * i64::from(status != CampaignStatus::Cancelled),
         simulated: false,
         status,
+        waiting: 0,
+        waiting_until: None,
         paused: false,
     })
 }
 
 fn paused(total: i64, sent: i64) -> RunEnd {
-    RunEnd::Over(RunReport {
-        total,
-        sent,
-        failed: 0,
-        simulated: false,
-        status: CampaignStatus::Sending,
-        paused: true,
-    })
+    let RunEnd::Over(mut report) = over(total, sent, CampaignStatus::Cancelled) else {
+        unreachable!()
+    };
+    (report.status, report.paused) = (CampaignStatus::Sending, true);
+    RunEnd::Over(report)
 }
 
 fn all_phones(contacts: usize) -> Vec<String> {

@@ -16,8 +16,8 @@ use crate::campaigns::in_memory::{
 use crate::campaigns::service::RUN_LEASE;
 use crate::campaigns::service::tests::NOW;
 use crate::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, QueuedRun, QueuedStart, Recipient, RunInputs,
-    RunQueue, RunReport, RunStore, RunSweepStore, SendCounts, SendResult, SendStore, StartedSends, Trigger,
+    Campaign, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, HeldSends, QueuedRun, QueuedStart, Recipient,
+    RunInputs, RunQueue, RunReport, RunStore, RunSweepStore, SendCounts, SendResult, SendStore, StartedSends, Trigger,
 };
 use crate::messaging::ErrorCodes;
 use crate::shared::{AccountId, ContactId, Event, SendId, StoreError, TemplateId};
@@ -244,6 +244,10 @@ impl RunQueue for FaultyRuns {
 
     async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
         self.injector.store_step(self.store.postpone(run, worker, delay)).await
+    }
+
+    async fn wait(&self, run: QueuedRun, worker: Uuid, held: HeldSends) -> Result<(), StoreError> {
+        self.injector.store_step(self.store.wait(run, worker, held)).await
     }
 
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
