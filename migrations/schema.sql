@@ -399,6 +399,9 @@ CREATE TABLE public.campaign_queue (
     retry_at timestamp with time zone,
     retries integer DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    waiting_until timestamp with time zone,
+    held bigint DEFAULT 0 NOT NULL,
+    judged_settings_at timestamp with time zone,
     CONSTRAINT campaign_queue_trigger_check CHECK ((trigger = ANY (ARRAY['execute'::text, 'send'::text, 'schedule'::text, 'retry'::text])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
@@ -482,6 +485,8 @@ CREATE TABLE public.campaign_sends (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     by_user_id boolean DEFAULT false NOT NULL,
     reserved_amount numeric,
+    hold_reason text,
+    held_since timestamp with time zone,
     CONSTRAINT campaign_sends_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
 PARTITION BY RANGE (id);
@@ -703,6 +708,8 @@ CREATE TABLE public.direct_messages (
     media_id uuid,
     by_user_id boolean DEFAULT false NOT NULL,
     failed_at timestamp with time zone,
+    hold_rule text,
+    held_settings_at timestamp with time zone,
     CONSTRAINT direct_messages_hold_reason_check CHECK ((hold_reason = 'throttled'::text)),
     CONSTRAINT direct_messages_kind_check CHECK ((kind = ANY (ARRAY['template'::text, 'text'::text, 'media'::text, 'interactive'::text]))),
     CONSTRAINT direct_messages_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text, 'cancelled'::text])))
@@ -1973,6 +1980,8 @@ CREATE INDEX direct_messages_contact_id_idx ON public.direct_messages USING btre
 CREATE INDEX direct_messages_created_at_idx ON public.direct_messages USING btree (account_id, created_at DESC, id DESC);
 
 CREATE INDEX direct_messages_due_idx ON public.direct_messages USING btree (account_id, profile_id, due_at, id) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX direct_messages_hold_rule_idx ON public.direct_messages USING btree (account_id, id) WHERE (hold_rule IS NOT NULL);
 
 CREATE INDEX direct_messages_sent_at_idx ON public.direct_messages USING btree (account_id, conversation_id, sent_at DESC, id DESC) WHERE (conversation_id IS NOT NULL);
 

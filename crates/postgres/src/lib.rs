@@ -26,6 +26,7 @@ mod direct_messages;
 mod errors;
 mod filters;
 mod folders;
+mod holds;
 mod idempotency;
 mod ingestion;
 mod links;

@@ -64,6 +64,22 @@ impl TryFrom<SettingsRow> for AccountSettings {
     }
 }
 
+/// The account's settings and the time of their last change, for a transaction that decides by them. None: it has the
+/// defaults.
+pub(crate) async fn find(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+) -> DbResult<Option<(AccountSettings, OffsetDateTime)>> {
+    let row: Option<(SettingsRow, OffsetDateTime)> = account_settings::table
+        .find(account.0)
+        .select((SettingsRow::as_select(), account_settings::updated_at))
+        .first(conn)
+        .await
+        .optional()?;
+    let Some((row, updated_at)) = row else { return Ok(None) };
+    Ok(Some((row.try_into()?, updated_at)))
+}
+
 /// The columns of a write. `None` leaves a column as it is.
 #[derive(Insertable, AsChangeset)]
 #[diesel(table_name = account_settings)]

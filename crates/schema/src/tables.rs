@@ -272,6 +272,9 @@ diesel::table! {
         retry_at -> Nullable<Timestamptz>,
         retries -> Integer,
         created_at -> Timestamptz,
+        waiting_until -> Nullable<Timestamptz>,
+        held -> BigInt,
+        judged_settings_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -356,6 +359,8 @@ diesel::table! {
         created_at -> Timestamptz,
         by_user_id -> Bool,
         reserved_amount -> Nullable<Numeric>,
+        hold_reason -> Nullable<Text>,
+        held_since -> Nullable<Timestamptz>,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Budget, CampaignQuery, CampaignSort, QueuedRun, admitted};
 use recado_domain::costs::{CampaignCost, CostAmount, RateTable, category_word, country_of};
@@ -61,6 +61,8 @@ pub(super) struct AdmittedSends {
 struct BudgetRow {
     #[diesel(sql_type = Nullable<Jsonb>)]
     budget: Option<Value>,
+    #[diesel(sql_type = Bool)]
+    simulated: bool,
     #[diesel(sql_type = Text)]
     category: String,
     #[diesel(sql_type = Timestamptz)]
@@ -77,35 +79,27 @@ struct AddressRow {
     wa_user_id: Option<String>,
 }
 
-/// Locks the campaign, its queue entry and the sends, then the budget's row, and decides which of the sends may start.
-/// None: the campaign has no budget any more.
+/// Locks the sends and the budget, and decides which of the sends may start. None: the campaign has no budget now. The
+/// caller MUST have locked the campaign and its queue entry.
 pub(super) async fn admit(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     next: &[SendId],
 ) -> DbResult<Option<AdmittedSends>> {
     let (account, campaign) = (run.account_id, run.campaign_id);
-    // A budget that is lowered meanwhile waits until these sends have started, or is read below.
-    sql("SELECT FROM campaigns WHERE account_id = $1 AND id = $2 FOR SHARE")
-        .bind(account)
-        .bind(campaign)
-        .execute(&mut *conn)
-        .await?;
-    sql("SELECT FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR SHARE")
-        .bind(account)
-        .bind(campaign)
-        .execute(&mut *conn)
-        .await?;
-    let addresses = lock_addresses(conn, account, next).await?;
-    let row: BudgetRow = sql("SELECT c.budget, t.category, now() AS now FROM campaigns c
+    let row: BudgetRow = sql("SELECT c.budget, c.simulated, t.category, now() AS now FROM campaigns c
          JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
          WHERE c.account_id = $1 AND c.id = $2")
     .bind(account)
     .bind(campaign)
     .get_result(&mut *conn)
     .await?;
-    let Some(budget) = row.budget else { return Ok(None) };
+    // A simulated run costs nothing.
+    let Some(budget) = row.budget.filter(|_| !row.simulated) else {
+        return Ok(None);
+    };
     let budget: Budget = serde_json::from_value(budget).map_err(corrupt)?;
+    let addresses = lock_addresses(conn, account, next).await?;
     let category: Category = parse_enum(&row.category)?;
     let committed = committed(conn, account, campaign, &budget.currency).await?;
     let countries: BTreeMap<Uuid, Option<String>> = addresses
@@ -230,7 +224,8 @@ pub(super) async fn reserve(
     add_reserved(conn, run.account_id, run.campaign_id.0, total).await
 }
 
-/// The sums of campaigns: one row for each campaign and currency, and one with what the budget has reserved.
+/// What reads of campaigns add up: one row for each campaign and currency, one with what the budget has reserved, and one
+/// of a waiting run.
 #[derive(QueryableByName)]
 pub(super) struct CostRow {
     #[diesel(sql_type = SqlUuid)]
@@ -243,16 +238,23 @@ pub(super) struct CostRow {
     unpriced: i64,
     #[diesel(sql_type = Text)]
     reserved: String,
+    /// Of a waiting run: its held sends, and until when they are held.
+    #[diesel(sql_type = BigInt)]
+    held: i64,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    waiting_until: Option<OffsetDateTime>,
 }
 
 /// The sums of the campaigns of `k`.
 macro_rules! sums_of {
     () => {
         "SELECT k.id AS campaign_id, r.currency, sum(r.amount)::text AS amount, sum(r.unpriced)::bigint AS unpriced,
-           '0' AS reserved
+           '0' AS reserved, 0::bigint AS held, NULL::timestamptz AS waiting_until
          FROM k JOIN cost_rollups r ON r.account_id = $1 AND r.campaign_id = k.id GROUP BY 1, 2
-         UNION ALL SELECT k.id, coalesce(b.currency, ''), '0', 0, b.reserved::text
-         FROM k JOIN campaign_budgets b ON b.account_id = $1 AND b.campaign_id = k.id"
+         UNION ALL SELECT k.id, coalesce(b.currency, ''), '0', 0, b.reserved::text, 0, NULL
+         FROM k JOIN campaign_budgets b ON b.account_id = $1 AND b.campaign_id = k.id
+         UNION ALL SELECT k.id, '', '0', 0, '0', q.held, q.waiting_until
+         FROM k JOIN campaign_queue q ON q.account_id = $1 AND q.campaign_id = k.id AND q.waiting_until IS NOT NULL"
     };
 }
 
@@ -303,6 +305,13 @@ pub(super) fn cost_of(rows: &[CostRow], campaign: CampaignId, budget: Option<&Bu
         budget.map(|budget| budget.currency.as_str()),
         &amounts,
     ))
+}
+
+/// What the run of a campaign waits for, from the rows of [`costs_query`].
+pub(super) fn waiting_of(rows: &[CostRow], campaign: CampaignId) -> (i64, Option<OffsetDateTime>) {
+    let mut of_campaign = rows.iter().filter(|row| row.campaign_id == campaign.0);
+    let waiting = of_campaign.find(|row| row.waiting_until.is_some());
+    waiting.map_or((0, None), |row| (row.held, row.waiting_until))
 }
 
 /// The cost of one campaign, read on a connection.

@@ -1,21 +1,24 @@
-//! Claims of runs and of their sends: leases, fencing by worker id, and the next due sends.
+//! Claims of sends: the renewal of the run's lease, fencing by worker id, and the next due sends.
+
+use std::collections::HashSet;
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{ClaimOutcome, ClaimPosition, ClaimedSend, QueuedRun, Recipient};
-use recado_domain::shared::{AccountId, CampaignId, ContactId, StoreError};
+use recado_domain::holds::HoldCause;
+use recado_domain::shared::{ContactId, SendId, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::rows::RunRow;
 use super::send_ids::{AFTER_CONTACT, SendIdRange};
-use super::{audience, in_flight, retry_batches, rows};
+use super::{audience, holds, in_flight, retry_batches};
 use crate::errors::{DbResult, corrupt};
 use crate::filters::HAS_OPTED_OUT;
-use crate::sql::{FENCE, FlagRow, NumberRow, sql, uuids};
+use crate::holds::Purpose;
+use crate::sql::{FENCE, FlagRow, sql, uuids};
 use crate::whatsapp::USER_ID_SCOPE;
 
 /// Minimum wait before a run looks for due sends again, so that it does not poll in a busy loop.
@@ -24,109 +27,6 @@ const MIN_WAIT: Duration = Duration::milliseconds(50);
 /// Raises the statement timeout for statements that may read every send of a run, or every failed one. A very large
 /// run needs longer than the default allows.
 pub(super) const WHOLE_RUN_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
-
-#[derive(QueryableByName)]
-struct ExpiredLeaseRow {
-    #[diesel(sql_type = SqlUuid)]
-    account_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    campaign_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    worker: Uuid,
-}
-
-/// Leases the unclaimed run that has waited longest, across all accounts.
-pub(super) async fn claim_run(
-    conn: &mut AsyncPgConnection,
-    worker: Uuid,
-    lease: Duration,
-) -> DbResult<Option<QueuedRun>> {
-    let claimed: Option<RunRow> = sql("UPDATE campaign_queue
-         SET worker = $1, leased_until = now() + $2 * interval '1 microsecond'
-         WHERE (account_id, campaign_id) = (SELECT q.account_id, q.campaign_id
-           FROM campaign_queue q
-           JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
-           JOIN accounts a ON a.id = q.account_id
-           WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
-             AND (q.retry_at <= now()) IS NOT FALSE
-           ORDER BY q.waiting_since LIMIT 1 FOR UPDATE OF q SKIP LOCKED)
-         RETURNING account_id, campaign_id")
-    .bind(worker)
-    .bind(lease)
-    .get_result(conn)
-    .await
-    .optional()?;
-    Ok(claimed.map(QueuedRun::from))
-}
-
-/// Finds queue entries whose campaign is not sending, across all accounts.
-pub(super) async fn obsolete_entries(conn: &mut AsyncPgConnection, limit: i64) -> DbResult<Vec<QueuedRun>> {
-    let rows: Vec<RunRow> = sql("SELECT q.account_id, q.campaign_id FROM campaign_queue q
-         WHERE NOT EXISTS (SELECT 1 FROM campaigns c
-           WHERE c.account_id = q.account_id AND c.id = q.campaign_id AND c.status = 'sending')
-         LIMIT $1")
-    .bind(limit)
-    .load(conn)
-    .await?;
-    Ok(rows.into_iter().map(QueuedRun::from).collect())
-}
-
-/// Deletes the queue entry of a campaign that is not sending. A start that reuses the entry locks the campaign until it
-/// commits. The delete takes the same lock first, so it sees the status that the start wrote.
-pub(super) async fn delete_obsolete_entry(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<usize> {
-    rows::lock(conn, run).await?;
-    let deleted = sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2
-           AND NOT EXISTS (SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 AND status = 'sending')")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .execute(conn)
-    .await?;
-    Ok(deleted)
-}
-
-/// Whether a run waits for a worker.
-pub(super) async fn has_waiting_run(conn: &mut AsyncPgConnection) -> DbResult<bool> {
-    let waiting: FlagRow = sql("SELECT EXISTS (SELECT 1 FROM campaign_queue q
-           JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
-           JOIN accounts a ON a.id = q.account_id
-           WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
-             AND (q.retry_at <= now()) IS NOT FALSE) AS yes")
-    .get_result(conn)
-    .await?;
-    Ok(waiting.yes)
-}
-
-/// Finds up to 100 runs with an expired lease and the worker that held it, across all accounts.
-pub(super) async fn expired_leases(conn: &mut AsyncPgConnection) -> DbResult<Vec<(QueuedRun, Uuid)>> {
-    let rows: Vec<ExpiredLeaseRow> = sql("SELECT account_id, campaign_id, worker FROM campaign_queue
-         WHERE worker IS NOT NULL AND leased_until < now() ORDER BY leased_until LIMIT 100")
-    .load(conn)
-    .await?;
-    let expired = rows.into_iter().map(|row| {
-        let run = QueuedRun {
-            account_id: row.account_id.into(),
-            campaign_id: row.campaign_id.into(),
-        };
-        (run, row.worker)
-    });
-    Ok(expired.collect())
-}
-
-/// Takes a run away from `worker` and marks its unresolved sends as unknown. With `expired`, only if the lease expired.
-pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, expired: bool) -> DbResult<()> {
-    let abandoned = sql("UPDATE campaign_queue SET worker = NULL, leased_until = NULL
-         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3 AND (NOT $4 OR leased_until < now())")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(worker)
-    .bind(expired)
-    .execute(&mut *conn)
-    .await?;
-    if abandoned > 0 {
-        in_flight::mark_unknown(conn, run.account_id, run.campaign_id).await?;
-    }
-    Ok(())
-}
 
 #[derive(QueryableByName)]
 struct ClaimedRow {
@@ -177,6 +77,21 @@ impl TryFrom<ClaimedRow> for ClaimedSend {
     }
 }
 
+/// A claim, and the sends that the caller MUST fail with [`holds::fail_claimed`].
+pub(super) struct Claim {
+    pub(super) outcome: ClaimOutcome,
+    pub(super) too_long: Vec<(SendId, HoldCause)>,
+}
+
+impl From<ClaimOutcome> for Claim {
+    fn from(outcome: ClaimOutcome) -> Self {
+        Self {
+            outcome,
+            too_long: vec![],
+        }
+    }
+}
+
 /// Renews the run's lease and returns its next due sends.
 pub(super) async fn claim_sends(
     conn: &mut AsyncPgConnection,
@@ -185,7 +100,7 @@ pub(super) async fn claim_sends(
     position: Option<&ClaimPosition>,
     size: i64,
     lease: Duration,
-) -> DbResult<ClaimOutcome> {
+) -> DbResult<Claim> {
     let (account, campaign) = (run.account_id, run.campaign_id);
     let Some(held) = renew_lease(conn, run, worker, lease).await? else {
         let queued: FlagRow =
@@ -194,18 +109,22 @@ pub(super) async fn claim_sends(
                 .bind(campaign)
                 .get_result(conn)
                 .await?;
-        return Ok(if queued.yes {
+        let outcome = if queued.yes {
             ClaimOutcome::Lost
         } else {
             ClaimOutcome::Stopped
-        });
+        };
+        return Ok(outcome.into());
     };
     if !held.may_continue {
-        return Ok(ClaimOutcome::Stopped);
+        return Ok(ClaimOutcome::Stopped.into());
     }
     // A retry sends nothing before it has moved the untried sends of the earlier run to its own month.
     if held.is_retry && retry_batches::search_untried(conn, account, campaign).await? {
-        return Ok(ClaimOutcome::Wait(MIN_WAIT));
+        return Ok(ClaimOutcome::Wait(MIN_WAIT).into());
+    }
+    if held.settings_changed && !holds::release(conn, run, held.settings_at).await? {
+        return Ok(ClaimOutcome::Wait(MIN_WAIT).into());
     }
     let ids = held.ids();
     let (search, in_flight) = match position {
@@ -226,14 +145,42 @@ pub(super) async fn claim_sends(
     if rows.is_empty() {
         rows = match search_whole_run(conn, run, &held, &in_flight, size).await? {
             Ok(rows) => rows,
-            Err(outcome) => return Ok(outcome),
+            Err(outcome) => return Ok(outcome.into()),
         };
     }
-    let sends = rows
+    judge_claimed(conn, run, &held, rows).await
+}
+
+/// Holds the claimed sends that the account's settings hold, so that they take no send slot. The others are judged again
+/// when they start.
+async fn judge_claimed(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    held: &HeldRow,
+    rows: Vec<ClaimedRow>,
+) -> DbResult<Claim> {
+    let last = rows.iter().map(|row| row.contact_id).max();
+    let mut sends = rows
         .into_iter()
         .map(ClaimedSend::try_from)
-        .collect::<Result<_, StoreError>>()?;
-    Ok(ClaimOutcome::Sends(sends))
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    let mut too_long = vec![];
+    if held.may_hold {
+        let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
+        let judged = holds::judge(conn, run, &ids, Purpose::Precheck).await?;
+        holds::hold(conn, run, &judged).await?;
+        let free: HashSet<SendId> = judged.free.into_iter().collect();
+        sends.retain(|send| free.contains(&send.id));
+        too_long = judged.too_long;
+    }
+    if held.is_waiting && !sends.is_empty() {
+        holds::end_wait(conn, run).await?;
+    }
+    let outcome = match last.filter(|_| sends.is_empty()) {
+        Some(last) => ClaimOutcome::Skipped(last.into()),
+        None => ClaimOutcome::Sends(sends),
+    };
+    Ok(Claim { outcome, too_long })
 }
 
 /// Creates or resets the sends of the run's next batch. False: no batch is left.
@@ -265,9 +212,10 @@ async fn search_whole_run(
             }
         }
     }
-    Ok(Err(match remaining.next {
-        None => ClaimOutcome::Exhausted,
-        Some(microseconds) => ClaimOutcome::Wait(Duration::microseconds(microseconds).max(MIN_WAIT)),
+    Ok(Err(match (remaining.all_held(), remaining.next) {
+        (Some(held), _) => ClaimOutcome::Held(held),
+        (None, None) => ClaimOutcome::Exhausted,
+        (None, Some(microseconds)) => ClaimOutcome::Wait(Duration::microseconds(microseconds).max(MIN_WAIT)),
     }))
 }
 
@@ -367,6 +315,16 @@ struct HeldRow {
     is_retry: bool,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     frozen_at: Option<OffsetDateTime>,
+    /// Whether the run waits for held sends.
+    #[diesel(sql_type = Bool)]
+    is_waiting: bool,
+    /// The last change of the account's settings.
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    settings_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Bool)]
+    settings_changed: bool,
+    #[diesel(sql_type = Bool)]
+    may_hold: bool,
     /// Whether contacts without a phone are written to by user id.
     #[diesel(sql_type = Bool)]
     by_user_id: bool,
@@ -399,62 +357,4 @@ async fn renew_lease(
         .await
         .optional()?;
     Ok(held)
-}
-
-pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid) -> DbResult<()> {
-    sql("UPDATE campaign_queue
-         SET worker = NULL, leased_until = NULL, waiting_since = now(), retry_at = NULL, retries = 0
-         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(worker)
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// How many times in a row the run was postponed.
-pub(super) async fn postponements(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<u32> {
-    let retries: Option<NumberRow> =
-        sql("SELECT retries::bigint AS n FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
-            .bind(run.account_id)
-            .bind(run.campaign_id)
-            .get_result(conn)
-            .await
-            .optional()?;
-    Ok(retries.map_or(0, |row| u32::try_from(row.n).unwrap_or(u32::MAX)))
-}
-
-pub(super) async fn postpone(
-    conn: &mut AsyncPgConnection,
-    run: QueuedRun,
-    worker: Uuid,
-    delay: Duration,
-) -> DbResult<()> {
-    sql("UPDATE campaign_queue
-         SET worker = NULL, leased_until = NULL, waiting_since = now(),
-           retry_at = now() + $4 * interval '1 microsecond', retries = retries + 1
-         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(worker)
-    .bind(delay)
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Ends the postponement of a run when it is resumed.
-pub(super) async fn clear_postponement(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    campaign: CampaignId,
-) -> DbResult<()> {
-    sql("UPDATE campaign_queue SET retry_at = NULL, retries = 0
-         WHERE account_id = $1 AND campaign_id = $2 AND retry_at IS NOT NULL")
-    .bind(account)
-    .bind(campaign)
-    .execute(conn)
-    .await?;
-    Ok(())
 }

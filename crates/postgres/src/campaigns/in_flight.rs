@@ -6,10 +6,11 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Nullable, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::QueuedRun;
+use recado_domain::campaigns::{HeldSends, QueuedRun};
 use recado_domain::shared::{AccountId, CampaignId};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::send_ids::{SendIdRange, id_of_campaign, smallest};
@@ -117,6 +118,22 @@ pub(super) struct Remaining {
     /// The time until the first of these, in microseconds.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(super) next: Option<i64>,
+    /// Those of the waiting ones that are held.
+    #[diesel(sql_type = BigInt)]
+    held: i64,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    held_until: Option<OffsetDateTime>,
+}
+
+impl Remaining {
+    /// The held sends, if all untried ones are held.
+    pub(super) fn all_held(&self) -> Option<HeldSends> {
+        let until = self.held_until?;
+        (self.untried <= self.waiting && self.waiting == self.held).then_some(HeldSends {
+            count: self.held,
+            until,
+        })
+    }
 }
 
 /// Counts what is left of a campaign: its pending sends without the started ones, which are in flight or unknown. One

@@ -29,7 +29,7 @@ WITH deleted AS MATERIALIZED (
   WHERE (SELECT count(*) FROM sent) < $3 AND NOT (SELECT failed FROM rest)
 )
 SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.pricing,
-  s.failed_at,
+  s.failed_at, s.hold_reason, s.retry_at,
   CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END::bigint + 1
     AS times,
   (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone,

@@ -7,8 +7,8 @@
 //! If an endpoint subscribes to `message.sent`, the events must commit with the results. Then the statement changes
 //! nothing, and runs again in a transaction that appends the events.
 //!
-//! If the campaign has a budget, the statement starts nothing. The sends are then started in a transaction that decides
-//! how many of them the budget admits.
+//! If the campaign has a budget, or the account's settings may hold messages, the statement starts nothing. The sends are
+//! then started in a transaction that decides which of them are held, and how many of the others the budget admits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,9 +20,10 @@ use recado_domain::messaging::{AddressKind, SendStatus};
 use recado_domain::shared::{SendId, StoreError};
 use uuid::Uuid;
 
-use super::budgets;
 use super::send_ids::smallest;
+use super::{budgets, holds, rows};
 use crate::errors::DbResult;
+use crate::holds::Purpose;
 use crate::outbox;
 use crate::pool::OwnerPool;
 use crate::sql::{sql, uuids};
@@ -45,8 +46,8 @@ use crate::transactions::{in_owner, on_owner};
 ///
 /// Parameters: `$1` account, `$2` campaign, `$3` worker, `$4` sends to start, `$5` and `$6` accepted sends and their
 /// WhatsApp message ids, `$7` [`PAIR_INTERVAL`] in microseconds, `$8` the smallest of the ids, `$9` whether the caller
-/// appends the events in the same transaction, `$10` whether it checked the budget. By `$8` earlier partitions are skipped when the statement starts, later
-/// ones for each id.
+/// appends the events in the same transaction, `$10` whether it made the checks of `needs_checks`. By `$8` earlier partitions are skipped when the
+/// statement starts, later ones for each id.
 const RECORD_AND_START: &str = include_str!("record_and_start.sql");
 
 #[derive(QueryableByName)]
@@ -60,9 +61,9 @@ struct StartedRow {
     /// Events are due: the statement changed nothing, and must run in a transaction that appends them.
     #[diesel(sql_type = Bool)]
     needs_transaction: bool,
-    /// The campaign has a budget, so that no send was started.
+    /// The campaign has a budget, or the account's settings may hold messages, so that no send was started.
     #[diesel(sql_type = Bool)]
-    needs_budget: bool,
+    needs_checks: bool,
     /// The recorded sends whose events are due, and the contact of each.
     #[diesel(sql_type = Array<SqlUuid>)]
     event_sends: Vec<Uuid>,
@@ -111,19 +112,22 @@ pub(super) async fn record_and_start(
     if row.needs_transaction {
         row = in_owner!(owner, |conn| batch.write_with_events(conn))?;
     }
-    if row.needs_budget {
-        return in_owner!(owner, |conn| start_within_budget(conn, run, worker, next));
+    if row.needs_checks {
+        return in_owner!(owner, |conn| start_checked(conn, run, worker, next));
     }
     Ok(row.into_started(next))
 }
 
-/// Starts those of the next sends that the campaign's budget admits, and reserves their rates.
-async fn start_within_budget(
+/// Starts those of the next sends that are not held and that the campaign's budget admits, and reserves their rates.
+async fn start_checked(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     worker: Uuid,
     next: &[SendId],
 ) -> DbResult<StartedSends> {
+    rows::share_lock(conn, run).await?;
+    let judged = holds::judge(conn, run, next, Purpose::Start).await?;
+    let next = judged.free.as_slice();
     let admitted = budgets::admit(conn, run, next).await?;
     let is_over_budget = admitted.as_ref().is_some_and(|admitted| admitted.is_over_budget);
     let ids: Option<Vec<SendId>> = admitted
@@ -140,6 +144,10 @@ async fn start_within_budget(
     let reserved = admitted.map(|admitted| admitted.sends).unwrap_or_default();
     let reserved = reserved.into_iter().filter(|(send, _)| started.sends.contains(send));
     budgets::reserve(conn, run, reserved.collect()).await?;
+    if started.goes_on {
+        holds::hold(conn, run, &judged).await?;
+        holds::fail(conn, run, &judged.too_long).await?;
+    }
     Ok(StartedSends {
         is_over_budget: is_over_budget && started.goes_on,
         ..started
@@ -160,7 +168,7 @@ impl Batch<'_> {
         self.execute(conn, appends_events, false).await
     }
 
-    /// Starts sends that the budget admits.
+    /// Starts sends that passed the checks.
     async fn start_checked(&self, conn: &mut AsyncPgConnection) -> DbResult<StartedRow> {
         self.execute(conn, true, true).await
     }
@@ -169,7 +177,7 @@ impl Batch<'_> {
         &self,
         conn: &mut AsyncPgConnection,
         appends_events: bool,
-        is_budget_checked: bool,
+        is_checked: bool,
     ) -> DbResult<StartedRow> {
         let (sent, messages): (Vec<Uuid>, Vec<Option<String>>) = self.sent.iter().cloned().unzip();
         let smallest = smallest(sent.iter().chain(self.next.iter().map(|send| &send.0)));
@@ -183,7 +191,7 @@ impl Batch<'_> {
             .bind(PAIR_INTERVAL)
             .bind(smallest)
             .bind(appends_events)
-            .bind(is_budget_checked)
+            .bind(is_checked)
             .get_result(conn)
             .await?;
         Ok(row)

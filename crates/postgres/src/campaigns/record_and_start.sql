@@ -4,7 +4,10 @@ WITH events AS MATERIALIZED (
   SELECT $9 OR NOT are_due AS yes FROM events
 ), held AS (
   SELECT c.profile_id, c.reach = 'any' AS by_user_id,
-    NOT $10 AND c.budget IS NOT NULL AND NOT c.simulated AS needs_budget FROM campaign_queue q
+    NOT $10 AND (c.budget IS NOT NULL AND NOT c.simulated OR EXISTS (SELECT FROM account_settings s
+      WHERE s.account_id = $1 AND (s.quiet_hours IS NOT NULL OR s.max_marketing_per_contact IS NOT NULL)))
+      AS needs_checks
+  FROM campaign_queue q
     CROSS JOIN LATERAL (SELECT * FROM campaigns WHERE account_id = $1 AND id = q.campaign_id OFFSET 0) c
     JOIN accounts a ON a.id = q.account_id
   WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
@@ -58,9 +61,9 @@ WITH events AS MATERIALIZED (
     ) + $7 * interval '1 microsecond' AS free_at
   FROM (SELECT * FROM unnest((SELECT $4)) AS w (id) LIMIT (SELECT cardinality($4))) w
     JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8
-  WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held WHERE NOT needs_budget)
+  WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held WHERE NOT needs_checks)
 ), started AS (
-  UPDATE campaign_sends s SET started_at = now(),
+  UPDATE campaign_sends s SET started_at = now(), hold_reason = NULL,
     by_user_id = (SELECT by_user_id FROM held) AND EXISTS (SELECT 1 FROM contacts c
       WHERE c.account_id = $1 AND c.id = s.contact_id AND c.phone IS NULL)
   FROM next n
@@ -71,14 +74,14 @@ WITH events AS MATERIALIZED (
     AND (c.same_person_as IS NULL OR NOT same_person_opted_out($1, c.same_person_as))
     AND (c.phone IS NOT NULL OR (SELECT by_user_id FROM held))) AS reachable
 ), deferred AS (
-  UPDATE campaign_sends s SET retry_at = n.free_at FROM next n
+  UPDATE campaign_sends s SET retry_at = n.free_at, hold_reason = NULL FROM next n
   WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.id >= $8 AND s.status = 'pending' AND s.started_at IS NULL
     AND n.free_at > now()
 )
 SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
   ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable,
   NOT (SELECT yes FROM may_write) AS needs_transaction,
-  cardinality($4) > 0 AND EXISTS (SELECT 1 FROM held WHERE needs_budget) AS needs_budget,
+  cardinality($4) > 0 AND EXISTS (SELECT 1 FROM held WHERE needs_checks) AS needs_checks,
   ARRAY (SELECT id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_sends,
   ARRAY (SELECT contact_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_contacts,
   ARRAY (SELECT by_user_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_addresses

@@ -11,7 +11,7 @@ WITH failed AS MATERIALIZED (
   WHERE t.account_id = $1 AND t.campaign_id = $3 AND t.sent_at = f.sent_at AND t.first_send_id BETWEEN $5 AND $6
 )
 UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
-  retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
+  retry_at = now(), hold_reason = NULL, held_since = NULL, sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
   superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
   never_confirmed = false,
   quota_month = (SELECT run_quota_month FROM campaigns WHERE account_id = $1 AND id = $3),

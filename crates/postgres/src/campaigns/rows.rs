@@ -8,7 +8,9 @@ use diesel::prelude::{
 };
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Campaign, CampaignStatus, QueuedRun, QueuedStart, Scheduler, SendCounts};
+use recado_domain::campaigns::{
+    Campaign, CampaignStats, CampaignStatus, QueuedRun, QueuedStart, Scheduler, SendCounts,
+};
 use recado_domain::costs::CampaignCost;
 use recado_domain::shared::{AccountId, Actor, CampaignId, StoreError, WriteOutcome};
 use serde_json::Value;
@@ -119,6 +121,8 @@ impl TryFrom<CampaignRow> for Campaign {
                 .map_err(corrupt)?,
             skipped_at: row.late.skipped_at,
             retry_scheduled_at: row.retry_scheduled_at,
+            waiting_until: None,
+            held: 0,
             created_by: row.created_by.map(Into::into),
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -267,6 +271,22 @@ pub(super) async fn lock(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResu
     Ok(())
 }
 
+/// Locks the campaign and its queue entry against changes: a cancel or a lower budget waits until the sends of this
+/// transaction have started, or is read by it.
+pub(super) async fn share_lock(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<()> {
+    for lock in [
+        "SELECT FROM campaigns WHERE account_id = $1 AND id = $2 FOR SHARE",
+        "SELECT FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR SHARE",
+    ] {
+        sql(lock)
+            .bind(run.account_id)
+            .bind(run.campaign_id)
+            .execute(&mut *conn)
+            .await?;
+    }
+    Ok(())
+}
+
 #[derive(QueryableByName)]
 pub(super) struct CountsRow {
     #[diesel(sql_type = BigInt)]
@@ -281,6 +301,10 @@ pub(super) struct CountsRow {
     read: i64,
     #[diesel(sql_type = BigInt)]
     failed: i64,
+    #[diesel(sql_type = BigInt)]
+    held: i64,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    waiting_until: Option<OffsetDateTime>,
 }
 
 impl From<CountsRow> for SendCounts {
@@ -296,6 +320,16 @@ impl From<CountsRow> for SendCounts {
     }
 }
 
+impl From<CountsRow> for CampaignStats {
+    fn from(row: CountsRow) -> Self {
+        Self {
+            held: row.held,
+            waiting_until: row.waiting_until,
+            counts: row.into(),
+        }
+    }
+}
+
 /// Reads the counters of a campaign, or counts its sends if it has no counters: no run has started, or a backup or
 /// another tool inserted the sends. The condition is inside of the lateral join: in its ON clause it would apply after
 /// all sends were counted. Returns no row if the campaign does not exist.
@@ -306,13 +340,22 @@ pub(super) fn counts_query<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
 }
 
 /// Runs [`counts_query`] on a connection.
+pub(super) async fn stats(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> DbResult<Option<CampaignStats>> {
+    let row: Option<CountsRow> = counts_query(account, id).get_result(conn).await.optional()?;
+    Ok(row.map(CampaignStats::from))
+}
+
+/// The counters alone.
 pub(super) async fn counts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
 ) -> DbResult<Option<SendCounts>> {
-    let row: Option<CountsRow> = counts_query(account, id).get_result(conn).await.optional()?;
-    Ok(row.map(SendCounts::from))
+    Ok(stats(conn, account, id).await?.map(|stats| stats.counts))
 }
 
 #[derive(Queryable, Selectable)]

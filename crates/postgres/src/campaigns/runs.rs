@@ -8,10 +8,10 @@ use diesel::sql_types::Uuid as SqlUuid;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::AccountStatus;
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun,
-    QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport,
-    RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult, SendStore, StartOutcome,
-    StartedSends,
+    Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, HeldSends, NEVER_CONFIRMED,
+    QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue,
+    RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult, SendStore,
+    StartOutcome, StartedSends,
 };
 use recado_domain::messaging::{ErrorClass, ErrorCodes};
 use recado_domain::shared::{
@@ -22,7 +22,9 @@ use uuid::Uuid;
 
 use super::record_and_start::is_plain;
 use super::sends::{SendChanges, lock_sends};
-use super::{audience, claims, contents, end, facts, record_and_start, retries, retry_batches, rows, start};
+use super::{
+    audience, claims, contents, end, facts, holds, queue, record_and_start, retries, retry_batches, rows, start,
+};
 use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
@@ -129,38 +131,44 @@ impl RunRetryStore for PgRuns {
 #[async_trait]
 impl RunQueue for PgRuns {
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        let expired = on_owner!(self.owner, |conn| claims::expired_leases(conn))?;
+        let expired = on_owner!(self.owner, |conn| queue::expired_leases(conn))?;
         for (run, expired_worker) in expired {
-            in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
+            in_tenant!(self.tenants, run.account_id, |conn| queue::abandon(
                 conn,
                 run,
                 expired_worker,
                 true
             ))?;
         }
-        in_owner!(self.owner, |conn| claims::claim_run(conn, worker, lease))
+        in_owner!(self.owner, |conn| queue::claim_run(conn, worker, lease))
     }
 
     async fn has_waiting(&self) -> Result<bool, StoreError> {
-        on_owner!(self.owner, |conn| claims::has_waiting_run(conn))
+        on_owner!(self.owner, |conn| queue::has_waiting_run(conn))
     }
 
     async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::release(conn, run, worker))
+        in_tenant!(self.tenants, run.account_id, |conn| queue::release(conn, run, worker))
     }
 
     async fn postponements(&self, run: QueuedRun) -> Result<u32, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::postponements(conn, run))
+        in_tenant!(self.tenants, run.account_id, |conn| queue::postponements(conn, run))
     }
 
     async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::postpone(
+        in_tenant!(self.tenants, run.account_id, |conn| queue::postpone(
             conn, run, worker, delay
         ))
     }
 
+    async fn wait(&self, run: QueuedRun, worker: Uuid, held: HeldSends) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| queue::wait(
+            conn, run, worker, held
+        ))
+    }
+
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
+        in_tenant!(self.tenants, run.account_id, |conn| queue::abandon(
             conn, run, worker, false
         ))
     }
@@ -204,9 +212,18 @@ impl SendStore for PgRuns {
         lease: Duration,
     ) -> Result<ClaimOutcome, StoreError> {
         let position = position.as_ref();
-        in_tenant!(self.claims, run.account_id, |conn| claims::claim_sends(
+        let claim = in_tenant!(self.claims, run.account_id, |conn| claims::claim_sends(
             conn, run, worker, position, size, lease
-        ))
+        ))?;
+        if !claim.too_long.is_empty() {
+            in_tenant!(self.tenants, run.account_id, |conn| holds::fail_claimed(
+                conn,
+                run,
+                worker,
+                &claim.too_long
+            ))?;
+        }
+        Ok(claim.outcome)
     }
 
     async fn record_and_start(
@@ -237,8 +254,8 @@ impl SendStore for PgRuns {
 impl RunSweepStore for PgRuns {
     async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError> {
         let mut deleted = 0;
-        for run in on_owner!(self.owner, |conn| claims::obsolete_entries(conn, limit))? {
-            deleted += in_tenant!(self.tenants, run.account_id, |conn| claims::delete_obsolete_entry(
+        for run in on_owner!(self.owner, |conn| queue::obsolete_entries(conn, limit))? {
+            deleted += in_tenant!(self.tenants, run.account_id, |conn| queue::delete_obsolete_entry(
                 conn, run
             ))?;
         }
@@ -358,16 +375,20 @@ async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option
     let Some(row) = rows::find(conn, run.account_id, run.campaign_id).await? else {
         return Ok(None);
     };
-    let counts = rows::counts(conn, run.account_id, run.campaign_id)
+    let stats = rows::stats(conn, run.account_id, run.campaign_id)
         .await?
         .unwrap_or_default();
-    let campaign = Campaign::try_from(row)?;
+    let campaign = Campaign {
+        held: stats.held,
+        waiting_until: stats.waiting_until,
+        ..Campaign::try_from(row)?
+    };
     let is_suspended: bool = accounts::table
         .find(run.account_id.0)
         .select(accounts::status.eq(AccountStatus::Suspended.as_str()))
         .get_result(conn)
         .await?;
-    let mut report = RunReport::of(&campaign, &counts);
+    let mut report = RunReport::of(&campaign, &stats.counts);
     // A suspended account pauses its runs until it is active again.
     report.paused |= is_suspended && campaign.status == CampaignStatus::Sending;
     Ok(Some(report))

@@ -10,7 +10,7 @@ WITH next AS MATERIALIZED (
     JOIN campaign_sends s ON s.account_id = $1 AND s.id = n.id AND s.id >= $5
   WHERE s.status = 'pending' AND s.started_at IS NULL FOR UPDATE OF s
 ), renewed AS (
-  UPDATE campaign_sends s SET attempts = 0, retry_at = now(),
+  UPDATE campaign_sends s SET attempts = 0, retry_at = now(), hold_reason = NULL, held_since = NULL,
     quota_month = (SELECT run_quota_month FROM campaigns WHERE account_id = $1 AND id = $2)
   FROM (SELECT id FROM untried LIMIT $4) u WHERE s.account_id = $1 AND s.id = u.id AND s.id >= $5
 )

@@ -1,9 +1,11 @@
--- The counters of a campaign, or the number of its sends if it has no counters. `ids`: the range of its send ids.
+-- The counters of a campaign, or the number of its sends if it has no counters, and what its run waits for. `ids`: the range of its send ids.
 -- $1 account, $2 campaign.
 SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
   coalesce(n.sent, r.sent) AS sent, coalesce(n.delivered, r.delivered) AS delivered,
-  coalesce(n.read, r.read) AS read, coalesce(n.failed, r.failed) AS failed
+  coalesce(n.read, r.read) AS read, coalesce(n.failed, r.failed) AS failed,
+  coalesce(q.held, 0) AS held, q.waiting_until
 FROM campaigns c
+  LEFT JOIN campaign_queue q ON q.account_id = c.account_id AND q.campaign_id = c.id
   LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
   LEFT JOIN LATERAL (
     SELECT count(*) AS total, count(*) FILTER (WHERE s.status = 'pending') AS pending,

@@ -7,9 +7,10 @@ use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, Quer
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, PreviewFacts,
-    SendContact, SendCounts,
+    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus, CampaignStore, Failure,
+    PreviewFacts, SendContact,
 };
+use recado_domain::holds::HoldCause;
 use recado_domain::messaging::{AddressKind, ErrorCodes, SendStatus};
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, WriteOutcome};
 use serde_json::Value;
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content, CountsRow};
 use super::send_ids::id_of_campaign;
-use super::{budgets, claims, end, preview, retries};
+use super::{budgets, end, preview, queue, retries};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -143,7 +144,7 @@ async fn update(
         end::end_run(conn, account, id, month).await?;
     }
     if campaign.paused_at.is_none() && expected.paused_at.is_some() {
-        claims::clear_postponement(conn, account, id).await?;
+        queue::clear_postponement(conn, account, id).await?;
     }
     if campaign.retry_scheduled_at.is_none() && expected.retry_scheduled_at.is_some() {
         retries::unschedule(conn, account, id).await?;
@@ -183,6 +184,8 @@ struct SentRow {
     error_code: Option<i64>,
     error_message: Option<String>,
     failed_at: Option<OffsetDateTime>,
+    hold_reason: Option<String>,
+    retry_at: Option<OffsetDateTime>,
     #[diesel(sql_type = BigInt)]
     times: i64,
     #[diesel(sql_type = Bool)]
@@ -215,6 +218,9 @@ impl SentRow {
             has_phone: row.phone.is_some(),
         });
         let class = failure.map(|failure| failure.class());
+        let is_held = status == SendStatus::Pending && !row.has_left;
+        let hold_reason = row.hold_reason.as_deref().filter(|_| is_held);
+        let hold_reason: Option<HoldCause> = hold_reason.map(parse_enum).transpose()?;
         Ok(CampaignSend {
             id: row.id.into(),
             contact_id: row.contact_id.into(),
@@ -224,6 +230,8 @@ impl SentRow {
             error_message: row.error_message,
             failure_class: class.map(|(class, _)| class),
             retry_after: class.and_then(|(_, after)| after),
+            hold_reason,
+            retry_at: row.retry_at.filter(|_| hold_reason.is_some()),
             wa_message_id: row.wa_message_id,
             pricing: published(row.pricing.as_ref())?,
             address: row.has_left.then(|| AddressKind::of(row.by_user_id)),
@@ -310,6 +318,7 @@ impl CampaignStore for PgCampaigns {
         };
         let mut campaign = Campaign::try_from(row)?;
         campaign.cost = budgets::cost_of(&costs, id, campaign.budget.as_ref())?;
+        (campaign.held, campaign.waiting_until) = budgets::waiting_of(&costs, id);
         Ok(Some(campaign))
     }
 
@@ -331,6 +340,7 @@ impl CampaignStore for PgCampaigns {
         let mut campaigns: Vec<Campaign> = rows.into_iter().map(Campaign::try_from).collect::<Result<_, _>>()?;
         for campaign in &mut campaigns {
             campaign.cost = budgets::cost_of(&costs, campaign.id, campaign.budget.as_ref())?;
+            (campaign.held, campaign.waiting_until) = budgets::waiting_of(&costs, campaign.id);
         }
         Ok(Page::new(query.page, campaigns, total))
     }
@@ -368,12 +378,12 @@ impl CampaignStore for PgCampaigns {
         ))
     }
 
-    async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
+    async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<CampaignStats>, StoreError> {
         Ok(self
             .0
             .read_row_if_any::<CountsRow, _>(account, rows::counts_query(account, id))
             .await?
-            .map(SendCounts::from))
+            .map(CampaignStats::from))
     }
 
     async fn sends(

@@ -5,6 +5,7 @@
 
 mod changes;
 mod creation;
+mod departures;
 mod facts;
 mod hand_over;
 mod queues;

@@ -5,29 +5,28 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Integer, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{NEVER_CONFIRMED, SendResult};
 use recado_domain::direct_messages::{
-    Departure, DepartureFacts, DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, NumberQueue, QueueInputs,
-    RequestedContent, RequestedTemplate, departure,
+    DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, NumberQueue, QueueInputs,
 };
 use recado_domain::messaging::{AddressKind, ErrorClass, ErrorCodes, SendStatus};
 use recado_domain::shared::{AccountId, MessageId, ProfileId, StoreError};
-use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::changes::{self, find, lock, write};
 use super::creation::{DueTime, make_due};
-use super::facts::{ContactKey, contacts, numbers, requested_templates};
+use super::departures::{departures, due, due_messages, hold_messages, release_held};
+use super::facts::numbers;
 use super::hand_over::move_due;
 use super::{read_profile, stored_profile};
-use crate::billing;
 use crate::contacts::{opt_out_now, set_wa_ids};
-use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::errors::{DbResult, parse_enum};
+use crate::holds::{Purpose, hold_settings};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{FlagRow, IdRow, NumberRow, PlannedEachTime, collect_column, key_rows, sql};
+use crate::sql::{FlagRow, IdRow, PlannedEachTime, collect_column, key_rows, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::find_profile;
 
@@ -57,20 +56,6 @@ struct QueueRow {
     account_id: Uuid,
     #[diesel(sql_type = SqlUuid)]
     profile_id: Uuid,
-}
-
-#[derive(QueryableByName)]
-struct DueRow {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    contact_id: Uuid,
-    #[diesel(sql_type = Jsonb)]
-    content: Value,
-    #[diesel(sql_type = Timestamptz)]
-    expires_at: OffsetDateTime,
-    #[diesel(sql_type = Integer)]
-    attempts: i32,
 }
 
 #[derive(QueryableByName)]
@@ -121,55 +106,6 @@ async fn mark_unknown(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbRes
     Ok(())
 }
 
-async fn due_messages(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: i64) -> DbResult<Vec<DueRow>> {
-    let rows = sql(
-        "SELECT id, contact_id, request -> 'content' AS content, expires_at, attempts FROM direct_messages
-         WHERE account_id = $1 AND profile_id = $2 AND due_at <= now()
-         ORDER BY due_at, id LIMIT $3 FOR NO KEY UPDATE",
-    )
-    .bind(queue.account_id)
-    .bind(stored_profile(queue.profile_id))
-    .bind(limit)
-    .load(conn)
-    .await?;
-    Ok(rows)
-}
-
-/// The facts on which the departure of each message depends.
-async fn departure_facts(
-    conn: &mut AsyncPgConnection,
-    queue: NumberQueue,
-    rows: Vec<DueRow>,
-    is_number_removed: bool,
-) -> DbResult<Vec<DepartureFacts>> {
-    let account = queue.account_id;
-    let keys = rows.iter().map(|row| row.contact_id.to_string()).collect();
-    let contacts = contacts(conn, account, ContactKey::Id, keys).await?;
-    let contents: Vec<RequestedContent> = rows
-        .iter()
-        .map(|row| serde_json::from_value(row.content.clone()).map_err(corrupt))
-        .collect::<Result<_, StoreError>>()?;
-    let templates = requested_templates(conn, account, contents.iter()).await?;
-    let (billing, now) = billing::entitlement(conn, account).await?;
-    let has_plan = billing.messages_per_month(now).is_some();
-    let facts = rows.into_iter().zip(contents).map(|(row, content)| {
-        let key: Option<&RequestedTemplate> = content.template_key();
-        DepartureFacts {
-            id: row.id.into(),
-            contact: contacts.get(&row.contact_id.to_string()).cloned(),
-            template: key.and_then(|key| templates.get(key)).cloned(),
-            content,
-            has_plan,
-            number: queue.profile_id,
-            is_number_removed,
-            expires_at: row.expires_at,
-            attempts: row.attempts.unsigned_abs(),
-            now,
-        }
-    });
-    Ok(facts.collect())
-}
-
 async fn start(
     conn: &mut AsyncPgConnection,
     queue: NumberQueue,
@@ -183,17 +119,12 @@ async fn start(
     }
     let account = queue.account_id;
     let rows = due_messages(conn, queue, limit).await?;
-    let (mut leaving, mut failed) = (Vec::new(), Vec::new());
-    for facts in departure_facts(conn, queue, rows, is_number_removed).await? {
-        let id = facts.id;
-        match departure(facts) {
-            Departure::Leave(message) => leaving.push(*message),
-            Departure::Fail(message) => failed.push((id, message)),
-        }
-    }
-    fail(conn, account, &failed).await?;
-    mark_started(conn, account, &leaving).await?;
-    Ok(Some(leaving))
+    let settings = hold_settings(conn, account).await?;
+    let departures = departures(conn, queue, rows, is_number_removed, settings, Purpose::Start).await?;
+    hold_messages(conn, account, &departures).await?;
+    fail(conn, account, &departures.failed).await?;
+    mark_started(conn, account, &departures.leaving).await?;
+    Ok(Some(departures.leaving))
 }
 
 /// Marks messages as started, with the texts that they leave with.
@@ -202,7 +133,7 @@ async fn mark_started(conn: &mut AsyncPgConnection, account: AccountId, leaving:
         return Ok(());
     }
     sql(format!(
-        "UPDATE direct_messages m SET started_at = now(), due_at = NULL, hold_reason = NULL, text = k.text,
+        "UPDATE direct_messages m SET started_at = now(), due_at = NULL, hold_reason = NULL, hold_rule = NULL, text = k.text,
            by_user_id = k.by_user_id, updated_at = now()
          FROM {keys} k WHERE m.account_id = $1 AND m.id = k.id",
         keys = key_rows("$2, $3, $4", "id, text, by_user_id"),
@@ -366,17 +297,6 @@ async fn held(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<Opti
     Ok(Some((parse_enum(&row.hold_reason)?, row.held_until - row.now)))
 }
 
-async fn due(conn: &mut AsyncPgConnection, queue: NumberQueue, limit: u32) -> DbResult<u32> {
-    let row: NumberRow = sql("SELECT count(*) AS n FROM (SELECT 1 FROM direct_messages
-         WHERE account_id = $1 AND profile_id = $2 AND due_at <= now() ORDER BY due_at LIMIT $3) d")
-    .bind(queue.account_id)
-    .bind(stored_profile(queue.profile_id))
-    .bind(i64::from(limit))
-    .get_result(conn)
-    .await?;
-    Ok(u32::try_from(row.n).unwrap_or(limit))
-}
-
 async fn fail_unconfirmed(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> DbResult<u64> {
     let mut locked = changes::lock(conn, account, ids, vec![]).await?;
     let before = locked.iter().filter(|message| message.is_pending()).count();
@@ -471,6 +391,19 @@ impl DirectMessageQueue for PgDirectMessageQueues {
             }
             release(conn, queue, worker, None).await
         })
+    }
+
+    async fn release_holds(&self, limit: i64) -> Result<u64, StoreError> {
+        let query = sql(include_str!("held_by_old_settings.sql")).bind(limit);
+        let mut held: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
+        for row in self.owner.rows::<UnknownRow>(query).await? {
+            held.entry(row.account_id.into()).or_default().push(row.id);
+        }
+        let mut released = 0;
+        for (account, ids) in held {
+            released += in_tenant!(self.tenants, account, |conn| release_held(conn, account, ids.clone()))?;
+        }
+        Ok(released)
     }
 
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {

@@ -9,10 +9,11 @@ WITH RECURSIVE endpoints AS (
 kinds (kind) AS (VALUES ('audit'), ('notification'), ('webhook')),
 waiting (queue, depth, since) AS (
   SELECT 'runs_waiting', count(*), min(waiting_since) FROM (
-    SELECT q.waiting_since FROM campaign_queue q
+    SELECT greatest(q.waiting_since, q.waiting_until) AS waiting_since FROM campaign_queue q
     JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
     JOIN accounts a ON a.id = q.account_id
     WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
+      AND (q.waiting_until <= now()) IS NOT FALSE
     LIMIT $1) q
   UNION ALL
   SELECT 'runs_under_way', count(*), min(created_at) FROM (

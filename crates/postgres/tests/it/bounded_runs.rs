@@ -233,7 +233,7 @@ async fn large_retry_is_announced_and_reset_in_batches() {
     );
     let stats = fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap();
     let stats = stats.unwrap();
-    assert_eq!((stats.pending, stats.failed), (MANY_FAILED, 0));
+    assert_eq!((stats.counts.pending, stats.counts.failed), (MANY_FAILED, 0));
     // Two workers at once reset each batch once.
     let (runs, worker) = (fixture.runs(), id());
     let (first, second) = tokio::join!(runs.materialize_sends(), runs.materialize_sends());

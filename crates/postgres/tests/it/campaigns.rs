@@ -2,8 +2,8 @@
 
 use futures_util::future::join3;
 use recado_domain::campaigns::{
-    AudienceFilters, Campaign, CampaignQuery, CampaignSort, CampaignStatus, CampaignStore, SegmentConfig, SendCounts,
-    SendResult, SendStore as _, Variables,
+    AudienceFilters, Campaign, CampaignQuery, CampaignSort, CampaignStats, CampaignStatus, CampaignStore,
+    SegmentConfig, SendCounts, SendResult, SendStore as _, Variables,
 };
 use recado_domain::contacts::{ContactStore, Tag, TagStore};
 use recado_domain::messaging::HeaderLocation;
@@ -317,7 +317,7 @@ async fn campaign_stats_are_zero_before_the_run() {
     let campaigns = fixture.campaigns();
     let draft = fixture.stored_draft().await;
     let before = campaigns.stats(fixture.account, draft.id).await.unwrap();
-    assert_eq!(before, Some(SendCounts::default()));
+    assert_eq!(before, Some(CampaignStats::default()));
     let expected = SendCounts {
         total: 4,
         pending: 2,
@@ -327,7 +327,10 @@ async fn campaign_stats_are_zero_before_the_run() {
     };
     assert_eq!(
         campaigns.stats(fixture.account, campaign.id).await.unwrap(),
-        Some(expected)
+        Some(CampaignStats {
+            counts: expected,
+            ..CampaignStats::default()
+        })
     );
     let foreign = fixture.another_account().await;
     assert_eq!(campaigns.stats(foreign, campaign.id).await.unwrap(), None);

@@ -37,6 +37,7 @@ mod foreign_keys;
 mod frozen_content;
 mod held_messages;
 mod histories;
+mod holds;
 mod idempotency;
 mod import_keys;
 mod ingestion;

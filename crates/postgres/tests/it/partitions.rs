@@ -438,7 +438,7 @@ async fn sums_stay_as_they_were_after_their_sends_were_dropped() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!((stats.total, stats.sent), (3, 3));
+    assert_eq!((stats.counts.total, stats.counts.sent), (3, 3));
     assert_eq!(fixture.usage().await, "3/0");
     // A wrong sum of what is kept is still found.
     fixture

@@ -58,7 +58,7 @@ async fn recipients_in_batches_are_counted_and_claimed_once() {
     let stats = fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap();
     let stats = stats.unwrap();
     assert_eq!(
-        (stats.total, stats.pending, fixture.usage().await.as_str()),
+        (stats.counts.total, stats.counts.pending, fixture.usage().await.as_str()),
         (9300, 9300, "0/9300")
     );
     let expected = fixture

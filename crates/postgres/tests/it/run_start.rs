@@ -37,8 +37,14 @@ async fn start_writes_sends_counters_and_quota_together() {
         ..SendCounts::default()
     };
     assert_eq!(
-        fixture.campaigns().stats(fixture.account, campaign.id).await.unwrap(),
-        Some(counts)
+        fixture
+            .campaigns()
+            .stats(fixture.account, campaign.id)
+            .await
+            .unwrap()
+            .unwrap()
+            .counts,
+        counts
     );
     assert_eq!(fixture.usage().await, "0/3");
     let month = fixture

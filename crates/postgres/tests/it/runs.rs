@@ -310,6 +310,8 @@ async fn finish_sets_the_final_status_and_emits_events() {
         failed: 2,
         simulated: false,
         status: CampaignStatus::Partial,
+        waiting: 0,
+        waiting_until: None,
         paused: false,
     };
     assert_eq!(report, expected);
@@ -541,7 +543,7 @@ async fn send_to_a_deleted_contact_is_still_counted() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!((stats.total, stats.failed), (1, 1));
+    assert_eq!((stats.counts.total, stats.counts.failed), (1, 1));
 }
 
 #[tokio::test]

@@ -376,6 +376,8 @@ impl DbFixture {
             late_policy: None,
             skipped_at: None,
             retry_scheduled_at: None,
+            waiting_until: None,
+            held: 0,
             created_by: Some(self.user),
             created_at: NOW,
             updated_at: NOW,

@@ -117,6 +117,11 @@ impl LockedSend {
         self.row.now
     }
 
+    /// Whether it can start.
+    pub(crate) fn waits(&self) -> bool {
+        self.status == SendStatus::Pending && self.row.started_at.is_none()
+    }
+
     /// When the outcome became unknown. `None` for a send that waits or has an outcome.
     pub(crate) fn unknown_since(&self) -> Option<OffsetDateTime> {
         let started = self.row.started_at.filter(|_| self.status == SendStatus::Pending)?;
@@ -444,7 +449,7 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
            retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
            read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code, error_message = w.error_message,
            wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed, pricing = w.pricing,
-           reserved_amount = CASE WHEN NOT w.releases_budget THEN s.reserved_amount END
+           reserved_amount = CASE WHEN NOT w.releases_budget THEN s.reserved_amount END, hold_reason = NULL
          FROM {keys} w WHERE s.account_id = $1 AND s.id = w.id AND s.id >= $18",
         keys = key_rows(
             "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17",

@@ -9,6 +9,7 @@ use recado_domain::direct_messages::{
     CancelOutcome, ContactFacts, ContentKind, CreationOutcome, CreationPlan, DepartureFacts, DirectMessage,
     DirectStatus, LeavingMessage, NewDirectMessage, NumberQueue, RequestedContent, RequestedTemplate,
 };
+use recado_domain::holds::Judge;
 use recado_domain::messaging::MessageContent;
 use recado_domain::shared::{AccountId, MessageId, UserId};
 use recado_domain::templates::Template;
@@ -207,7 +208,8 @@ impl State {
             } => {
                 let (queue, mut tables) = (queue_of(*queue), self.tables.clone());
                 let facts = |row: &InMemoryMessage| self.departure_facts(row, *is_number_removed);
-                let started = tables.start(queue, number(*worker), *limit, LEASE, facts);
+                let mut judge = Judge::off(self.tables.now);
+                let started = tables.start(queue, number(*worker), *limit, LEASE, facts, &mut judge);
                 self.tables = tables;
                 StepOutcome::Started(started)
             }
@@ -421,6 +423,10 @@ impl State {
             number: row.message.profile_id,
             is_number_removed,
             expires_at: row.message.expires_at,
+            send_at: row.message.send_at,
+            held_by: None,
+            time_zone: None,
+            person: row.message.contact_id,
             attempts: row.attempts,
             now: self.tables.now,
         }

@@ -7,7 +7,7 @@ use recado_domain::campaigns::in_memory::{
     InMemoryAccount, InMemoryCampaign, InMemoryContact, InMemoryRuns, InMemorySend, RunTables, SendKey,
 };
 use recado_domain::campaigns::{
-    CampaignStatus, ClaimOutcome, PAIR_INTERVAL, Recipient, RunReport, SendCounts, StartOutcome,
+    CampaignStatus, ClaimOutcome, HeldSends, PAIR_INTERVAL, Recipient, RunReport, SendCounts, StartOutcome,
 };
 use recado_domain::messaging::SendStatus;
 use recado_domain::shared::{SendId, WriteOutcome};
@@ -98,6 +98,8 @@ pub(super) enum StepOutcome {
     /// The campaign of the run, and whether another run waits.
     Taken(Option<usize>, bool),
     Claimed(Vec<Claimed>),
+    Skipped(usize),
+    Held(HeldSends),
     Wait,
     Exhausted,
     Stopped,
@@ -123,6 +125,8 @@ impl From<ClaimOutcome> for StepOutcome {
                 });
                 Self::Claimed(sends.collect())
             }
+            ClaimOutcome::Skipped(contact) => Self::Skipped(index(contact.0)),
+            ClaimOutcome::Held(held) => Self::Held(held),
             ClaimOutcome::Wait(time) => {
                 assert!(time.is_positive());
                 Self::Wait

@@ -213,6 +213,19 @@ async fn send_starts_use_index_lookups(mut fixture: DbFixture) {
     fixture.count_reads().await;
     assert_eq!(fixture.start_sends(run, worker, &sends).await.len(), PART);
     fixture.assert_looked_up("starts of sends").await;
+    let template = fixture.stored_template().await;
+    fixture
+        .sql(&format!(
+            "UPDATE campaigns SET template_id = '{template}' WHERE account_id = '{0}';
+             UPDATE campaign_sends SET started_at = NULL WHERE account_id = '{0}';
+             INSERT INTO account_settings (account_id, max_marketing_per_contact, updated_at)
+               VALUES ('{0}', '{{ \"n\": 1, \"days\": 1 }}', now())",
+            run.account_id
+        ))
+        .await;
+    fixture.count_reads().await;
+    assert_eq!(fixture.start_sends(run, worker, &sends).await.len(), PART);
+    fixture.assert_looked_up("starts of sends with a limit").await;
 }
 
 async fn inbound_messages_use_index_lookups(mut fixture: DbFixture) {

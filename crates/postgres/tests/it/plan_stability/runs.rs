@@ -122,7 +122,7 @@ pub(super) async fn retries_and_pages_of_sends_read_few_rows(mut fixture: DbFixt
     let part = i64::try_from(PART).unwrap();
     fixture.count_reads().await;
     let counts = fixture.campaigns().stats(fixture.account, untried).await.unwrap();
-    assert_eq!(counts.unwrap().pending, part);
+    assert_eq!(counts.unwrap().counts.pending, part);
     let page = PageQuery::new(None, None, 20, 100);
     let sends = fixture.campaigns().sends(fixture.account, untried, page).await.unwrap();
     assert_eq!(sends.unwrap().total, part);

@@ -1,0 +1,17 @@
+-- When the latest marketing messages to contacts were started that have not failed, in campaigns and by direct messages.
+-- Their category is that of their template now. `keys`: the contacts; `fence`: optimization fence.
+-- $1 account, $2 contacts, $3 how long a message counts, $4 the most messages of a contact.
+SELECT k.contact_id, m.started_at
+FROM {keys} k CROSS JOIN LATERAL (
+  (SELECT s.started_at FROM (SELECT campaign_id, started_at, status FROM campaign_sends
+     WHERE account_id = $1 AND contact_id = k.contact_id {fence}) s
+   WHERE s.status <> 'failed' AND s.started_at > now() - $3 * interval '1 microsecond'
+     AND (SELECT t.category FROM (SELECT template_id FROM campaigns WHERE account_id = $1 AND id = s.campaign_id {fence}) c
+       CROSS JOIN LATERAL (SELECT category FROM message_templates WHERE account_id = $1 AND id = c.template_id {fence}) t)
+       = 'MARKETING')
+  UNION ALL
+  (SELECT d.started_at FROM (SELECT template_id, started_at, status FROM direct_messages
+     WHERE account_id = $1 AND contact_id = k.contact_id {fence}) d
+   WHERE d.status <> 'failed' AND d.started_at > now() - $3 * interval '1 microsecond'
+     AND (SELECT category FROM message_templates WHERE account_id = $1 AND id = d.template_id {fence}) = 'MARKETING')
+  ORDER BY 1 DESC LIMIT $4) m

@@ -1,0 +1,3 @@
+-- The setting of the account that holds the message until `due_at`, and the last change of the settings by which it was
+-- judged. A column of its own: the previous version does not know these reasons, and shows such a message as waiting.
+ALTER TABLE direct_messages ADD COLUMN hold_rule text, ADD COLUMN held_settings_at timestamptz;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY direct_messages_hold_rule_idx;
