@@ -341,6 +341,8 @@ fn notification_example_is_of_a_finished_campaign() {
         late_policy: None,
         skipped_at: None,
         retry_scheduled_at: None,
+        waiting_until: None,
+        held: 0,
         created_by: None,
         created_at: now,
         updated_at: now,

@@ -21,6 +21,10 @@ const QUEUES: usize = 32;
 /// How soon a message that another process stored is found.
 const INTERVAL: Duration = Duration::from_millis(200);
 
+/// How soon held messages are looked at again after a change of the account's settings, and how many together.
+const HOLDS_INTERVAL: Duration = Duration::from_secs(5);
+const HOLDS_BATCH: i64 = 1000;
+
 /// The longest backoff while claiming queues fails.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
@@ -70,6 +74,14 @@ pub(super) fn start(
             async move { claimer.claim_next(&tasks).await }
         },
     ));
+    let held = queue.clone();
+    worker_loop::spawn(tasks, stop, "message_holds", HOLDS_INTERVAL, move || {
+        let queue = held.clone();
+        async move {
+            let released = queue.release_holds(HOLDS_BATCH).await?;
+            Ok(released > 0)
+        }
+    });
     let ttl = shared.config.send_unknown_ttl;
     worker_loop::spawn(tasks, stop, "unknown_messages", unknown_interval(ttl), move || {
         let queue = queue.clone();

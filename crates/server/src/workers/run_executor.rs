@@ -131,7 +131,7 @@ impl RunExecutor {
                 let end = match executor.dispatch(run).await {
                     // A run that stopped while `sending` counts as paused, for example if its account is suspended.
                     Ok(RunEnd::Over(report)) => Some(Ok(Some(RunReport {
-                        paused: report.paused || report.status == CampaignStatus::Sending,
+                        paused: report.paused || (report.status == CampaignStatus::Sending && !report.is_waiting()),
                         ..report
                     }))),
                     Ok(RunEnd::Gone) => Some(Ok(None)),
@@ -216,7 +216,7 @@ async fn next(receiver: &mut mpsc::Receiver<SubmittedRun>, stop: &CancellationTo
     }
 }
 
-/// Polls a run that another worker executes until it ends or pauses. None: this server stops first.
+/// Polls a run that another worker executes until it ends, pauses or waits. None: this server stops first.
 async fn poll_report(
     runs: &dyn RunStore,
     run: QueuedRun,
@@ -224,7 +224,7 @@ async fn poll_report(
 ) -> Option<Result<Option<RunReport>, StoreError>> {
     loop {
         match runs.report(run).await {
-            Ok(Some(report)) if report.status == CampaignStatus::Sending && !report.paused => {}
+            Ok(Some(report)) if report.status == CampaignStatus::Sending && !report.paused && !report.is_waiting() => {}
             // Waits for the database to return: the run is durable.
             Err(StoreError::Unavailable(_)) => {}
             end => return Some(end),

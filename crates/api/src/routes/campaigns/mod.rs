@@ -6,10 +6,11 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    Budget, Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, Campaigns,
-    FailureClass, Reach, SegmentConfig, SendContact, SendCounts, Variables,
+    Budget, Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus,
+    Campaigns, FailureClass, Reach, SegmentConfig, SendContact, Variables,
 };
 use recado_domain::costs::CampaignCost;
+use recado_domain::holds::HoldCause;
 use recado_domain::messaging::{AddressKind, HeaderLocation, Pricing, SendStatus};
 use recado_domain::settings::LatePolicy;
 use recado_domain::shared::schema::Timestamp;
@@ -203,6 +204,14 @@ response_type! {
         #[schemars(with = "Option<Timestamp>")]
         #[serde(with = "timestamp::option")]
         retry_scheduled_at: Option<OffsetDateTime>,
+        /// When the first held message of a waiting run is looked at again; null when the run does not wait. All its
+        /// remaining messages are held by the account's settings, and it goes on by itself.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        waiting_until: Option<OffsetDateTime>,
+        /// The number of held messages of a waiting run; 0 when the run does not wait.
+        #[schemars(example = 0)]
+        held: i64,
         /// The user who created the campaign; null when that user no longer exists.
         created_by: Option<UserId>,
         /// When the campaign was created.
@@ -262,6 +271,12 @@ response_type! {
         #[schemars(with = "Option<Timestamp>")]
         #[serde(with = "timestamp::option")]
         retry_after: Option<OffsetDateTime>,
+        /// The setting of the account that holds the message; null when it is not held.
+        hold_reason: Option<HoldCause>,
+        /// When a held message is looked at again; null when it is not held.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        retry_at: Option<OffsetDateTime>,
         /// WhatsApp's id of the message; null before it was accepted.
         #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
         wa_message_id: Option<String>,
@@ -395,10 +410,11 @@ async fn stats(
 }
 
 pub(super) const STATS: Endpoint = endpoint!(stats, {
-    let description = "Counts the sends of a campaign by status. Each send is counted once, under its current status.";
+    let description = "Counts the sends of a campaign by status. Each send is counted once, under its current status. \
+                Held messages are `pending`.";
     Operation::new("Count a campaign's sends", description)
         .takes(path_id(ID))
-        .responds(data::<SendCounts>("The counts."))
+        .responds(data::<CampaignStats>("The counts."))
 });
 
 /// `GET /api/campaigns/<id>/sends`
@@ -436,7 +452,7 @@ fn with_status(status: &str) -> Value {
     json!({
         "status": status, "total_recipients": 0, "simulated": false,
         "executed_at": null, "completed_at": null, "paused_at": null, "pause_reason": null,
-        "late_policy": null, "skipped_at": null, "retry_scheduled_at": null,
+        "late_policy": null, "skipped_at": null, "retry_scheduled_at": null, "waiting_until": null, "held": 0,
     })
 }
 

@@ -59,13 +59,15 @@ pub(crate) const EXECUTE: Endpoint = endpoint!(execute, {
     let description = "Runs the campaign and responds when the run has ended. Closing the connection does not stop \
                 the run. Without a connected WhatsApp number the run is simulated: WhatsApp is not called, and the \
                 run ends as `sent`. A run that is cancelled in the meantime ends as `cancelled`. If the run is \
-                paused, the response has status `sending` and `paused`.";
+                paused, the response has status `sending` and `paused`. If the account's settings hold all its \
+                remaining messages, the response has status `sending`, their number as `waiting` and the time at \
+                which the run goes on by itself as `waiting_until`.";
     Operation::new("Execute a campaign and wait for its end", description)
         .takes(path_id(ID))
-        .responds(
-            data::<RunReport>("The result of the run.")
-                .example(json!({ "status": "partial", "total": 1840, "sent": 1832, "failed": 8, "paused": false })),
-        )
+        .responds(data::<RunReport>("The result of the run.").example(
+            json!({ "status": "partial", "total": 1840, "sent": 1832, "failed": 8, "paused": false,
+                    "waiting": 0, "waiting_until": null }),
+        ))
         .refuses(ErrorCode::Precondition, RUN_REFUSALS)
 });
 
