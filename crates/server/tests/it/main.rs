@@ -62,6 +62,7 @@ mod folders;
 mod frozen_content;
 mod harness;
 mod histories;
+mod holds;
 mod http;
 mod idempotency;
 mod identity;

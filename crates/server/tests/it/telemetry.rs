@@ -189,6 +189,7 @@ fn every_worker_reports_its_last_success() {
         "held_messages",
         "held_messages_sweep",
         "idempotency_keys",
+        "message_holds",
         "notification",
         "notification_streams",
         "recipient_batches",
