@@ -247,7 +247,7 @@ fn direct_messages_are_held_like_sends() {
     assert_eq!(calls(&server).into_keys().collect::<Vec<_>>(), [phone(3)]);
     // Free-form messages are never held.
     server.whatsapp.inbound(&Inbound::text(NUMBER, &phone(1), "Oi"));
-    let text_message = json!({ "to": { "phone": phone(1) }, "text": { "body": "Oi" } });
+    let text_message = json!({ "to": { "phone": phone(1) }, "text": "Oi" });
     let text_message = eventually("the window opens", || {
         let reply = ana.post("/api/messages", text_message.clone());
         (reply.status == 201).then(|| reply.created())
