@@ -226,16 +226,21 @@ pub struct RunReport {
     pub simulated: bool,
     /// The campaign's status at the end of the run; `sending` when the run was paused, or waits.
     pub status: CampaignStatus,
-    /// The number of held messages of a run that waits for them; 0 otherwise. The run goes on by itself.
-    #[schemars(example = 0)]
+    /// The number of held messages of a run that waits for them; absent otherwise. The run goes on by itself.
+    #[schemars(example = 3)]
+    #[serde(skip_serializing_if = "is_zero")]
     pub waiting: i64,
-    /// When the first held message of a waiting run is looked at again; null otherwise.
+    /// When the first held message of a waiting run is looked at again; absent otherwise.
     #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
     pub waiting_until: Option<OffsetDateTime>,
     /// True when the run was paused; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl RunReport {
