@@ -8,6 +8,9 @@ use crate::web::route::{Access, RouteSpec};
 
 const ABOUT: &str = include_str!("about.md");
 
+/// The id of the webhook event in examples.
+pub(super) const EVENT_ID: &str = "0190a1b2-c3d4-7e5f-8a9b-000000000013";
+
 pub(super) fn info() -> Value {
     json!({
         "title": "Recado",
@@ -160,6 +163,27 @@ pub(super) fn parameters() -> Value {
                 server's log lines contain it. If it is absent or invalid, the server generates one.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
             "example": "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b",
+        },
+        "WebhookId": {
+            "name": "webhook-id", "in": "header", "required": true,
+            "description": "The event's id, the same in every attempt and redelivery. A receiver skips an id that it \
+                has processed.",
+            "schema": { "type": "string", "format": "uuid" },
+            "example": EVENT_ID,
+        },
+        "WebhookTimestamp": {
+            "name": "webhook-timestamp", "in": "header", "required": true,
+            "description": "The time of this attempt, in seconds since 1970-01-01T00:00:00Z. A receiver refuses an \
+                attempt that is older than five minutes.",
+            "schema": { "type": "string", "pattern": "^[0-9]+$" },
+            "example": "1769938200",
+        },
+        "WebhookSignature": {
+            "name": "webhook-signature", "in": "header", "required": true,
+            "description": "`v1,` and the base64 of HMAC-SHA256 over `{webhook-id}.{webhook-timestamp}.{body}` with \
+                the endpoint's secret. After a rotation there are two, separated by a space, of which one must match.",
+            "schema": { "type": "string", "pattern": "^v1,[A-Za-z0-9+/=]+( v1,[A-Za-z0-9+/=]+)*$" },
+            "example": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
         },
     })
 }

@@ -7,10 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::descriptions;
 use super::errors::{error_schema, header_references, headers};
-use super::examples::{example_of, patched};
 use super::schemas::{Schemas, put};
+use super::webhooks::webhooks;
 use crate::error::ErrorCode;
+use crate::routes::TABLE;
 use crate::web::ceiling::is_exempt;
+use crate::web::examples::{example_of, patched};
 use crate::web::operation::{
     Body, BodyContent, BodySchema, OpenApiTag, Operation, Parameter, ParameterLocation, ParameterSchema,
     RequiredFields, ResponseContent, ResponseDoc, ResponseSchema, empty,
@@ -36,6 +38,7 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
         "servers": [{ "url": "/", "description": "The server that returned this document." }],
         "tags": tags.values().map(|tag| json!({ "name": tag.name, "description": tag.description })).collect::<Value>(),
         "paths": paths,
+        "webhooks": webhooks(&mut schemas),
         "components": {
             "schemas": { "Error": error_schema() },
             "responses": shared_responses(),
@@ -255,7 +258,36 @@ fn response_value(spec: &RouteSpec, response: &ResponseDoc, schemas: &mut Schema
         let content = content.map(|content| (content.media_type.to_owned(), response_content(content, schemas)));
         put(&mut value, "content", Value::Object(content.collect()));
     }
+    if matches!(response.status, 201 | 202) {
+        let links = links(spec);
+        if !links.is_empty() {
+            put(&mut value, "links", Value::Object(links));
+        }
+    }
     value
+}
+
+/// The links from a response that names a new row to the operations on the row.
+fn links(spec: &RouteSpec) -> Map<String, Value> {
+    let row = spec
+        .makes
+        .map_or_else(|| format!("{}/{{id}}", spec.path), str::to_owned);
+    let operations = TABLE.iter().filter(|operation| operation.path == row);
+    let links = operations.filter_map(|operation| {
+        let (name, description) = match operation.method {
+            Method::GET => ("get", "Reads the new row."),
+            Method::PUT => ("update", "Updates the new row."),
+            Method::DELETE => ("delete", "Deletes the new row."),
+            _ => return None,
+        };
+        let link = json!({
+            "operationId": operation.operation_id(),
+            "parameters": { "id": "$response.body#/data/id" },
+            "description": description,
+        });
+        Some((name.to_owned(), link))
+    });
+    links.collect()
 }
 
 fn response_content(content: &ResponseContent, schemas: &mut Schemas) -> Value {

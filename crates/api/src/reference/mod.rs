@@ -4,12 +4,14 @@
 mod descriptions;
 mod document;
 mod errors;
-mod examples;
 mod schemas;
+mod webhooks;
 
 use serde_json::Value;
 
 pub use crate::error::ErrorCode;
+pub use crate::routes::event_types::{EventType, published as event_types};
+pub use crate::web::schemas::closed;
 pub use schemas::alone;
 
 /// Generates the OpenAPI document of the route table.

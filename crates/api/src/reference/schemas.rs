@@ -7,6 +7,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use crate::web::operation::SchemaOf;
+use crate::web::schemas::tidied;
 
 /// JSON pointers of the shared schemas. Schemas of bodies are under `BODIES` until the document is complete.
 const RESPONSES: &str = "/components/schemas";
@@ -127,35 +128,6 @@ fn relocated(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
         Value::Array(items) => items.into_iter().map(|item| relocated(item, rename)).collect(),
         other => other,
     }
-}
-
-/// Removes what schemars adds beyond the standard: line breaks inside a paragraph, integer widths as `format`, and
-/// `null` as the default of an optional field.
-fn tidied(schema: Value) -> Value {
-    match schema {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter_map(|(key, value)| tidied_keyword(key, value))
-            .collect(),
-        Value::Array(items) => items.into_iter().map(tidied).collect(),
-        other => other,
-    }
-}
-
-fn tidied_keyword(key: String, value: Value) -> Option<(String, Value)> {
-    match (key.as_str(), value) {
-        ("default", Value::Null) => None,
-        ("format", Value::String(format)) if format.starts_with("uint") => None,
-        ("description", Value::String(text)) => Some((key, Value::String(paragraphs(&text)))),
-        ("examples" | "default" | "const" | "enum", value) => Some((key, value)),
-        (_, value) => Some((key, tidied(value))),
-    }
-}
-
-/// Replaces the line breaks of source comments with spaces; paragraph breaks stay.
-fn paragraphs(text: &str) -> String {
-    let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
-    paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
 pub(super) fn put(object: &mut Value, name: &str, value: Value) {

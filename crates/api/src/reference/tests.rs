@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::routes::TABLE;
+use crate::web::examples::type_of;
 
 /// Every operation with its method and path.
 fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
@@ -132,7 +133,7 @@ fn undocumented_fields(path: &str, schema: &Value, errors: &mut Vec<String>) {
         let shown = ["examples", "enum", "const", "format", "default"]
             .iter()
             .any(|key| field.get(key).is_some());
-        if examples::type_of(field) == Some("string") && !shown {
+        if type_of(field) == Some("string") && !shown {
             errors.push(format!("{path} has no example"));
         }
         undocumented_fields(&path, field, errors);
@@ -206,6 +207,81 @@ fn examples_are_valid_for_their_schemas() {
             }
         }
     }
+}
+
+#[test]
+fn webhooks_have_a_schema_example_and_signature_headers() {
+    let document = document();
+    let webhooks = document["webhooks"].as_object().unwrap();
+    let kinds = event_types().iter().map(|event_type| event_type.kind);
+    assert_eq!(
+        webhooks.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+        kinds.collect()
+    );
+    for (kind, webhook) in webhooks {
+        let delivery = &webhook["post"];
+        let headers = delivery["parameters"].as_array().unwrap().iter();
+        let headers: Vec<&Value> = headers.map(|header| &target(&document, header)["name"]).collect();
+        assert_eq!(headers, ["webhook-id", "webhook-timestamp", "webhook-signature"]);
+        let media = &delivery["requestBody"]["content"]["application/json"];
+        let validator = validator(&document, &media["schema"]);
+        let errors = validator.iter_errors(&media["example"]);
+        let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{kind}: {errors:#?}");
+        for (field, value) in [("type", json!("other")), ("data", json!({})), ("id", json!(7))] {
+            let mut event = media["example"].clone();
+            event[field] = value;
+            assert!(!validator.is_valid(&event), "{kind}: {field}");
+        }
+    }
+    for name in ["WebhookId", "WebhookTimestamp", "WebhookSignature"] {
+        let header = &document["components"]["parameters"][name];
+        let validator = validator(&document, &header["schema"]);
+        assert!(validator.is_valid(&header["example"]), "{header}");
+    }
+}
+
+/// Whether a response of this schema has `data.id`.
+fn has_data_id(document: &Value, schema: &Value) -> bool {
+    let data = target(document, &schema["properties"]["data"]);
+    data["properties"]["id"].is_object()
+}
+
+#[test]
+fn links_lead_from_a_new_row_to_its_operations() {
+    let document = document();
+    let operation_ids: BTreeSet<&str> = operations(&document)
+        .map(|(_, operation)| operation["operationId"].as_str().unwrap())
+        .collect();
+    let mut linked = 0;
+    for (name, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let Some(links) = response["links"].as_object() else {
+                continue;
+            };
+            let schema = &response["content"]["application/json"]["schema"];
+            assert!(has_data_id(&document, schema), "{name} {status}: no data.id");
+            for link in links.values() {
+                let operation_id = link["operationId"].as_str().unwrap();
+                assert!(operation_ids.contains(operation_id), "{name}: {operation_id}");
+                assert_eq!(link["parameters"], json!({ "id": "$response.body#/data/id" }));
+            }
+            linked += 1;
+        }
+    }
+    assert!(linked >= 12, "{linked}");
+    let links = |path: &str| {
+        let links = document["paths"][path]["post"]["responses"]["201"]["links"].as_object();
+        let links = links.into_iter().flatten();
+        links
+            .map(|(name, link)| format!("{name} {}", link["operationId"].as_str().unwrap()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let campaign = "delete campaigns_delete, get campaigns_get, update campaigns_update";
+    assert_eq!(links("/api/campaigns"), campaign);
+    assert_eq!(links("/api/tags"), "delete tags_delete");
+    assert_eq!(links("/api/links"), "", "a link has no operation by id");
 }
 
 #[test]

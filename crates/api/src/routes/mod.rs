@@ -9,6 +9,7 @@ use self::analytics::{costs, exports, insights};
 use crate::web::limit::{RateKey, RateRule};
 pub use crate::web::route::{Access, Content, RouteSpec};
 pub use service::OpenApiDocument;
+pub(crate) use webhooks::event_types;
 
 mod accounts;
 mod administration;
@@ -253,6 +254,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/webhooks/logs", Read, webhooks::LOGS),
     route!(POST, "/api/webhooks/logs/{id}/redeliver", Write, webhooks::REDELIVER),
     route!(GET, "/api/webhooks/events", Read, webhooks::EVENTS),
+    route!(GET, "/api/webhooks/event-types", Public, webhooks::EVENT_TYPES),
     route!(GET, "/api/webhooks/{id}", Read, webhooks::GET),
     route!(PUT, "/api/webhooks/{id}", Write, webhooks::UPDATE),
     route!(DELETE, "/api/webhooks/{id}", Write, webhooks::DELETE),

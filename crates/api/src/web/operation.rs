@@ -13,7 +13,7 @@ use crate::error::ErrorCode;
 
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+pub(crate) fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 

@@ -106,6 +106,7 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
     ("GET", "/api/whatsapp/webhook", Public(403)),
     ("POST", "/api/whatsapp/webhook", Public(401)),
     ("POST", "/api/hooks/{id}", Public(404)),
+    ("GET", "/api/webhooks/event-types", Public(200)),
     (
         "POST",
         "/api/webhooks",

@@ -1,5 +1,6 @@
-//! Routes of webhooks: endpoints, secrets, logs, the event feed and redelivery.
+//! Routes of webhooks: endpoints, secrets, logs, event types, the event feed and redelivery.
 
+pub(crate) mod event_types;
 mod events;
 
 use std::borrow::Cow;
@@ -30,6 +31,7 @@ use crate::web::query::Params;
 use crate::web::responses::{self, LimitedPage, response_type};
 use crate::web::route::{Endpoint, endpoint};
 use crate::worker_handles::WorkerSignals;
+pub(super) use event_types::EVENT_TYPES;
 pub(super) use events::{EVENTS, LOGS, RECEIVE, REDELIVER};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {

@@ -10,13 +10,13 @@ const LATER: &str = "2026-02-01T09:30:00.000Z";
 const DAY: &str = "2026-02-01";
 
 /// Generates a value of `schema`. References are resolved in `document`.
-pub(super) fn example_of(document: &Value, schema: &Value) -> Value {
+pub(crate) fn example_of(document: &Value, schema: &Value) -> Value {
     sample(document, schema, "", DEPTH)
 }
 
 /// Applies a patch: objects are merged field by field, each item of a list is merged into the first generated item,
 /// and any other value is replaced.
-pub(super) fn patched(value: Value, patch: &Value) -> Value {
+pub(crate) fn patched(value: Value, patch: &Value) -> Value {
     match (value, patch) {
         (Value::Object(mut fields), Value::Object(changes)) => {
             for (name, change) in changes {
@@ -86,7 +86,7 @@ fn is_null(schema: &Value) -> bool {
 }
 
 /// The type of a schema; the first one if it has several.
-pub(super) fn type_of(schema: &Value) -> Option<&str> {
+pub(crate) fn type_of(schema: &Value) -> Option<&str> {
     match schema.get("type") {
         Some(Value::Array(types)) => types.first().and_then(Value::as_str),
         Some(value) => value.as_str(),
