@@ -53,6 +53,7 @@ mod direct_messages;
 mod disconnects;
 mod docs;
 mod doctor;
+mod event_types;
 mod events;
 mod execute;
 mod exports;

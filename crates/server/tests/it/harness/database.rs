@@ -1,14 +1,22 @@
 //! A database for every test, and SQL for state that no route can set or return.
 
 use std::collections::BTreeMap;
-use std::sync::{OnceLock, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use recado_postgres::testing::TestDatabase;
 use secrecy::ExposeSecret as _;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use super::until;
+use super::{reference, until, webhook_events};
+
+/// The most events of a database that are checked.
+const MAX_CHECKED_EVENTS: usize = 10_000;
+
+/// How long a database may take to return its events. A test may leave it locked or suspended.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A migrated database and a connection of its owner.
 pub struct Database {
@@ -150,6 +158,29 @@ impl Database {
     pub fn count(&self, sql: &str) -> i64 {
         let text = self.text(&format!("SELECT count(*) {sql}"));
         text.parse().unwrap_or_else(|_| panic!("{sql}: {text}"))
+    }
+}
+
+/// Every webhook event that a test caused fits its event type.
+impl Drop for Database {
+    fn drop(&mut self) {
+        if std::thread::panicking() || reference::has_previous_version() {
+            return;
+        }
+        let sql = format!("SELECT type, payload FROM webhook_events LIMIT {MAX_CHECKED_EVENTS}");
+        let client = self.client.read().unwrap_or_else(PoisonError::into_inner);
+        // A test may have stopped its database.
+        let query = async { timeout(CHECK_TIMEOUT, client.simple_query(&sql)).await };
+        let Ok(Ok(messages)) = runtime().block_on(query) else {
+            return;
+        };
+        for message in messages {
+            let SimpleQueryMessage::Row(row) = message else {
+                continue;
+            };
+            let (kind, data) = (row.get("type").unwrap(), row.get("payload").unwrap());
+            webhook_events::check(kind, &serde_json::from_str(data).unwrap());
+        }
     }
 }
 

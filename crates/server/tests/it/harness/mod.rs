@@ -18,6 +18,7 @@ pub mod stream;
 pub mod tls;
 pub mod users;
 pub mod wait;
+pub mod webhook_events;
 
 use std::cell::RefCell;
 use std::path::Path;

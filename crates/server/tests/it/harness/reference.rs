@@ -9,6 +9,7 @@ use recado_api::routes::TABLE;
 use serde_json::{Value, json};
 
 use super::client::Reply;
+use super::webhook_events;
 
 /// Method, path, status and media type of a response.
 type Key = (String, &'static str, u16, String);
@@ -69,6 +70,12 @@ pub fn expect_previous_version(port: u16) {
     ports.push(port);
 }
 
+/// Whether a server of the previous version may write to the databases of this test run.
+pub fn has_previous_version() -> bool {
+    let ports = PREVIOUS_VERSION_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    !ports.is_empty()
+}
+
 pub fn is_previous_version(port: u16) -> bool {
     let ports = PREVIOUS_VERSION_PORTS.lock().unwrap_or_else(PoisonError::into_inner);
     ports.contains(&port)
@@ -115,5 +122,6 @@ pub fn check(method: &str, path: &str, reply: &Reply) {
             "{method} {path} {}: {errors:#?}\n{body:#}",
             reply.status
         );
+        webhook_events::check_listed(template, &body);
     }
 }
