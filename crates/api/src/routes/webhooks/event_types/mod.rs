@@ -119,7 +119,7 @@ static DOCUMENTATION: [Documentation; WebhookKind::ALL.len()] = [
         "0.1.0",
         "The file of a message was fetched from WhatsApp and stored.",
     )
-    .example(|| json!({ "media": { "state": "ready", "reason": null, "expires_at": null } })),
+    .example(|| json!({ "media": { "file_name": null, "state": "ready", "reason": null, "expires_at": null } })),
     event_type::<MessageStatusEventData>(
         WebhookKind::MessageRead,
         "0.1.0",
