@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use super::FailureClass;
+use super::model::is_zero;
 use crate::holds::HoldCause;
 use crate::messaging::{AddressKind, Addressee, Pricing, SendStatus};
 use crate::shared::schema::Timestamp;
@@ -115,12 +116,13 @@ pub struct SendCounts {
 pub struct CampaignStats {
     #[serde(flatten)]
     pub counts: SendCounts,
-    /// The number of held messages of a run that waits for them; 0 otherwise. They are `pending`.
-    #[schemars(example = 0)]
+    /// The number of held messages of a run that waits for them; absent otherwise. They are `pending`.
+    #[schemars(example = 3)]
+    #[serde(skip_serializing_if = "is_zero")]
     pub held: i64,
-    /// When the first held message of a waiting run is looked at again; null otherwise.
+    /// When the first held message of a waiting run is looked at again; absent otherwise.
     #[schemars(with = "Option<Timestamp>")]
-    #[serde(with = "timestamp::option")]
+    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
     pub waiting_until: Option<OffsetDateTime>,
 }
 

@@ -20,7 +20,7 @@ use super::send_ids::smallest;
 use crate::costs::rates;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::ingestion::amount;
-use crate::sql::{Sql, TextRow, key_rows, sql, uuids};
+use crate::sql::{FENCE, Sql, TextRow, key_rows, sql, uuids};
 
 /// Releases reserved amounts, by campaign. The caller has locked the sends.
 pub(super) async fn release(
@@ -152,10 +152,13 @@ async fn lock_addresses(
     next: &[SendId],
 ) -> DbResult<Vec<AddressRow>> {
     let rows = sql(format!(
-        "SELECT s.id, c.phone, c.wa_user_id
-         FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $3
-         JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id
-         WHERE s.status = 'pending' AND s.started_at IS NULL ORDER BY s.id FOR UPDATE OF s",
+        "SELECT k.id, c.phone, c.wa_user_id
+         FROM (SELECT k.id FROM {keys} k ORDER BY 1) k
+         CROSS JOIN LATERAL (SELECT contact_id FROM campaign_sends
+           WHERE account_id = $1 AND id = k.id AND id >= $3 AND status = 'pending' AND started_at IS NULL FOR UPDATE) s
+         CROSS JOIN LATERAL (SELECT phone, wa_user_id FROM contacts
+           WHERE account_id = $1 AND id = s.contact_id {FENCE}) c
+         ORDER BY k.id",
         keys = key_rows("$2", "id"),
     ))
     .bind(account)

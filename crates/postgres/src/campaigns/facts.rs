@@ -42,8 +42,8 @@ pub(super) async fn facts(
         None => false,
     };
     let late_policy = match campaign.late_policy {
-        Some(policy) => Some(policy),
-        None => settings::late_policy(conn, account).await?,
+        None if campaign.scheduled_at.is_some() => settings::late_policy(conn, account).await?,
+        policy => policy,
     };
     let (billing, now) = billing::entitlement(conn, account).await?;
     Ok(Some(RunFacts {

@@ -129,15 +129,17 @@ async fn due_sends(
     purpose: Purpose,
 ) -> DbResult<Vec<DueSendRow>> {
     let rows = sql(format!(
-        "SELECT s.id, s.contact_id, s.held_since, c.time_zone, c.phone, now() AS now
-         FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $3
+        "SELECT k.id, s.contact_id, s.held_since, c.time_zone, c.phone, now() AS now
+         FROM (SELECT k.id FROM {keys} k ORDER BY 1) k
+         CROSS JOIN LATERAL (SELECT contact_id, held_since FROM campaign_sends
+           WHERE account_id = $1 AND id = k.id AND id >= $3 AND status = 'pending' AND started_at IS NULL {look_up}) s
          CROSS JOIN LATERAL (SELECT time_zone, phone FROM contacts
            WHERE account_id = $1 AND id = s.contact_id {FENCE}) c
-         WHERE s.status = 'pending' AND s.started_at IS NULL ORDER BY s.id {lock}",
+         ORDER BY k.id",
         keys = key_rows("$2", "id"),
-        lock = match purpose {
-            Purpose::Start => "FOR UPDATE OF s",
-            Purpose::Precheck => "",
+        look_up = match purpose {
+            Purpose::Start => "FOR UPDATE",
+            Purpose::Precheck => FENCE,
         },
     ))
     .bind(run.account_id)

@@ -10,8 +10,10 @@ FROM {keys} k CROSS JOIN LATERAL (
        CROSS JOIN LATERAL (SELECT category FROM message_templates WHERE account_id = $1 AND id = c.template_id {fence}) t)
        = 'MARKETING')
   UNION ALL
+  -- BETWEEN and ORDER BY: of the indexes that begin with the account, only the one of contacts gives this order.
   (SELECT d.started_at FROM (SELECT template_id, started_at, status FROM direct_messages
-     WHERE account_id = $1 AND contact_id = k.contact_id {fence}) d
+     WHERE account_id = $1 AND contact_id BETWEEN k.contact_id AND k.contact_id
+     ORDER BY contact_id, created_at DESC, id DESC {fence}) d
    WHERE d.status <> 'failed' AND d.started_at > now() - $3 * interval '1 microsecond'
      AND (SELECT category FROM message_templates WHERE account_id = $1 AND id = d.template_id {fence}) = 'MARKETING')
   ORDER BY 1 DESC LIMIT $4) m

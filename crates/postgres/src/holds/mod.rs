@@ -141,8 +141,8 @@ async fn persons(
 /// Locks contacts in the order of their ids. What is read by a later statement includes what earlier holders wrote.
 async fn lock_contacts(conn: &mut AsyncPgConnection, account: AccountId, contacts: Vec<Uuid>) -> DbResult<()> {
     sql(format!(
-        "SELECT FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.contact_id
-         ORDER BY c.id FOR NO KEY UPDATE OF c",
+        "SELECT FROM (SELECT k.contact_id FROM {keys} k ORDER BY 1) k
+         CROSS JOIN LATERAL (SELECT FROM contacts WHERE account_id = $1 AND id = k.contact_id FOR NO KEY UPDATE) c",
         keys = key_rows("$2", "contact_id"),
     ))
     .bind(account)

@@ -89,9 +89,8 @@ fn held_campaign_waits_and_goes_on_when_the_settings_change() {
     assert_eq!(final_status(&ana, &id), "completed");
     assert_eq!(calls(&server).values().copied().collect::<Vec<_>>(), [1, 1, 1]);
     let (stats, shown) = (ana.stats(&id), campaign(&ana, &id));
-    for answer in [&stats, &shown] {
-        assert_eq!((&answer["held"], &answer["waiting_until"]), (&json!(0), &Value::Null));
-    }
+    assert_eq!((stats.get("held"), stats.get("waiting_until")), (None, None));
+    assert_eq!((&shown["held"], &shown["waiting_until"]), (&json!(0), &Value::Null));
     for send in ana.sends(&id) {
         assert_eq!((&send["hold_reason"], &send["retry_at"]), (&Value::Null, &Value::Null));
     }
@@ -111,8 +110,8 @@ fn waiting_campaign_is_cancelled_at_once() {
     ana.cancel(&id).ok();
     let stats = ana.stats(&id);
     assert_eq!(
-        (&stats["pending"], &stats["held"], ana.status(&id).as_str()),
-        (&json!(2), &json!(0), "cancelled")
+        (&stats["pending"], stats.get("held"), ana.status(&id).as_str()),
+        (&json!(2), None, "cancelled")
     );
     assert_eq!(usage(&server, &ana.account), "0 0");
     settings(&ana, json!({ "quiet_hours": null }));

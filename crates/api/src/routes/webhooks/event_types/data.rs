@@ -308,6 +308,26 @@ pub(super) struct SubscriptionEventData {
     current_period_end: Option<Timestamp>,
 }
 
+/// `data` of `cost.threshold`.
+#[derive(JsonSchema)]
+pub(super) struct CostThresholdEventData {
+    /// The amount of the setting `cost_alerts`, in units of `currency`.
+    #[schemars(example = 100)]
+    threshold: Amount,
+    /// The currency of the three amounts.
+    #[schemars(example = &"USD")]
+    currency: String,
+    /// The month in the account's time zone.
+    #[schemars(example = &"2026-11", regex(pattern = r"^[0-9]{4}-[0-9]{2}$"))]
+    month: String,
+    /// What the month's messages cost now, in units of `currency`.
+    #[schemars(example = 100.0375)]
+    amount: Amount,
+    /// The sum before the status updates that passed the threshold.
+    #[schemars(example = 99.975)]
+    previous: Amount,
+}
+
 /// `data` of `order.recorded`: the order as it is now.
 #[derive(JsonSchema)]
 pub(super) struct OrderEventData {

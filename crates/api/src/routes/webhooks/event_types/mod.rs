@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use self::data::{
     CampaignCancelledEventData, CampaignFinishedEventData, CampaignStartedEventData, CancelledMessageEventData,
-    ContactEventData, MediaReadyEventData, MessageStatusEventData, MetricEventData, NumberEventData, OrderEventData,
+    ContactEventData, CostThresholdEventData, MediaReadyEventData, MessageStatusEventData, MetricEventData, NumberEventData, OrderEventData,
     ReceivedMessageEventData, SubscriptionEventData, TemplateCategoryEventData, TemplateStatusEventData,
     TestPingEventData,
 };
@@ -96,6 +96,11 @@ static DOCUMENTATION: [Documentation; WebhookKind::ALL.len()] = [
         WebhookKind::ContactUpdated,
         "0.1.0",
         "A contact was changed. An opt-out is a change.",
+    ),
+    event_type::<CostThresholdEventData>(
+        WebhookKind::CostThreshold,
+        "0.1.0",
+        "The messages of a month passed an amount of the setting `cost_alerts`.",
     ),
     event_type::<CancelledMessageEventData>(
         WebhookKind::MessageCancelled,
