@@ -11,7 +11,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpMessage as _, HttpResponse, Resource, ResponseError as _, Scope};
 
 use crate::error::ApiError;
-use crate::routes::{RouteSpec, TABLE};
+use crate::routes::{RouteSpec, TABLE, row_read};
 use crate::telemetry::Route;
 use crate::web::access::check_access;
 
@@ -39,9 +39,10 @@ pub fn configure(config: &mut ServiceConfig) {
         let mut resource = web::resource(rest);
         for &(spec, route) in &specs {
             for method in methods(spec) {
+                let read = row_read(spec);
                 let access_check = from_fn(move |request: ServiceRequest, next: Next<_>| {
                     request.extensions_mut().insert(route);
-                    check_access(spec, request, next)
+                    check_access(spec, read, request, next)
                 });
                 resource = resource.route((spec.endpoint.handler)().method(method).wrap(access_check));
             }

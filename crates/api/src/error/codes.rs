@@ -103,6 +103,14 @@ error_codes! {
         description: "A request with the same `Idempotency-Key` is still running, or the key was used with another \
             path or body.",
     }
+    Changed {
+        status: StatusCode::PRECONDITION_FAILED,
+        code: "PRECONDITION_FAILED",
+        message: "The row is not as `If-Match` says; read it again",
+        headers: &["ETag"],
+        description: "`If-Match` does not have the row's present entity tag, which `details.etag` gives. Nothing was \
+            changed.",
+    }
     TooLarge {
         status: StatusCode::PAYLOAD_TOO_LARGE,
         code: "PAYLOAD_TOO_LARGE",

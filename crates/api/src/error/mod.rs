@@ -168,6 +168,15 @@ impl ApiError {
         Self::new(ErrorCode::Precondition, message).details(json!({ "reason": reason }))
     }
 
+    /// The row has another entity tag than the request expects.
+    pub fn changed(etag: &str) -> Self {
+        let header_value = HeaderValue::from_str(etag);
+        let error = Self::of(ErrorCode::Changed).details(json!({ "etag": etag }));
+        header_value
+            .into_iter()
+            .fold(error, |error, value| error.header(header::ETAG, value))
+    }
+
     pub fn rate_limited(decision: RateLimitDecision) -> Self {
         let seconds = (decision.wait_ms.max(1) + 999) / 1000;
         Self::of(ErrorCode::RateLimited).header(header::RETRY_AFTER, seconds.into())

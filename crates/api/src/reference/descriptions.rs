@@ -157,6 +157,13 @@ pub(super) fn parameters() -> Value {
             "schema": { "type": "string" },
             "example": "\"5f70bf18a086007016e948b04aed3b82\"",
         },
+        "IfMatch": {
+            "name": "If-Match", "in": "header", "required": false,
+            "description": "Entity tags of the row, as its GET or the last PUT returned them, or `*`. If none of them \
+                is the present one, the response is 412 and nothing is changed.",
+            "schema": { "type": "string" },
+            "example": "\"5f70bf18a086007016e948b04aed3b82\"",
+        },
         "RequestId": {
             "name": "X-Request-Id", "in": "header", "required": false,
             "description": "An id for this request, of 1 to 128 visible ASCII characters. The response and the \

@@ -10,7 +10,7 @@ use super::errors::{error_schema, header_references, headers};
 use super::schemas::{Schemas, put};
 use super::webhooks::webhooks;
 use crate::error::ErrorCode;
-use crate::routes::TABLE;
+use crate::routes::{TABLE, row_read};
 use crate::web::ceiling::is_exempt;
 use crate::web::examples::{example_of, patched};
 use crate::web::operation::{
@@ -98,6 +98,9 @@ fn parameters(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) ->
     }
     if spec.has_entity_tag() {
         shared.push("IfNoneMatch");
+    }
+    if row_read(spec).is_some() {
+        shared.push("IfMatch");
     }
     shared.push("RequestId");
     let reference = |name| json!({ "$ref": format!("#/components/parameters/{name}") });
@@ -214,6 +217,7 @@ fn derived_errors(spec: &RouteSpec, operation: &Operation) -> Vec<ErrorCode> {
         (ErrorCode::NotFound, spec.path.contains('{')),
         (ErrorCode::SlowBody, has_body),
         (ErrorCode::Conflict, accepts_idempotency_key(spec)),
+        (ErrorCode::Changed, row_read(spec).is_some()),
         (ErrorCode::TooLarge, has_body),
         (ErrorCode::MediaType, has_body),
         (
@@ -240,7 +244,8 @@ fn response_value(spec: &RouteSpec, response: &ResponseDoc, schemas: &mut Schema
     if accepts_idempotency_key(spec) {
         headers.extend(header_references(["Idempotent-Replayed"]));
     }
-    if spec.has_entity_tag() && matches!(response.status, 200 | 304) {
+    let is_tagged = spec.has_entity_tag() || (spec.method == Method::PUT && row_read(spec).is_some());
+    if is_tagged && matches!(response.status, 200 | 304) {
         headers.extend(header_references(["ETag"]));
     }
     if matches!(response.status, 201 | 202) && spec.makes.is_some() {

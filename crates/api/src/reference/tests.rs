@@ -321,6 +321,7 @@ fn error_codes_match_the_published_list() {
         "NOT_FOUND",
         "PAYLOAD_TOO_LARGE",
         "PAYMENT_ERROR",
+        "PRECONDITION_FAILED",
         "RATE_LIMIT",
         "REQUEST_TIMEOUT",
         "STORAGE_ERROR",
@@ -357,7 +358,7 @@ fn security_and_statuses_match_the_route_table() {
     );
     let created = "201 401 403 408 409 413 415 422 429 500 503".to_owned();
     assert_eq!(access_of("/api/campaigns", "post"), (account.clone(), created));
-    let deleted = "204 400 401 403 404 422 429 500 503".to_owned();
+    let deleted = "204 400 401 403 404 412 422 429 500 503".to_owned();
     assert_eq!(access_of("/api/campaigns/{id}", "delete"), (account, deleted));
     let limited = &document["paths"]["/api/campaigns"]["post"];
     assert_eq!(limited["x-rate-limit"]["requests"], 30);

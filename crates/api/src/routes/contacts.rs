@@ -316,8 +316,9 @@ async fn update(
     Id(id): Id<ContactId>,
     JsonChange(input): JsonChange<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let contact = contacts.update(&tenant, id, input.into()).await?;
-    Ok(responses::ok(ContactResponse::from(contact)))
+    contacts.update(&tenant, id, input.into()).await?;
+    let details = contacts.details(&tenant, id).await?;
+    Ok(responses::ok(ContactDetailsResponse::from(details)))
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
@@ -326,7 +327,7 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
     Operation::new("Update a contact", description)
         .takes(path_id(ID))
         .body(Body::change::<ContactBody>().example(json!({ "name": "Ana Lima", "email": null, "opted_out": true })))
-        .responds(data::<ContactResponse>("The updated contact."))
+        .responds(data::<ContactDetailsResponse>("The updated contact."))
         .refuses(ErrorCode::Invalid, TAKEN)
         .refuses(ErrorCode::Invalid, REFERENCES)
         .refuses(

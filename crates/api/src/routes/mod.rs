@@ -129,6 +129,13 @@ impl RouteSpec {
     }
 }
 
+/// For a PUT or DELETE: the GET of the same row, if its responses have entity tags. Then `If-Match` is honoured.
+pub fn row_read(spec: &RouteSpec) -> Option<&'static RouteSpec> {
+    let is_write = spec.method == Method::PUT || spec.method == Method::DELETE;
+    let mut reads = TABLE.iter().filter(|read| is_write && read.path == spec.path);
+    reads.find(|read| read.has_entity_tag())
+}
+
 pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/healthz", Public, service::HEALTH),
     route!(GET, "/readyz", Public, service::READY),
@@ -177,7 +184,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/brand-context", Read, brand::GET).tagged(),
     route!(PUT, "/api/brand-context", Write, brand::UPDATE),
     route!(POST, "/api/brand-context/scrape", Write, brand::SCRAPE).at_most(Limit::API, "brand-scrape"),
-    route!(GET, "/api/settings", Read, settings::GET),
+    route!(GET, "/api/settings", Read, settings::GET).tagged(),
     route!(PUT, "/api/settings", Manage, settings::UPDATE).at_most(Limit::API, "settings"),
     route!(GET, "/api/contacts", Read, contacts::LIST),
     route!(POST, "/api/contacts", Write, contacts::CREATE).makes("/api/contacts/{id}"),

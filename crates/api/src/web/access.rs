@@ -1,7 +1,6 @@
 //! The access check of every route: session, account, role, scope, request origin, rate limit and idempotency key, before the
 //! body is read.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use actix_web::body::{BoxBody, MessageBody};
@@ -10,16 +9,17 @@ use actix_web::http::Method;
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _, HttpResponse, ResponseError as _};
-use futures_util::FutureExt as _;
 use recado_domain::idempotency::{IdempotencyKey, Scope};
 use recado_domain::limits::{Limit, RateLimitDecision, RateLimiter};
-use recado_domain::shared::Tenant;
+use recado_domain::shared::{RowLocks, Tenant};
 
 use crate::error::{ApiError, RefusalReason};
 use crate::origin::OwnOrigins;
 use crate::telemetry::{RateLimitOutcome, count_rate_limit};
 use crate::web::auth::Authenticator;
 use crate::web::ceiling::ceiling;
+use crate::web::conditional::call_if_match;
+use crate::web::handler::call;
 use crate::web::idempotency::{self, StoredResponses, run_once};
 use crate::web::limit::{RateKey, write_headers};
 use crate::web::principal::Principal;
@@ -42,13 +42,15 @@ pub struct AccessChecks {
     /// The operator's ceiling (`REQUESTS_PER_MINUTE`).
     pub requests_per_minute: Option<u32>,
     pub responses: Arc<StoredResponses>,
+    pub row_locks: Arc<dyn RowLocks>,
     pub signals: WorkerSignals,
 }
 
 /// Passes an admitted request to its handler, with its session or tenant in its extensions. Otherwise responds with the
-/// error.
+/// error. `read`: for a PUT or DELETE, the GET of its row, if that has an entity tag.
 pub async fn check_access<B: MessageBody + 'static>(
     spec: &'static RouteSpec,
+    read: Option<&'static RouteSpec>,
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
@@ -67,7 +69,10 @@ pub async fn check_access<B: MessageBody + 'static>(
         Err(refused) => return Ok(request.into_response(too_many(refused))),
     };
     let mut response = match scoped_key(&request, principal) {
-        Ok(None) => call(request, next).await,
+        Ok(None) => match read {
+            None => call(request, next).await,
+            Some(read) => call_if_match(checks.row_locks.as_ref(), read, request, next).await,
+        },
         Ok(Some(scoped)) => run_once(checks.responses.clone(), scoped, request, next, call).await,
         Err(error) => request.error_response(error),
     };
@@ -77,7 +82,7 @@ pub async fn check_access<B: MessageBody + 'static>(
     if let Some((limit, decision)) = decided {
         write_headers(response.headers_mut(), limit, decision);
     }
-    Ok(representation::complete(spec, response))
+    Ok(representation::complete(spec, read, response))
 }
 
 /// The response to a caller who is not admitted. Unknown API keys count against their address.
@@ -117,16 +122,6 @@ fn scoped_key(request: &ServiceRequest, principal: Principal) -> Result<Option<(
         }
     };
     Ok(idempotency::key_of(request)?.map(|key| (scope, key)))
-}
-
-/// Calls the handler and catches a panic, so that it fails one request instead of a worker thread.
-async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) -> ServiceResponse<BoxBody> {
-    let http = request.request().clone();
-    match AssertUnwindSafe(next.call(request)).catch_unwind().await {
-        Ok(Ok(response)) => response.map_into_boxed_body(),
-        Ok(Err(error)) => ServiceResponse::new(http, error.error_response()),
-        Err(_) => ServiceResponse::new(http, ApiError::internal("a handler panicked").error_response()),
-    }
 }
 
 /// Authenticates the caller and checks the role, the scope and the request origin.

@@ -44,6 +44,12 @@ pub fn matches_any(tags: &str, etag: &str) -> bool {
         .any(|tag| tag == "*" || uncoded(tag.strip_prefix("W/").unwrap_or(tag)) == uncoded(etag))
 }
 
+/// Whether a list of entity tags has this one, of a complete body or a compressed form. Weak tags do not count.
+pub fn matches_strongly(tags: &str, etag: &str) -> bool {
+    let mut tags = tags.split(',').map(str::trim);
+    tags.any(|tag| tag == "*" || (tag.starts_with('"') && uncoded(tag) == uncoded(etag)))
+}
+
 /// An entity tag without its quotes and the name of a content coding.
 fn uncoded(tag: &str) -> &str {
     let tag = tag.trim_matches('"');

@@ -4,11 +4,11 @@
 use actix_http::encoding::Encoder;
 use actix_web::body::{BodySize, BoxBody, MessageBody as _};
 use actix_web::dev::ServiceResponse;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{
     AcceptEncoding, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ContentEncoding, ETAG, Encoding, Header as _,
     HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
 };
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
@@ -29,11 +29,20 @@ const CODINGS: [ContentEncoding; 2] = [ContentEncoding::Brotli, ContentEncoding:
 /// The request headers on which the response of a route that is not public depends.
 const VARIES: &str = "Authorization, Cookie, X-Account-Id, X-API-Key, Accept-Encoding";
 
-/// Completes the response of a route.
-pub fn complete(spec: &RouteSpec, response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+/// Completes the response of a route. `read`: for a PUT or DELETE, the GET of its row, if that has an entity tag.
+pub fn complete(
+    spec: &RouteSpec,
+    read: Option<&RouteSpec>,
+    response: ServiceResponse<BoxBody>,
+) -> ServiceResponse<BoxBody> {
     let (request, response) = response.into_parts();
     let response = with_location(spec, response);
-    let response = with_entity_tag(spec, &request, response);
+    let response = match read {
+        // A PUT returns the row as its GET does.
+        Some(read) if spec.method == Method::PUT => tagged(read, response),
+        _ if spec.has_entity_tag() => unless_known(&request, tagged(spec, response)),
+        _ => response,
+    };
     let mut response = compressed(spec, &request, response);
     set_caching(spec, response.headers_mut());
     ServiceResponse::new(request, response)
@@ -66,27 +75,39 @@ fn created_id(body: &[u8]) -> Option<String> {
     serde_json::from_slice::<Made>(body).ok().map(|made| made.data.id)
 }
 
-/// Adds the entity tag of the body, and responds with 304 if the client has it.
-fn with_entity_tag(spec: &RouteSpec, request: &HttpRequest, response: HttpResponse) -> HttpResponse {
-    if !spec.has_entity_tag() || response.status() != StatusCode::OK {
+/// Adds the entity tag of the body to a 200 of a GET, or of a response that returns the same row.
+pub fn tagged(read: &RouteSpec, response: HttpResponse) -> HttpResponse {
+    if response.status() != StatusCode::OK || response.headers().contains_key(ETAG) {
         return response;
     }
-    let tagged = match response.headers().contains_key(ETAG) {
-        true => response,
-        false => with_bytes(response, |response, body| {
-            if let Ok(tag) = HeaderValue::try_from(entity_tag(body, spec.computed_at)) {
-                response.headers_mut().insert(ETAG, tag);
-            }
-        }),
-    };
-    let tag = tagged.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
+    with_bytes(response, |response, body| {
+        if let Ok(tag) = HeaderValue::try_from(entity_tag(body, read.computed_at)) {
+            response.headers_mut().insert(ETAG, tag);
+        }
+    })
+}
+
+/// Gives a response the entity tag of a row whose body it does not have.
+pub fn set_tag_of(response: &mut HttpResponse, row: HttpResponse) {
+    with_bytes(row, |_, body| {
+        if let Ok(tag) = HeaderValue::try_from(entity_tag(body, None)) {
+            response.headers_mut().insert(ETAG, tag);
+        }
+    });
+}
+
+/// Responds with 304 if the client has the entity tag of a 200.
+fn unless_known(request: &HttpRequest, response: HttpResponse) -> HttpResponse {
+    let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
     let known = request
         .headers()
         .get(IF_NONE_MATCH)
         .and_then(|known| known.to_str().ok());
     match (tag, known) {
-        (Some(tag), Some(known)) if matches_any(known, tag) => not_modified(tagged),
-        _ => tagged,
+        (Some(tag), Some(known)) if response.status() == StatusCode::OK && matches_any(known, tag) => {
+            not_modified(response)
+        }
+        _ => response,
     }
 }
 

@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret, SecretString};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{SealContext, Sealed, string_enum};
+use super::{SealContext, Sealed, StoreError, string_enum};
 
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Clock: Send + Sync {
@@ -64,6 +64,21 @@ string_enum! {
         /// Storing that WhatsApp paused or disabled the template of a message. The next message of it stores it.
         ReviewTemplate = "review_template",
     }
+}
+
+/// Locks of rows across servers, for requests that check a row before they change it.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RowLocks: Send + Sync {
+    /// Waits for the lock of a row, which any text names. Errors: `Unavailable` after a time.
+    async fn lock(&self, row: &str) -> Result<Box<dyn RowLock>, StoreError>;
+}
+
+/// A held lock. Dropping it releases it and closes its connection; `release` keeps the connection.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RowLock: Send {
+    async fn release(self: Box<Self>);
 }
 
 /// Logs and counts errors that are not returned to a caller. An implementation MUST NOT block.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use recado_domain::audit::AuditLogs;
 use recado_domain::notifications::Notifications;
-use recado_postgres::{OwnerPool, PgAudit, PgNotificationFeed, PgNotifications, PoolConfig, TenantPool};
+use recado_postgres::{OwnerPool, PgAudit, PgNotificationFeed, PgNotifications, PgRowLocks, PoolConfig, TenantPool};
 
 use super::startup::with_request_timeouts;
 use super::{Shared, Stores};
@@ -27,6 +27,9 @@ const AUDIT_CONNECTIONS: usize = 1;
 
 /// Connections of each HTTP thread for notifications that are still in the outbox.
 const NOTIFICATION_CONNECTIONS: usize = 1;
+
+/// Connections of each HTTP thread for requests with `If-Match`: each holds one while it uses others.
+const ROW_LOCK_CONNECTIONS: usize = 1;
 
 impl Shared {
     /// The configuration of a pool that is counted under `purpose`.
@@ -59,6 +62,13 @@ impl Shared {
     pub(super) fn unseen_keys(&self) -> anyhow::Result<OwnerPool> {
         let pool = with_request_timeouts(&self.config, self.pool("keys", KEY_CONNECTIONS));
         OwnerPool::new(&pool).context("DATABASE_URL is not a valid PostgreSQL URL")
+    }
+
+    /// Locks of rows, with their own connections.
+    pub(super) fn row_locks(&self) -> anyhow::Result<PgRowLocks> {
+        let pool = OwnerPool::new(&self.pool("row_locks", ROW_LOCK_CONNECTIONS))
+            .context("DATABASE_URL is not a valid PostgreSQL URL")?;
+        Ok(PgRowLocks::new(pool))
     }
 
     /// The audit log, with its own connections.

@@ -128,6 +128,7 @@ impl Services {
             rate_limiter: rate_limiter.clone(),
             requests_per_minute: shared.config.limits.requests_per_minute,
             responses: Arc::new(responses),
+            row_locks: Arc::new(shared.row_locks()?),
             signals: shared.signals.clone(),
         })
         .share(authenticator)

@@ -123,7 +123,7 @@ fn run_without_connected_number_is_simulated() {
     assert_eq!((&page["total"], &page["totalPages"]), (&json!(30), &json!(3)));
     let send = &page["data"][0];
     let fields: Vec<&String> = send.as_object().unwrap().keys().collect();
-    assert_eq!((fields.len(), &send["address"]), (12, &json!("phone")), "{send}");
+    assert_eq!((fields.len(), &send["address"]), (14, &json!("phone")), "{send}");
     assert!(
         send["sent_at"].is_string() && send["contacts"]["phone"].is_string(),
         "{send}"

@@ -32,6 +32,7 @@ use crate::web::extractors::{Id, nullable};
 use crate::web::operation::{Body, OpenApiTag, Operation, created, data, no_content, numbered_page, path_id};
 use crate::web::parameters::{EnumParam, LIMIT, TextParam};
 use crate::web::query::Params;
+use crate::web::representation::set_tag_of;
 use crate::web::request::RequestId;
 use crate::web::responses::response_type;
 use crate::web::route::{Endpoint, endpoint};
@@ -380,7 +381,11 @@ async fn update(
     };
     let updated = administration.update(&admin, id, &patch).await;
     auth_cache.mark_account_changed(id);
-    Ok(responses::ok(administered(&signals, &updated?)))
+    let mut response = responses::ok(administered(&signals, &updated?));
+    // The response is not the row that the GET returns, and may show the address of an invite.
+    let row = responses::ok(AccountDetailResponse::from(administration.get(id).await?));
+    set_tag_of(&mut response, row);
+    Ok(response)
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {

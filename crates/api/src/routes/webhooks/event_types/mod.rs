@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use self::data::{
     CampaignCancelledEventData, CampaignFinishedEventData, CampaignStartedEventData, CancelledMessageEventData,
-    ContactEventData, CostThresholdEventData, MediaReadyEventData, MessageStatusEventData, MetricEventData, NumberEventData, OrderEventData,
-    ReceivedMessageEventData, SubscriptionEventData, TemplateCategoryEventData, TemplateStatusEventData,
-    TestPingEventData,
+    ContactEventData, CostThresholdEventData, MediaReadyEventData, MessageStatusEventData, MetricEventData,
+    NumberEventData, OrderEventData, ReceivedMessageEventData, SubscriptionEventData, TemplateCategoryEventData,
+    TemplateStatusEventData, TestPingEventData,
 };
 use crate::error::ErrorCode;
 use crate::web::operation::{Operation, SchemaOf, data, schema_of};

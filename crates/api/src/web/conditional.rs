@@ -1,0 +1,82 @@
+//! Conditional writes: a PUT or DELETE with `If-Match` changes the row only if the client knows its present state (RFC
+//! 9110, section 13.1.1).
+//!
+//! The tag of the row is that of its GET. The comparison and the write run under a lock of the row, across servers. So
+//! of several requests with one tag, one is applied.
+
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{Payload, Service as _, ServiceFactory as _, ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ETAG, HeaderMap, IF_MATCH};
+use actix_web::middleware::Next;
+use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
+use recado_domain::shared::{RowLocks, Tenant};
+
+use crate::error::ApiError;
+use crate::web::handler::call;
+use crate::web::ranges::matches_strongly;
+use crate::web::representation::tagged;
+use crate::web::route::RouteSpec;
+
+/// Calls the handler, unless the request has an `If-Match` that does not fit the row that `read` returns.
+pub async fn call_if_match<B: MessageBody + 'static>(
+    locks: &dyn RowLocks,
+    read: &'static RouteSpec,
+    request: ServiceRequest,
+    next: Next<B>,
+) -> ServiceResponse<BoxBody> {
+    let Some(expected) = expected_tags(request.headers()) else {
+        return call(request, next).await;
+    };
+    let lock = match locks.lock(&row_name(&request)).await {
+        Ok(lock) => lock,
+        Err(error) => return request.error_response(ApiError::from(error)),
+    };
+    let response = match refusal(read, &request, &expected).await {
+        Some(refused) => request.into_response(refused),
+        None => call(request, next).await,
+    };
+    lock.release().await;
+    response
+}
+
+/// The tags that the request names, of all its `If-Match` headers.
+fn expected_tags(headers: &HeaderMap) -> Option<String> {
+    let tags: Vec<&str> = headers
+        .get_all(IF_MATCH)
+        .map(|tags| tags.to_str().unwrap_or_default())
+        .collect();
+    (!tags.is_empty()).then(|| tags.join(","))
+}
+
+/// The account and the path. Some paths are the same in every account.
+fn row_name(request: &ServiceRequest) -> String {
+    let extensions = request.extensions();
+    let account = extensions.get::<Tenant>().map(|tenant| tenant.account_id.to_string());
+    format!("{} {}", account.unwrap_or_default(), request.path())
+}
+
+/// The response to a request whose tags do not fit the row. A row that does not exist is left to the handler.
+async fn refusal(read: &RouteSpec, request: &ServiceRequest, expected: &str) -> Option<HttpResponse> {
+    let response = tagged(read, read_row(read, request).await);
+    match response.status() {
+        StatusCode::NOT_FOUND => None,
+        StatusCode::OK => {
+            let tag = response.headers().get(ETAG)?.to_str().ok()?;
+            (!matches_strongly(expected, tag)).then(|| ApiError::changed(tag).error_response())
+        }
+        _ => Some(response),
+    }
+}
+
+/// Calls the handler of the row's GET.
+async fn read_row(read: &RouteSpec, request: &ServiceRequest) -> HttpResponse {
+    let request = ServiceRequest::from_parts(request.request().clone(), Payload::None);
+    let Ok(handler) = (read.endpoint.handler)().new_service(()).await else {
+        return ApiError::internal("a handler cannot be built").error_response();
+    };
+    match handler.call(request).await {
+        Ok(response) => response.into_parts().1,
+        Err(error) => error.error_response(),
+    }
+}
