@@ -228,7 +228,7 @@ pub struct RunReport {
     pub status: CampaignStatus,
     /// The number of held messages of a run that waits for them; absent otherwise. The run goes on by itself.
     #[schemars(example = 3)]
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "super::send::is_zero")]
     pub waiting: i64,
     /// When the first held message of a waiting run is looked at again; absent otherwise.
     #[schemars(with = "Option<Timestamp>")]
@@ -237,11 +237,6 @@ pub struct RunReport {
     /// True when the run was paused; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-}
-
-/// For serde: a count of zero is left out of an answer.
-pub(super) fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 impl RunReport {

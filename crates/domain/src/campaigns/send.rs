@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use super::FailureClass;
-use super::model::is_zero;
 use crate::holds::HoldCause;
 use crate::messaging::{AddressKind, Addressee, Pricing, SendStatus};
 use crate::shared::schema::Timestamp;
@@ -109,6 +108,11 @@ pub struct SendCounts {
     /// The number of messages that failed and will not arrive.
     #[schemars(example = 8)]
     pub failed: i64,
+}
+
+/// For serde: a count of zero is left out of an answer.
+pub(super) fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// The counters of a campaign, and what its run waits for.

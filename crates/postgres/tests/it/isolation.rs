@@ -89,7 +89,8 @@ fn message_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, send_at, expires_at,
            created_by, created_at, updated_at)
          VALUES ('{account}', '{tag}', '{contact}', '{tag}', 'text', '{{}}', now(), now(), '{tag}', now(), now());
-         INSERT INTO direct_message_queues (account_id, profile_id, due_at) VALUES ('{account}', '{tag}', now())"
+         INSERT INTO direct_message_queues (account_id, profile_id, due_at) VALUES ('{account}', '{tag}', now());
+         INSERT INTO account_settings (account_id, opt_out_reply, updated_at) VALUES ('{account}', 'r', now())"
     )
 }
 
@@ -122,7 +123,6 @@ async fn filled() -> (DbFixture, [String; 2]) {
                    VALUES ('{account}', '{tag}', '{tag}', 'pay_1', 'PIX', 1, 'PENDING');
                  INSERT INTO applied_gateway_events (account_id, event_id) VALUES ('{account}', '{tag}');
                  INSERT INTO brand_contexts (account_id, company_name) VALUES ('{account}', 'b');
-                 INSERT INTO account_settings (account_id, opt_out_reply, updated_at) VALUES ('{account}', 'r', now());
                  INSERT INTO message_usage_slots (account_id, month) VALUES ('{account}', '2026-03-01');
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
