@@ -8,7 +8,7 @@ CREATE TABLE cost_months (
   -- The name of the time zone in which the month begins and ends.
   zone text NOT NULL,
   amount numeric NOT NULL,
-  -- When `amount` was last computed from `cost_rollups`. Null: not for this zone.
+  -- When `amount` was last computed from `cost_rollups`. Null: not since the account's alerts were set.
   summed_at timestamptz,
   CONSTRAINT cost_months_pkey PRIMARY KEY (account_id, currency, month)
 );

@@ -1,14 +1,17 @@
 //! The settings of each account.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::conversations::comparable_word;
 use recado_domain::settings::{AccountSettings, CostAlert, LatePolicy, SettingsChange, SettingsStore};
 use recado_domain::shared::{AccountId, Event, StoreError, UserId, ZoneName};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -16,7 +19,7 @@ use uuid::Uuid;
 use crate::errors::{DbResult, corrupt};
 use crate::outbox;
 use crate::pool::TenantPool;
-use crate::schema::account_settings;
+use crate::schema::{account_settings, cost_months};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -64,20 +67,22 @@ impl TryFrom<SettingsRow> for AccountSettings {
     }
 }
 
-/// The account's settings and the time of their last change, for a transaction that decides by them. None: it has the
-/// defaults.
+/// The account's settings and the last change of those that hold messages, for a transaction that decides by them.
+/// None: it has the defaults.
 pub(crate) async fn find(
     conn: &mut AsyncPgConnection,
     account: AccountId,
 ) -> DbResult<Option<(AccountSettings, OffsetDateTime)>> {
     let row: Option<(SettingsRow, OffsetDateTime)> = account_settings::table
         .find(account.0)
-        .select((SettingsRow::as_select(), account_settings::updated_at))
+        .select((SettingsRow::as_select(), account_settings::holds_changed_at))
         .first(conn)
         .await
         .optional()?;
-    let Some((row, updated_at)) = row else { return Ok(None) };
-    Ok(Some((row.try_into()?, updated_at)))
+    let Some((row, holds_changed_at)) = row else {
+        return Ok(None);
+    };
+    Ok(Some((row.try_into()?, holds_changed_at)))
 }
 
 /// The columns of a write. `None` leaves a column as it is.
@@ -89,11 +94,60 @@ struct WrittenColumns<'a> {
     max_marketing_per_contact: Option<Option<Value>>,
     hold_at_most_hours: Option<Option<i16>>,
     opt_out_words: Option<Option<Value>>,
+    opt_out_words_since: Option<Value>,
     opt_out_reply: Option<Option<&'a str>>,
     opt_out_reply_by: Option<Option<Uuid>>,
     late_policy: Option<Option<Value>>,
     cost_alerts: Option<Option<Value>>,
+    holds_changed_at: Option<OffsetDateTime>,
     updated_at: OffsetDateTime,
+}
+
+/// Since when each opt-out word of the account works, in seconds since 1970.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct WordTimes(BTreeMap<String, i64>);
+
+impl WordTimes {
+    pub(crate) fn stored(value: Option<Value>) -> Result<Self, StoreError> {
+        Ok(stored(value)?.unwrap_or_default())
+    }
+
+    pub(crate) fn of(&self, word: &str) -> OffsetDateTime {
+        let since = self.0.get(&comparable_word(word)).copied().unwrap_or_default();
+        OffsetDateTime::from_unix_timestamp(since).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    }
+
+    /// The times of these words: a word that is already set keeps its time.
+    fn of_words(&self, words: &[String], now: OffsetDateTime) -> Self {
+        let time = |word: &String| {
+            let word = comparable_word(word);
+            let since = self.0.get(&word).copied().unwrap_or(now.unix_timestamp());
+            (word, since)
+        };
+        Self(words.iter().map(time).collect())
+    }
+}
+
+/// The times of the opt-out words of a change. `None`: it does not set them.
+async fn word_times(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    change: &SettingsChange,
+    now: OffsetDateTime,
+) -> DbResult<Option<Value>> {
+    let Some(words) = &change.opt_out_words else {
+        return Ok(None);
+    };
+    let before: Option<Option<Value>> = account_settings::table
+        .find(account.0)
+        .select(account_settings::opt_out_words_since)
+        .for_update()
+        .get_result(conn)
+        .await
+        .optional()?;
+    let before = WordTimes::stored(before.flatten())?;
+    let times = before.of_words(words.as_deref().unwrap_or_default(), now);
+    Ok(Some(serde_json::to_value(times).map_err(corrupt)?))
 }
 
 fn written<T: Serialize>(field: Option<&Option<T>>) -> Result<Option<Option<Value>>, StoreError> {
@@ -102,7 +156,12 @@ fn written<T: Serialize>(field: Option<&Option<T>>) -> Result<Option<Option<Valu
 }
 
 impl<'a> WrittenColumns<'a> {
-    fn of(change: &'a SettingsChange, user: UserId, now: OffsetDateTime) -> Result<Self, StoreError> {
+    fn of(
+        change: &'a SettingsChange,
+        word_times: Option<Value>,
+        user: UserId,
+        now: OffsetDateTime,
+    ) -> Result<Self, StoreError> {
         let hours = change
             .hold_at_most_hours
             .map(|hours| hours.map(i16::try_from).transpose());
@@ -112,6 +171,7 @@ impl<'a> WrittenColumns<'a> {
             max_marketing_per_contact: written(change.max_marketing_per_contact.as_ref())?,
             hold_at_most_hours: hours.transpose().map_err(corrupt)?,
             opt_out_words: written(change.opt_out_words.as_ref())?,
+            opt_out_words_since: word_times,
             opt_out_reply: change.opt_out_reply.as_ref().map(Option::as_deref),
             opt_out_reply_by: change
                 .opt_out_reply
@@ -119,6 +179,7 @@ impl<'a> WrittenColumns<'a> {
                 .map(|reply| reply.as_ref().map(|_| user.0)),
             late_policy: written(change.late_policy.as_ref())?,
             cost_alerts: written(change.cost_alerts.as_ref())?,
+            holds_changed_at: change.changes_holds().then_some(now),
             updated_at: now,
         })
     }
@@ -151,6 +212,17 @@ pub(crate) async fn cost_alerts(
     Ok((zone, stored(alerts)?.unwrap_or_default()))
 }
 
+/// Lets the sums of cost alerts be computed anew, because the alerts were set: nothing was added for a currency without
+/// an alert, and what a new alert's amount was passed by before gives no alert.
+async fn recompute_months(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
+    let months = cost_months::table.filter(cost_months::account_id.eq(account.0));
+    diesel::update(months)
+        .set(cost_months::summed_at.eq(None::<OffsetDateTime>))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -158,7 +230,8 @@ async fn update(
     now: OffsetDateTime,
     events: &[Event],
 ) -> DbResult<AccountSettings> {
-    let columns = WrittenColumns::of(change, user, now)?;
+    let word_times = word_times(conn, account, change, now).await?;
+    let columns = WrittenColumns::of(change, word_times, user, now)?;
     let row: SettingsRow = diesel::insert_into(account_settings::table)
         .values((account_settings::account_id.eq(account.0), &columns))
         .on_conflict(account_settings::account_id)
@@ -167,6 +240,9 @@ async fn update(
         .returning(SettingsRow::as_returning())
         .get_result(&mut *conn)
         .await?;
+    if change.cost_alerts.is_some() {
+        recompute_months(conn, account).await?;
+    }
     outbox::append(conn, account, events).await?;
     Ok(row.try_into()?)
 }

@@ -81,7 +81,7 @@ impl Campaigns {
                     user_id: tenant.actor.user_id,
                     support_admin: tenant.actor.support_admin.clone(),
                 }),
-                late_policy: input.late_policy.unwrap_or(stored.late_policy),
+                late_policy: input.late_policy.flatten(),
                 skipped_at: None,
                 updated_at: now,
                 ..stored.clone()
@@ -100,6 +100,7 @@ impl Campaigns {
         self.apply_command(tenant, id, Command::Unschedule, async |stored, status| {
             let draft = Campaign {
                 status,
+                late_policy: None,
                 updated_at: self.clock.now(),
                 ..stored.clone()
             };
@@ -228,6 +229,7 @@ mod tests {
     use super::super::{MockCampaignStore, MockRunRetryStore, MockRunStartStore, ResumeFacts, RunFacts};
     use super::*;
     use crate::billing::PlanEntitlement;
+    use crate::settings::{LateAction, LatePolicy};
     use crate::templates::tests::approved_template;
 
     const ID: CampaignId = CampaignId(Uuid::from_u128(1));
@@ -308,6 +310,37 @@ mod tests {
             refused,
             Err(CampaignError::Refused(CampaignRefusal::Status { .. }))
         ));
+    }
+
+    #[tokio::test]
+    async fn late_policy_is_that_of_one_schedule() {
+        let policy = Some(LatePolicy {
+            within: 60,
+            otherwise: LateAction::Skip,
+        });
+        let campaigns_with = |status| {
+            let mut store = stored(Campaign {
+                scheduled_at: Some(NOW + Duration::hours(1)),
+                late_policy: policy,
+                ..campaign(status)
+            });
+            store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
+            campaigns(store, MockRunStartStore::new())
+        };
+        for (given, expected) in [(None, None), (Some(None), None), (Some(policy), policy)] {
+            let input = ScheduleInput {
+                scheduled_at: None,
+                late_policy: given,
+            };
+            let scheduled = campaigns_with(CampaignStatus::Draft)
+                .schedule(&tenant(), ID, input)
+                .await;
+            assert_eq!(scheduled.unwrap().late_policy, expected);
+        }
+        let draft = campaigns_with(CampaignStatus::Scheduled)
+            .unschedule(&tenant(), ID)
+            .await;
+        assert_eq!(draft.unwrap().late_policy, None);
     }
 
     #[tokio::test]

@@ -26,7 +26,7 @@ pub use inbox::{
     ConversationState, InboundItem, Inbox, InboxChanges, InboxKeys, MessageChange, NewMessage, ReceivingNumber,
 };
 pub use model::*;
-pub use opt_out::{OptOutAnswer, OptOutReply, OptOutRules};
+pub use opt_out::{OptOutAnswer, OptOutReply, OptOutRules, OptOutWord, comparable_word};
 pub use outgoing::ReplyInput;
 pub use ports::*;
 pub use reply::{

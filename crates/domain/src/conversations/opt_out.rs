@@ -13,12 +13,33 @@ const BUILT_IN: [&str; 3] = ["SAIR", "PARAR", "STOP"];
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct OptOutRules {
     /// The account's words beside the built-in ones.
-    pub words: Vec<String>,
+    pub words: Vec<OptOutWord>,
     /// None: an opt-out has no reply.
     pub reply: Option<OptOutReply>,
 }
 
 redacted_debug!(OptOutRules {});
+
+/// A word of the account.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OptOutWord {
+    pub text: String,
+    /// Messages that were written earlier do not opt out by it. WhatsApp reports the time of a message in whole seconds.
+    pub since: OffsetDateTime,
+}
+
+redacted_debug!(OptOutWord { since });
+
+impl OptOutWord {
+    fn counts_at(&self, at: OffsetDateTime) -> bool {
+        at.unix_timestamp() >= self.since.unix_timestamp()
+    }
+}
+
+/// How opt-out words are compared.
+pub fn comparable_word(text: &str) -> String {
+    text.trim().to_uppercase()
+}
 
 /// The reply to an opt-out.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,10 +62,11 @@ pub struct OptOutAnswer {
 }
 
 impl OptOutRules {
-    /// Whether the whole text is an opt-out word, in any case and between spaces.
-    pub fn is_opt_out(&self, text: &str) -> bool {
-        let text = text.trim().to_uppercase();
-        BUILT_IN.contains(&text.as_str()) || self.words.iter().any(|word| word.trim().to_uppercase() == text)
+    /// Whether the whole text, which was written at `at`, is an opt-out word, in any case and between spaces.
+    pub fn is_opt_out(&self, text: &str, at: OffsetDateTime) -> bool {
+        let text = comparable_word(text);
+        let mut words = self.words.iter().filter(|word| word.counts_at(at));
+        BUILT_IN.contains(&text.as_str()) || words.any(|word| comparable_word(&word.text) == text)
     }
 
     /// The reply to a message that opted its contact out. A contact that had opted out before, also as another contact
@@ -79,23 +101,47 @@ fn is_same_person(contact: &ContactIdentity, other: &ContactIdentity) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use time::Duration;
+    use time::macros::datetime;
+
     use super::*;
+
+    const T: OffsetDateTime = datetime!(2026-03-02 12:00:00.7 UTC);
+
+    fn word(text: &str) -> OptOutWord {
+        OptOutWord {
+            text: text.to_owned(),
+            since: T,
+        }
+    }
+
+    #[test]
+    fn opt_out_word_of_the_account_never_works_backward() {
+        let rules = OptOutRules {
+            words: vec![word("fim")],
+            reply: None,
+        };
+        let second = datetime!(2026-03-02 12:00 UTC);
+        assert!(rules.is_opt_out("fim", second) && rules.is_opt_out("fim", second + Duration::DAY));
+        assert!(!rules.is_opt_out("fim", second - Duration::SECOND));
+        assert!(rules.is_opt_out("sair", second - Duration::DAY));
+    }
 
     #[test]
     fn opt_out_word_counts_alone_in_any_case() {
         let rules = OptOutRules {
-            words: vec!["Cancelar".into(), "não quero".into(), " fim ".into()],
+            words: ["Cancelar", "não quero", " fim "].map(word).into(),
             reply: None,
         };
         for word in ["SAIR", "sair", " Parar\n", "stop", "\u{a0}Stop ", "Sair "] {
             assert!(
-                OptOutRules::default().is_opt_out(word) && rules.is_opt_out(word),
+                OptOutRules::default().is_opt_out(word, T) && rules.is_opt_out(word, T),
                 "{word}"
             );
         }
         for word in ["cancelar", " CANCELAR\n", "NÃO QUERO", "Fim"] {
             assert!(
-                rules.is_opt_out(word) && !OptOutRules::default().is_opt_out(word),
+                rules.is_opt_out(word, T) && !OptOutRules::default().is_opt_out(word, T),
                 "{word}"
             );
         }
@@ -111,7 +157,7 @@ mod tests {
             "cancelar já",
             "nao quero",
         ] {
-            assert!(!rules.is_opt_out(word), "{word}");
+            assert!(!rules.is_opt_out(word, T), "{word}");
         }
     }
 }

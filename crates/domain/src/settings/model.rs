@@ -171,10 +171,14 @@ pub struct LatePolicy {
     /// The tolerated delay in seconds: 60 to 86,400.
     #[schemars(range(min = 60, max = 86_400), example = 3600)]
     pub within: u32,
-    /// What happens after that.
+    /// What happens after that. If absent, it is sent.
     #[schemars(example = &"skip")]
-    #[serde(rename = "else")]
+    #[serde(rename = "else", default = "send")]
     pub otherwise: LateAction,
+}
+
+fn send() -> LateAction {
+    LateAction::Send
 }
 
 impl LatePolicy {
@@ -331,6 +335,14 @@ fn check_alerts(alerts: Option<Vec<CostAlert>>, errors: &mut FieldErrors) -> Opt
 }
 
 impl SettingsChange {
+    /// Whether messages may be held otherwise than before.
+    pub fn changes_holds(&self) -> bool {
+        self.timezone.is_some()
+            || self.quiet_hours.is_some()
+            || self.max_marketing_per_contact.is_some()
+            || self.hold_at_most_hours.is_some()
+    }
+
     /// The names of the changed fields.
     pub fn names(&self) -> Vec<&'static str> {
         let given = [

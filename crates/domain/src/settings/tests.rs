@@ -147,3 +147,43 @@ async fn settings_update_is_audited_without_values() {
     let service = Settings::new(Arc::new(store), Arc::new(clock));
     service.update(&tenant, input).await.unwrap();
 }
+
+#[test]
+fn late_policy_sends_by_default() {
+    let policy: LatePolicy = serde_json::from_value(json!({ "within": 60 })).unwrap();
+    assert_eq!(policy.otherwise, LateAction::Send);
+    assert_eq!(json!(policy), json!({ "within": 60, "else": "send" }));
+}
+
+#[test]
+fn only_some_settings_change_holds() {
+    let changes = |input: SettingsInput| input.check().unwrap().changes_holds();
+    let words = SettingsInput {
+        opt_out_words: Some(None),
+        opt_out_reply: Some(None),
+        late_policy: Some(None),
+        cost_alerts: Some(None),
+        ..SettingsInput::default()
+    };
+    assert!(!changes(words));
+    for input in [
+        SettingsInput {
+            timezone: Some(None),
+            ..SettingsInput::default()
+        },
+        SettingsInput {
+            quiet_hours: Some(None),
+            ..SettingsInput::default()
+        },
+        SettingsInput {
+            max_marketing_per_contact: Some(None),
+            ..SettingsInput::default()
+        },
+        SettingsInput {
+            hold_at_most_hours: Some(None),
+            ..SettingsInput::default()
+        },
+    ] {
+        assert!(changes(input));
+    }
+}

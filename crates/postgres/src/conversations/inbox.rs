@@ -271,7 +271,8 @@ async fn lock_inbox(
     let rows: Vec<ProfileRow> = sql(format!(
         "SELECT p.id, p.phone_number_id = $2 AS is_addressed, p.verification_state = 'verified' AS is_verified,
            p.last_inbound_at IS NULL OR p.last_inbound_at < now() - interval '10 seconds' AS is_stale,
-           {USER_ID_SCOPE} AS scope, now() AS now, s.opt_out_words, s.opt_out_reply, s.opt_out_reply_by
+           {USER_ID_SCOPE} AS scope, now() AS now, s.opt_out_words, s.opt_out_words_since,
+           s.opt_out_reply, s.opt_out_reply_by
          FROM whatsapp_profiles p LEFT JOIN account_settings s ON s.account_id = p.account_id
          WHERE p.account_id = $1 ORDER BY p.id FOR NO KEY UPDATE OF p",
     ))

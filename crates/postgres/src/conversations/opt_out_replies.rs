@@ -4,7 +4,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::AsyncPgConnection;
 use recado_domain::conversations::{
-    InboundEvent, InboundItem, OptOutAnswer, OptOutReply, OptOutRules, ReceivingNumber,
+    InboundEvent, InboundItem, OptOutAnswer, OptOutReply, OptOutRules, OptOutWord, ReceivingNumber,
 };
 use recado_domain::direct_messages::{AutomaticText, NewDirectMessage};
 use recado_domain::messaging::WINDOW;
@@ -15,12 +15,15 @@ use uuid::Uuid;
 use crate::deterministic_ids;
 use crate::direct_messages::{insert_messages, wake_queue};
 use crate::errors::{DbResult, corrupt};
+use crate::settings::WordTimes;
 
 /// The columns of `account_settings`.
 #[derive(QueryableByName)]
 pub(super) struct OptOutRow {
     #[diesel(sql_type = Nullable<Jsonb>)]
     opt_out_words: Option<Value>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    opt_out_words_since: Option<Value>,
     #[diesel(sql_type = Nullable<Text>)]
     opt_out_reply: Option<String>,
     #[diesel(sql_type = Nullable<SqlUuid>)]
@@ -36,9 +39,15 @@ impl TryFrom<OptOutRow> for OptOutRules {
             .map(serde_json::from_value)
             .transpose()
             .map_err(corrupt)?;
+        let words = words.unwrap_or_default().into_iter();
+        let since = WordTimes::stored(row.opt_out_words_since)?;
+        let words = words.map(|text| OptOutWord {
+            since: since.of(&text),
+            text,
+        });
         let set_by = UserId(row.opt_out_reply_by.unwrap_or_default());
         Ok(Self {
-            words: words.unwrap_or_default(),
+            words: words.collect(),
             reply: row.opt_out_reply.map(|text| OptOutReply { text, set_by }),
         })
     }
@@ -54,7 +63,10 @@ pub(super) async fn prepare(
 ) -> DbResult<()> {
     let opt_out_at = |item: &InboundItem| match &item.event {
         InboundEvent::Message(message) => {
-            let is_opt_out = message.text.as_deref().is_some_and(|text| rules.is_opt_out(text));
+            let is_opt_out = message
+                .text
+                .as_deref()
+                .is_some_and(|text| rules.is_opt_out(text, message.at));
             is_opt_out.then_some(message.at)
         }
         _ => None,

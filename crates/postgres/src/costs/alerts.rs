@@ -44,7 +44,7 @@ pub(crate) async fn check_alerts(
 struct SumRow {
     #[diesel(sql_type = Text)]
     amount: String,
-    /// Whether the sum was never computed for this zone.
+    /// Whether the sum was not computed since the account's alerts were set.
     #[diesel(sql_type = Bool)]
     is_new: bool,
     #[diesel(sql_type = Bool)]
@@ -63,7 +63,8 @@ async fn add_to_month(
     let row: SumRow = sql(
         "INSERT INTO cost_months AS m (account_id, currency, month, zone, amount) VALUES ($1, $2, $3, $4, $5::text::numeric)
          ON CONFLICT (account_id, currency, month) DO UPDATE SET amount = m.amount + excluded.amount,
-           zone = excluded.zone, summed_at = CASE WHEN m.zone = excluded.zone THEN m.summed_at END
+           zone = excluded.zone,
+           summed_at = CASE WHEN m.zone = excluded.zone OR m.summed_at IS NULL THEN m.summed_at ELSE '-infinity' END
          RETURNING m.amount::text AS amount, m.summed_at IS NULL AS is_new,
            (m.summed_at > now() - interval '1 minute') IS NOT TRUE AS is_stale",
     )

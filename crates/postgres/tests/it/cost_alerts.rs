@@ -66,7 +66,7 @@ async fn sends(fixture: &DbFixture) -> Vec<SendId> {
 
 async fn apply(fixture: &DbFixture, updates: &[StatusUpdate]) {
     let unmatched = fixture.status_updates().apply(fixture.account, updates).await.unwrap();
-    assert_eq!(unmatched, [] as [usize; 0]);
+    assert!(unmatched.is_empty(), "{unmatched:?}");
 }
 
 async fn warnings(fixture: &DbFixture) -> i64 {
@@ -144,10 +144,10 @@ async fn sum_of_a_month_is_computed_at_first_and_corrected_later() {
         given(&fixture).await.as_deref(),
         Some("2026-02 0.5, 2026-03 1, 2026-03 2")
     );
-    // In another zone the month is computed anew, and nothing is given again.
+    // In another zone the month is computed anew, and passes 3.
     fixture.sql("UPDATE account_settings SET timezone = 'UTC'").await;
     apply(&fixture, &[delivered(sends[5], MARCH, "0.1")]).await;
-    assert_eq!(warnings(&fixture).await, 3);
+    assert_eq!(warnings(&fixture).await, 4);
     // An alert that is passed, a correction below it, and past it again.
     for (send, later, price) in [(6, 0, "0.8"), (6, 1, "0"), (7, 0, "0.8")] {
         apply(
@@ -155,8 +155,43 @@ async fn sum_of_a_month_is_computed_at_first_and_corrected_later() {
             &[delivered(sends[send], MARCH + Duration::minutes(later), price)],
         )
         .await;
-        assert_eq!(warnings(&fixture).await, 4, "{send} {later}");
+        assert_eq!(warnings(&fixture).await, 5, "{send} {later}");
     }
     let of_other = format!("SELECT count(*) FROM given_cost_alerts WHERE account_id = '{other}'");
     assert_eq!(fixture.number(&of_other).await, 0);
+}
+
+/// Regression: the sum of a currency without alerts is not added to, so its next sum looked like one that passed them.
+#[tokio::test]
+async fn alert_that_is_set_again_knows_what_was_passed_meanwhile() {
+    let fixture = DbFixture::new().await;
+    let sends = sends(&fixture).await;
+    let set = async |amounts| set_alerts(&fixture, fixture.account, amounts).await;
+    set(&["1", "2"]).await;
+    apply(&fixture, &[delivered(sends[0], MARCH, "0.4")]).await;
+    set(&[]).await;
+    apply(&fixture, &[delivered(sends[1], MARCH, "0.8")]).await;
+    set(&["1", "2"]).await;
+    apply(&fixture, &[delivered(sends[2], MARCH, "0.1")]).await;
+    assert_eq!(given(&fixture).await, None, "1 was passed without an alert");
+    apply(&fixture, &[delivered(sends[3], MARCH, "0.8")]).await;
+    assert_eq!(given(&fixture).await.as_deref(), Some("2026-03 2"));
+}
+
+#[tokio::test]
+async fn alert_that_another_zone_passes_is_given_once() {
+    let fixture = DbFixture::new().await;
+    let sends = sends(&fixture).await;
+    set_alerts(&fixture, fixture.account, &["1"]).await;
+    apply(&fixture, &[delivered(sends[0], MARCH, "0.7")]).await;
+    // February in São Paulo, March in UTC.
+    apply(&fixture, &[delivered(sends[1], MARCH - Duration::HOUR, "0.5")]).await;
+    assert_eq!(given(&fixture).await, None);
+    for (send, timezone) in [(2, "UTC"), (3, "America/Sao_Paulo"), (4, "UTC")] {
+        let set = format!("UPDATE account_settings SET timezone = '{timezone}'");
+        fixture.sql(&set).await;
+        apply(&fixture, &[delivered(sends[send], MARCH, "0.1")]).await;
+        assert_eq!(given(&fixture).await.as_deref(), Some("2026-03 1"), "{timezone}");
+    }
+    assert_eq!(warnings(&fixture).await, 1);
 }

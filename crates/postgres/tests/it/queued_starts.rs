@@ -131,6 +131,38 @@ async fn aborted_start_returns_to_draft_unless_cancelled() {
 }
 
 #[tokio::test]
+async fn skipped_start_stores_its_time_and_leaves_no_queue_entry() {
+    let fixture = DbFixture::new().await;
+    let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);
+    let run = queued_run(&campaign);
+    let skip = async || {
+        runs.skip_start(run, CampaignStatus::Draft, &[event(id())])
+            .await
+            .unwrap()
+    };
+    let skipped = "SELECT count(*) FROM campaigns WHERE skipped_at IS NOT NULL";
+    let events = "SELECT count(*) FROM outbox_events";
+    skip().await;
+    assert_eq!(
+        (fixture.number(skipped).await, fixture.number(events).await),
+        (0, 0),
+        "nothing is queued"
+    );
+    runs.enqueue_start(&start_request(&fixture, &campaign, Trigger::Schedule))
+        .await
+        .unwrap();
+    let queued = fixture.number(events).await;
+    skip().await;
+    skip().await;
+    assert_eq!(status(&fixture).await, "draft");
+    assert_eq!(
+        (fixture.number(skipped).await, fixture.number(events).await),
+        (1, queued + 1)
+    );
+    assert_eq!(fixture.number("SELECT count(*) FROM campaign_queue").await, 0);
+}
+
+#[tokio::test]
 async fn due_campaigns_exclude_suspended_and_deleted() {
     let fixture = DbFixture::new().await;
     let (runs, campaign) = (fixture.runs(), fixture.stored_draft().await);

@@ -379,7 +379,11 @@ fn cost_alert_is_given_once_a_month_of_the_accounts_zone() {
     let id = ana.plain_campaign();
     ana.execute(&id).ok();
     let sends = ana.sends(&id);
-    let report = |items: &[Value]| assert_eq!(server.callback(&statuses(NUMBER, items)).status, 200);
+    let report = |items: &[Value]| {
+        assert_eq!(server.callback(&statuses(NUMBER, items)).status, 200);
+        // Callbacks are answered before they are applied, and settings MUST NOT change in between.
+        until("the callback", || server.db.count("FROM whatsapp_callbacks") == 0);
+    };
     report(&[delivered(&sends[0], MIDNIGHT + 60, 0.5)]);
     set(
         &ana,

@@ -103,7 +103,7 @@ struct ScheduleBody {
     #[serde(default, deserialize_with = "timestamp::option::deserialize")]
     scheduled_at: Option<OffsetDateTime>,
     /// What happens if the start comes later than `within` seconds after its time: `skip` makes the campaign a draft
-    /// again, `send` sends it. If null, the account's `late_policy` applies; if absent, the campaign's stored one.
+    /// again, `send` sends it. If null or absent, the account's `late_policy` applies.
     #[serde(default, deserialize_with = "nullable")]
     late_policy: Option<Option<LatePolicy>>,
 }

@@ -412,7 +412,7 @@ impl Inbox {
     /// Opts the contact out if its message is an opt-out word. The first opt-out is answered.
     fn apply_opt_out(&mut self, at: usize, message: &InboundMessage, (id, now): (MessageId, OffsetDateTime)) {
         let text = message.text.as_deref().filter(|_| message.can_opt_out);
-        if !text.is_some_and(|text| self.opt_outs.is_opt_out(text)) {
+        if !text.is_some_and(|text| self.opt_outs.is_opt_out(text, message.at)) {
             return;
         }
         let Some(contact) = self.contacts.get_mut(at) else {

@@ -3,7 +3,7 @@
 use time::Duration;
 use uuid::Uuid;
 
-use super::super::OptOutReply;
+use super::super::{OptOutReply, OptOutWord};
 use super::tests::{T, apply, contact, existing_contact, message};
 use super::*;
 use crate::shared::UserId;
@@ -12,7 +12,10 @@ const NONE: [OffsetDateTime; 0] = [];
 
 fn with_reply(inbox: Inbox) -> Inbox {
     inbox.with_opt_outs(OptOutRules {
-        words: vec!["cancelar".into()],
+        words: vec![OptOutWord {
+            text: "cancelar".into(),
+            since: T,
+        }],
         reply: Some(OptOutReply {
             text: "Pronto!".into(),
             set_by: UserId(Uuid::nil()),
