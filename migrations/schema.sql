@@ -141,10 +141,12 @@ CREATE TABLE public.account_settings (
     max_marketing_per_contact jsonb,
     hold_at_most_hours smallint,
     opt_out_words jsonb,
+    opt_out_words_since jsonb,
     opt_out_reply text,
     opt_out_reply_by uuid,
     late_policy jsonb,
     cost_alerts jsonb,
+    holds_changed_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -487,6 +489,7 @@ CREATE TABLE public.campaign_sends (
     reserved_amount numeric,
     hold_reason text,
     held_since timestamp with time zone,
+    is_marketing boolean,
     CONSTRAINT campaign_sends_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text])))
 )
 PARTITION BY RANGE (id);
@@ -710,6 +713,7 @@ CREATE TABLE public.direct_messages (
     failed_at timestamp with time zone,
     hold_rule text,
     held_settings_at timestamp with time zone,
+    is_marketing boolean,
     CONSTRAINT direct_messages_hold_reason_check CHECK ((hold_reason = 'throttled'::text)),
     CONSTRAINT direct_messages_kind_check CHECK ((kind = ANY (ARRAY['template'::text, 'text'::text, 'media'::text, 'interactive'::text]))),
     CONSTRAINT direct_messages_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text, 'cancelled'::text])))
@@ -1981,7 +1985,7 @@ CREATE INDEX direct_messages_created_at_idx ON public.direct_messages USING btre
 
 CREATE INDEX direct_messages_due_idx ON public.direct_messages USING btree (account_id, profile_id, due_at, id) WHERE (due_at IS NOT NULL);
 
-CREATE INDEX direct_messages_hold_rule_idx ON public.direct_messages USING btree (account_id, id) WHERE (hold_rule IS NOT NULL);
+CREATE INDEX direct_messages_hold_rule_idx ON public.direct_messages USING btree (account_id, held_settings_at) WHERE (hold_rule IS NOT NULL);
 
 CREATE INDEX direct_messages_sent_at_idx ON public.direct_messages USING btree (account_id, conversation_id, sent_at DESC, id DESC) WHERE (conversation_id IS NOT NULL);
 

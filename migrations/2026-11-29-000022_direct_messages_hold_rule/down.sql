@@ -1,1 +1,1 @@
-ALTER TABLE direct_messages DROP COLUMN hold_rule, DROP COLUMN held_settings_at;
+ALTER TABLE direct_messages DROP COLUMN hold_rule, DROP COLUMN held_settings_at, DROP COLUMN is_marketing;

@@ -19,10 +19,12 @@ diesel::table! {
         max_marketing_per_contact -> Nullable<Jsonb>,
         hold_at_most_hours -> Nullable<SmallInt>,
         opt_out_words -> Nullable<Jsonb>,
+        opt_out_words_since -> Nullable<Jsonb>,
         opt_out_reply -> Nullable<Text>,
         opt_out_reply_by -> Nullable<Uuid>,
         late_policy -> Nullable<Jsonb>,
         cost_alerts -> Nullable<Jsonb>,
+        holds_changed_at -> Timestamptz,
         updated_at -> Timestamptz,
     }
 }
@@ -361,6 +363,7 @@ diesel::table! {
         reserved_amount -> Nullable<Numeric>,
         hold_reason -> Nullable<Text>,
         held_since -> Nullable<Timestamptz>,
+        is_marketing -> Nullable<Bool>,
     }
 }
 

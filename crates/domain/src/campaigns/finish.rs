@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::events::finished_event;
 use super::status::RunResult;
-use super::{Campaign, CampaignStatus, Command, RunReport, SendCounts, Trigger, transition};
+use super::{Campaign, CampaignStatus, Command, HeldSends, RunEnd, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, NotificationDraft, NotificationKind};
 
 /// Ends a run whose sends were all tried. None: the campaign is paused or no longer sending, and does not change.
@@ -92,6 +92,21 @@ impl RunReport {
             waiting: campaign.held,
             waiting_until: campaign.waiting_until,
             paused: campaign.paused_at.is_some(),
+        }
+    }
+}
+
+impl RunEnd {
+    /// The end of a worker's execution of a run that waits for held sends. Another worker may go on with the run before it
+    /// is read: it waited nevertheless, and is not paused.
+    pub(super) fn of_waiting(self, held: HeldSends) -> Self {
+        match self {
+            Self::Over(report) if report.status == CampaignStatus::Sending && !report.paused => Self::Over(RunReport {
+                waiting: held.count,
+                waiting_until: Some(held.until),
+                ..report
+            }),
+            end => end,
         }
     }
 }

@@ -79,6 +79,14 @@ impl LeavingContent {
             Self::FreeForm(_) => None,
         }
     }
+
+    /// None: the message has no template.
+    pub fn category(&self) -> Option<Category> {
+        match self {
+            Self::Template { template, .. } => Some(template.category),
+            Self::FreeForm(_) => None,
+        }
+    }
 }
 
 /// What becomes of a due message.

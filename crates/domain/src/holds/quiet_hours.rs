@@ -207,7 +207,7 @@ pub(super) mod tests {
             days in prop::collection::btree_set(0_u8..7, 1..=7),
         ) {
             let zone = zone(zone_name);
-            let minute = |minute: u16| Time::from_hms((minute / 60 % 24).try_into().unwrap(), (minute % 60) as u8, 0);
+            let minute = |minute: u16| Time::from_hms((minute / 60 % 24).try_into().unwrap(), (minute % 60).try_into().unwrap(), 0);
             let hours = QuietHours {
                 days: days.into_iter().collect(),
                 ..hours(minute(from).unwrap(), minute((from + length) % 1440).unwrap(), &[])

@@ -257,7 +257,8 @@ macro_rules! sums_of {
          UNION ALL SELECT k.id, coalesce(b.currency, ''), '0', 0, b.reserved::text, 0, NULL
          FROM k JOIN campaign_budgets b ON b.account_id = $1 AND b.campaign_id = k.id
          UNION ALL SELECT k.id, '', '0', 0, '0', q.held, q.waiting_until
-         FROM k JOIN campaign_queue q ON q.account_id = $1 AND q.campaign_id = k.id AND q.waiting_until IS NOT NULL"
+         FROM k JOIN campaign_queue q ON q.account_id = $1 AND q.campaign_id = k.id AND q.waiting_until > now()
+           AND EXISTS (SELECT FROM campaigns c WHERE c.account_id = $1 AND c.id = k.id AND c.paused_at IS NULL)"
     };
 }
 

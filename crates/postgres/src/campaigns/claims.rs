@@ -202,6 +202,10 @@ async fn search_whole_run(
     in_flight: &InFlight,
     size: i64,
 ) -> DbResult<Result<Vec<ClaimedRow>, ClaimOutcome>> {
+    if held.may_hold {
+        // Counts all held sends.
+        conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
+    }
     let remaining = in_flight::remaining(conn, run.account_id, run.campaign_id).await?;
     if remaining.untried > remaining.waiting {
         conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;

@@ -151,9 +151,9 @@ pub(super) async fn end_run(
     // The marked sends stay locked, so all started sends are now counted as unknown.
     in_flight::mark_unknown(conn, account, id).await?;
     in_flight::delete_claim(conn, account, id).await?;
-    let remaining = in_flight::remaining(conn, account, id).await?;
-    if remaining.untried > 0 {
-        usage::change(conn, account, month, 0, -remaining.untried).await?;
+    let untried = in_flight::untried(conn, account, id).await?;
+    if untried > 0 {
+        usage::change(conn, account, month, 0, -untried).await?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::QueuedRun;
 use recado_domain::holds::{HoldCause, HoldFacts, Judgement, held_too_long};
@@ -16,12 +16,12 @@ use uuid::Uuid;
 use super::send_ids::{id_of_campaign, smallest};
 use super::sends::{SendChanges, lock_sends};
 use crate::errors::{DbResult, parse_enum};
+use crate::filters::HAS_OPTED_OUT;
 use crate::holds::{Purpose, contacts_judge, hold_settings};
 use crate::sql::{FENCE, FlagRow, TextRow, collect_column, key_rows, sql, uuids};
 
-/// Sends that are held until the same time are due one after another within so many microseconds. A
-/// claim begins at the `retry_at` of
-/// the one before it, and would read again all sends that had the same.
+/// Sends that are held until the same time are due one after another within so many microseconds. A claim begins at the
+/// `retry_at` of the one before it, and would read again all sends that had the same.
 const SPREAD: usize = 1000;
 
 /// The most held sends that become due together after a change of the settings.
@@ -56,6 +56,9 @@ struct DueSendRow {
     time_zone: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     phone: Option<String>,
+    /// Whether its contact may be written to. Another send is not held: it fails when it starts.
+    #[diesel(sql_type = Bool)]
+    is_reachable: bool,
     #[diesel(sql_type = Timestamptz)]
     now: OffsetDateTime,
 }
@@ -88,6 +91,9 @@ pub(super) async fn judge(
     let judge = contacts_judge(conn, run.account_id, settings, Some(category), contacts, now, purpose);
     let mut judge = judge.await?;
     for row in rows {
+        if !row.is_reachable {
+            continue;
+        }
         let facts = HoldFacts {
             category: Some(category),
             person: judge.person(row.contact_id),
@@ -121,7 +127,7 @@ async fn category(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Opti
     Ok(row.map(|row| parse_enum(&row.text)).transpose()?)
 }
 
-/// Those of the sends that can start, in the order of their ids.
+/// Those of the sends that can start, in the order of their ids. The account is a sub-select, as in `record_and_start`.
 async fn due_sends(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
@@ -129,11 +135,13 @@ async fn due_sends(
     purpose: Purpose,
 ) -> DbResult<Vec<DueSendRow>> {
     let rows = sql(format!(
-        "SELECT k.id, s.contact_id, s.held_since, c.time_zone, c.phone, now() AS now
+        "SELECT k.id, s.contact_id, s.held_since, c.time_zone, c.phone, now() AS now,
+           c.deleted_at IS NULL AND NOT {HAS_OPTED_OUT} AS is_reachable
          FROM (SELECT k.id FROM {keys} k ORDER BY 1) k
          CROSS JOIN LATERAL (SELECT contact_id, held_since FROM campaign_sends
-           WHERE account_id = $1 AND id = k.id AND id >= $3 AND status = 'pending' AND started_at IS NULL {look_up}) s
-         CROSS JOIN LATERAL (SELECT time_zone, phone FROM contacts
+           WHERE account_id = (SELECT $1) AND id = k.id AND id >= $3 AND status = 'pending' AND started_at IS NULL
+           {look_up}) s
+         CROSS JOIN LATERAL (SELECT time_zone, phone, deleted_at, opted_out_at, same_person_as FROM contacts
            WHERE account_id = $1 AND id = s.contact_id {FENCE}) c
          ORDER BY k.id",
         keys = key_rows("$2", "id"),

@@ -10,12 +10,12 @@ use diesel::sql_types::{Array, BigInt, Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{HeldSends, QueuedRun};
 use recado_domain::shared::{AccountId, CampaignId};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::send_ids::{SendIdRange, id_of_campaign, smallest};
 use crate::errors::DbResult;
-use crate::sql::{FENCE, IdRow, equals_without_index, key_rows, sql, unknown_limit};
+use crate::sql::{FENCE, IdRow, NumberRow, equals_without_index, key_rows, sql, unknown_limit};
 
 #[derive(QueryableByName)]
 struct ClaimedIdsRow {
@@ -121,24 +121,46 @@ pub(super) struct Remaining {
     /// Those of the waiting ones that are held.
     #[diesel(sql_type = BigInt)]
     held: i64,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    held_until: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    held_until: OffsetDateTime,
 }
 
 impl Remaining {
     /// The held sends, if all untried ones are held.
     pub(super) fn all_held(&self) -> Option<HeldSends> {
-        let until = self.held_until?;
-        (self.untried <= self.waiting && self.waiting == self.held).then_some(HeldSends {
+        let all_held = self.held > 0 && self.waiting == self.held && self.untried <= self.held;
+        all_held.then_some(HeldSends {
             count: self.held,
-            until,
+            until: self.held_until,
         })
     }
 }
 
-/// Counts what is left of a campaign: its pending sends without the started ones, which are in flight or unknown. One
-/// statement, so that counters and sends are of one snapshot. Reads the claimed, the unknown and the waiting sends.
-/// Sends without counters, as another tool inserts them, are counted.
+/// The shortest wait of a run for held sends.
+const MIN_HELD_WAIT: Duration = Duration::seconds(3);
+
+/// The query of [`untried`].
+fn untried_query() -> String {
+    format!(
+        include_str!("untried.sql"),
+        ids = id_of_campaign!("campaign_sends.id"),
+        fence = FENCE,
+    )
+}
+
+/// Counts the pending sends of a campaign without the started ones, which are in flight or unknown. Reads the claimed
+/// and the unknown sends. Sends without counters, as another tool inserts them, are counted.
+pub(super) async fn untried(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> DbResult<i64> {
+    let row: NumberRow = sql(untried_query())
+        .bind(account)
+        .bind(campaign)
+        .get_result(conn)
+        .await?;
+    Ok(row.n)
+}
+
+/// Counts what is left of a run. One statement, so that counters and sends are of one snapshot. Also reads the waiting
+/// sends.
 pub(super) async fn remaining(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -147,10 +169,11 @@ pub(super) async fn remaining(
     let row = sql(format!(
         include_str!("remaining.sql"),
         ids = id_of_campaign!("campaign_sends.id"),
-        fence = FENCE,
+        untried = untried_query(),
     ))
     .bind(account)
     .bind(campaign)
+    .bind(MIN_HELD_WAIT)
     .get_result(conn)
     .await?;
     Ok(row)

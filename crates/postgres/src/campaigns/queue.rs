@@ -25,12 +25,13 @@ struct ExpiredLeaseRow {
 }
 
 /// Whether an unleased run `q` may be leased: it is not postponed, and does not wait for held sends. A waiting run is due
-/// at once when the account's settings have changed since its sends were judged.
+/// at once when the settings that hold messages have changed since its sends were judged.
 const IS_DUE: &str = "((q.retry_at <= now()) IS NOT FALSE OR (q.waiting_until IS NOT NULL
-    AND q.judged_settings_at IS DISTINCT FROM (SELECT s.updated_at FROM account_settings s
+    AND q.judged_settings_at IS DISTINCT FROM (SELECT s.holds_changed_at FROM account_settings s
       WHERE s.account_id = q.account_id)))";
 
-/// Leases the unclaimed run that has waited longest, across all accounts.
+/// Leases the unclaimed run that has waited longest, across all accounts. The run is then neither postponed nor does it
+/// wait until a time: if its worker dies, the next one takes it at once.
 pub(super) async fn claim_run(
     conn: &mut AsyncPgConnection,
     worker: Uuid,
@@ -38,7 +39,7 @@ pub(super) async fn claim_run(
 ) -> DbResult<Option<QueuedRun>> {
     let claimed: Option<RunRow> = sql(format!(
         "UPDATE campaign_queue
-         SET worker = $1, leased_until = now() + $2 * interval '1 microsecond'
+         SET worker = $1, leased_until = now() + $2 * interval '1 microsecond', retry_at = NULL
          WHERE (account_id, campaign_id) = (SELECT q.account_id, q.campaign_id
            FROM campaign_queue q
            JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id

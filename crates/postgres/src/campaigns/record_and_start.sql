@@ -3,7 +3,8 @@ WITH events AS MATERIALIZED (
 ), may_write AS MATERIALIZED (
   SELECT $9 OR NOT are_due AS yes FROM events
 ), held AS (
-  SELECT c.profile_id, c.reach = 'any' AS by_user_id,
+  SELECT c.profile_id, c.reach = 'any' AS by_user_id, (SELECT category = 'MARKETING' FROM message_templates
+      WHERE account_id = $1 AND id = c.template_id OFFSET 0) AS is_marketing,
     NOT $10 AND (c.budget IS NOT NULL AND NOT c.simulated OR EXISTS (SELECT FROM account_settings s
       WHERE s.account_id = $1 AND (s.quiet_hours IS NOT NULL OR s.max_marketing_per_contact IS NOT NULL)))
       AS needs_checks
@@ -63,7 +64,7 @@ WITH events AS MATERIALIZED (
     JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id AND s.id >= $8
   WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held WHERE NOT needs_checks)
 ), started AS (
-  UPDATE campaign_sends s SET started_at = now(), hold_reason = NULL,
+  UPDATE campaign_sends s SET started_at = now(), hold_reason = NULL, is_marketing = (SELECT is_marketing FROM held),
     by_user_id = (SELECT by_user_id FROM held) AND EXISTS (SELECT 1 FROM contacts c
       WHERE c.account_id = $1 AND c.id = s.contact_id AND c.phone IS NULL)
   FROM next n

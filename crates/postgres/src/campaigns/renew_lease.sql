@@ -6,8 +6,8 @@ WITH held AS (
       AND NOT EXISTS (SELECT FROM whatsapp_profiles p WHERE p.account_id = $1 AND p.id = c.profile_id
         AND p.verification_state <> 'verified' AND NOT c.simulated) AS may_continue,
     q.trigger = 'retry' AS is_retry, c.frozen_at, c.reach = 'any' AS by_user_id, c.profile_id,
-    q.waiting_until IS NOT NULL AS is_waiting, s.updated_at AS settings_at,
-    s.updated_at IS DISTINCT FROM q.judged_settings_at AS settings_changed,
+    q.waiting_until IS NOT NULL AS is_waiting, s.holds_changed_at AS settings_at,
+    s.holds_changed_at IS DISTINCT FROM q.judged_settings_at AS settings_changed,
     (s.quiet_hours IS NOT NULL OR s.max_marketing_per_contact IS NOT NULL) IS TRUE AS may_hold,
     q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
   FROM campaign_queue q, campaigns c, accounts a LEFT JOIN account_settings s ON s.account_id = a.id

@@ -390,7 +390,10 @@ async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option
         .await?;
     let mut report = RunReport::of(&campaign, &stats.counts);
     // A suspended account pauses its runs until it is active again.
-    report.paused |= is_suspended && campaign.status == CampaignStatus::Sending;
+    if is_suspended && campaign.status == CampaignStatus::Sending {
+        report.paused = true;
+        (report.waiting, report.waiting_until) = (0, None);
+    }
     Ok(Some(report))
 }
 

@@ -1,4 +1,5 @@
--- The counters of a campaign, or the number of its sends if it has no counters, and what its run waits for. `ids`: the range of its send ids.
+-- The counters of a campaign, or the number of its sends if it has no counters, and what its run waits for, unless it is
+-- paused. `ids`: the range of its send ids.
 -- $1 account, $2 campaign.
 SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
   coalesce(n.sent, r.sent) AS sent, coalesce(n.delivered, r.delivered) AS delivered,
@@ -6,6 +7,7 @@ SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pe
   coalesce(q.held, 0) AS held, q.waiting_until
 FROM campaigns c
   LEFT JOIN campaign_queue q ON q.account_id = c.account_id AND q.campaign_id = c.id
+    AND q.waiting_until > now() AND c.paused_at IS NULL
   LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
   LEFT JOIN LATERAL (
     SELECT count(*) AS total, count(*) FILTER (WHERE s.status = 'pending') AS pending,

@@ -255,7 +255,7 @@ pub(super) async fn retry(
     .await?;
     retries::unschedule(conn, account, id).await?;
     // An early end may have left sends untried.
-    let untried = in_flight::remaining(conn, account, id).await?.untried.max(0);
+    let untried = in_flight::untried(conn, account, id).await?.max(0);
     let report = retries::choose_failed_sends(conn, account, id, &retry.request, codes).await?;
     let recipients = untried + report.tried;
     if recipients == 0 {
@@ -371,7 +371,8 @@ async fn enqueue(
          ON CONFLICT (account_id, campaign_id) DO UPDATE
            SET trigger = excluded.trigger, user_id = excluded.user_id, ip_address = excluded.ip_address,
              prepared = excluded.prepared, worker = excluded.worker, leased_until = excluded.leased_until,
-             support_admin = excluded.support_admin, created_at = now()")
+             support_admin = excluded.support_admin, created_at = now(), retry_at = NULL, retries = 0,
+             waiting_until = NULL, held = 0, judged_settings_at = NULL")
     .bind(account)
     .bind(id)
     .bind(entry.trigger.as_str())

@@ -35,6 +35,7 @@ pub(super) struct DueRow {
     expires_at: OffsetDateTime,
     #[diesel(sql_type = Timestamptz)]
     send_at: OffsetDateTime,
+    /// The setting that held the message until it expired.
     #[diesel(sql_type = Nullable<Text>)]
     hold_rule: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
@@ -55,7 +56,8 @@ pub(super) async fn due_messages(
     limit: i64,
 ) -> DbResult<Vec<DueRow>> {
     let rows = sql(
-        "SELECT id, contact_id, request -> 'content' AS content, expires_at, send_at, hold_rule, attempts,
+        "SELECT id, contact_id, request -> 'content' AS content, expires_at, send_at, attempts,
+           CASE WHEN due_at >= expires_at THEN hold_rule END AS hold_rule,
            (SELECT time_zone FROM contacts c WHERE c.account_id = m.account_id AND c.id = m.contact_id) AS time_zone
          FROM direct_messages m WHERE account_id = $1 AND profile_id = $2 AND due_at <= now()
          ORDER BY due_at, id LIMIT $3 FOR NO KEY UPDATE OF m",
@@ -219,7 +221,7 @@ pub(super) async fn release_held(conn: &mut AsyncPgConnection, account: AccountI
            JOIN direct_messages m ON m.account_id = $1 AND m.id = k.id
            WHERE m.hold_rule IS NOT NULL AND m.due_at IS NOT NULL ORDER BY m.id FOR NO KEY UPDATE OF m)
          UPDATE direct_messages m SET due_at = least(m.due_at, now()),
-           held_settings_at = (SELECT updated_at FROM account_settings WHERE account_id = $1)
+           held_settings_at = (SELECT holds_changed_at FROM account_settings WHERE account_id = $1)
          FROM held h WHERE m.account_id = $1 AND m.id = h.id",
         keys = key_rows("$2", "id"),
     ))

@@ -1,7 +1,11 @@
--- Held messages whose account has changed its settings since they were judged, across all accounts. Only of late changes:
--- a message is judged again at its own time, too. $1 limit.
-SELECT m.account_id, m.id FROM account_settings s
-  JOIN direct_messages m ON m.account_id = s.account_id AND m.hold_rule IS NOT NULL
-WHERE s.updated_at > now() - interval '10 minutes' AND m.held_settings_at IS DISTINCT FROM s.updated_at
-  AND m.due_at > now() AND m.status = 'pending'
+-- Held messages whose account has changed the settings that hold messages since they were judged, across all accounts:
+-- the two ranges of the index beside the messages that were judged by the settings of now. $1 limit.
+SELECT m.account_id, m.id FROM account_settings s CROSS JOIN LATERAL (
+  (SELECT account_id, id FROM direct_messages
+   WHERE account_id = s.account_id AND hold_rule IS NOT NULL AND held_settings_at < s.holds_changed_at
+     AND due_at IS NOT NULL LIMIT $1)
+  UNION ALL
+  (SELECT account_id, id FROM direct_messages
+   WHERE account_id = s.account_id AND hold_rule IS NOT NULL AND held_settings_at > s.holds_changed_at
+     AND due_at IS NOT NULL LIMIT $1)) m
 LIMIT $1

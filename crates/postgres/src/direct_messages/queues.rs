@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{NEVER_CONFIRMED, SendResult};
 use recado_domain::direct_messages::{
     DirectMessageQueue, EXPIRED, HoldReason, LeavingMessage, NumberQueue, QueueInputs,
 };
-use recado_domain::messaging::{AddressKind, ErrorClass, ErrorCodes, SendStatus};
+use recado_domain::holds::held_too_long;
+use recado_domain::messaging::{AddressKind, Category, ErrorClass, ErrorCodes, SendStatus};
 use recado_domain::shared::{AccountId, MessageId, ProfileId, StoreError};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -26,7 +27,7 @@ use crate::contacts::{opt_out_now, set_wa_ids};
 use crate::errors::{DbResult, parse_enum};
 use crate::holds::{Purpose, hold_settings};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{FlagRow, IdRow, PlannedEachTime, collect_column, key_rows, sql};
+use crate::sql::{FlagRow, PlannedEachTime, collect_column, key_rows, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::find_profile;
 
@@ -134,15 +135,18 @@ async fn mark_started(conn: &mut AsyncPgConnection, account: AccountId, leaving:
     }
     sql(format!(
         "UPDATE direct_messages m SET started_at = now(), due_at = NULL, hold_reason = NULL, hold_rule = NULL, text = k.text,
-           by_user_id = k.by_user_id, updated_at = now()
+           by_user_id = k.by_user_id, is_marketing = k.is_marketing, updated_at = now()
          FROM {keys} k WHERE m.account_id = $1 AND m.id = k.id",
-        keys = key_rows("$2, $3, $4", "id, text, by_user_id"),
+        keys = key_rows("$2, $3, $4, $5", "id, text, by_user_id, is_marketing"),
     ))
     .bind(account)
     .bind(collect_column(leaving, |message| message.id.0))
     .bind(collect_column(leaving, |message| message.content.template_text()))
     .bind(collect_column(leaving, |message| {
         message.to.kind() == AddressKind::UserId
+    }))
+    .bind(collect_column(leaving, |message| {
+        message.content.category() == Some(Category::Marketing)
     }))
     .execute(conn)
     .await?;
@@ -239,19 +243,32 @@ async fn release(
     Ok(())
 }
 
+#[derive(QueryableByName)]
+struct ExpiredRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    /// The setting that held the message until it expired.
+    #[diesel(sql_type = Nullable<Text>)]
+    hold_rule: Option<String>,
+}
+
 async fn fail_expired(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<()> {
-    let expired: Vec<IdRow> = sql("SELECT id FROM direct_messages
+    let expired: Vec<ExpiredRow> = sql(
+        "SELECT id, CASE WHEN due_at >= expires_at THEN hold_rule END AS hold_rule
+         FROM direct_messages
          WHERE account_id = $1 AND profile_id = $2 AND due_at <= now() AND expires_at <= now()
-         ORDER BY due_at, id LIMIT $3 FOR NO KEY UPDATE")
+         ORDER BY due_at, id LIMIT $3 FOR NO KEY UPDATE",
+    )
     .bind(queue.account_id)
     .bind(stored_profile(queue.profile_id))
     .bind(EXPIRED_BATCH)
     .load(conn)
     .await?;
-    let failed: Vec<_> = expired
-        .into_iter()
-        .map(|row| (row.id.into(), EXPIRED.to_owned()))
-        .collect();
+    let mut failed = Vec::with_capacity(expired.len());
+    for row in expired {
+        let cause = row.hold_rule.as_deref().map(parse_enum).transpose()?;
+        failed.push((row.id.into(), cause.map_or_else(|| EXPIRED.to_owned(), held_too_long)));
+    }
     fail(conn, queue.account_id, &failed).await
 }
 

@@ -14,11 +14,12 @@ use super::read_profile;
 use crate::errors::parse_enum;
 use crate::pricing::published;
 
-/// The columns of a [`MessageRow`], from [`FROM`].
+/// The columns of a [`MessageRow`], from [`FROM`]. A message is held by a setting until it is due.
 pub(super) const COLUMNS: &str = "m.id, m.contact_id, c.phone, c.wa_user_id, m.profile_id, m.kind, m.template_id,
     t.name AS template_name, t.language AS template_language, t.category AS template_category, m.status, m.started_at,
-    m.unknown_at IS NOT NULL AS is_unknown, coalesce(m.hold_rule, m.hold_reason, q.hold_reason) AS hold_reason,
-    CASE WHEN coalesce(m.hold_rule, m.hold_reason) IS NULL THEN greatest(q.held_until, q.due_at) ELSE m.due_at END
+    m.unknown_at IS NOT NULL AS is_unknown,
+    coalesce(CASE WHEN m.due_at > now() THEN m.hold_rule END, m.hold_reason, q.hold_reason) AS hold_reason,
+    CASE WHEN coalesce(CASE WHEN m.due_at > now() THEN m.hold_rule END, m.hold_reason) IS NULL THEN greatest(q.held_until, q.due_at) ELSE m.due_at END
       AS retry_at, m.send_at, m.expires_at, m.sent_at,
     m.client_reference, m.wa_message_id, m.error_code, m.error_message,
     coalesce(m.failed_at, m.updated_at) AS failed_at,

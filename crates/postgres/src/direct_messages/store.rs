@@ -63,11 +63,11 @@ fn in_phase(phase: Phase) -> &'static str {
         Phase::Scheduled => "m.status = 'pending' AND m.started_at IS NULL AND m.send_at > now()",
         Phase::Waiting => {
             "m.status = 'pending' AND m.started_at IS NULL AND m.send_at <= now()
-             AND coalesce(m.hold_rule, m.hold_reason, q.hold_reason) IS NULL"
+             AND coalesce(CASE WHEN m.due_at > now() THEN m.hold_rule END, m.hold_reason, q.hold_reason) IS NULL"
         }
         Phase::Held => {
             "m.status = 'pending' AND m.started_at IS NULL AND m.send_at <= now()
-             AND coalesce(m.hold_rule, m.hold_reason, q.hold_reason) IS NOT NULL"
+             AND coalesce(CASE WHEN m.due_at > now() THEN m.hold_rule END, m.hold_reason, q.hold_reason) IS NOT NULL"
         }
         Phase::Leaving => "m.status = 'pending' AND m.started_at IS NOT NULL AND m.unknown_at IS NULL",
         Phase::Unknown => "m.status = 'pending' AND m.unknown_at IS NOT NULL",

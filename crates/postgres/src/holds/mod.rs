@@ -4,7 +4,7 @@
 //! messages, and holds the locks until its own messages are started. Sends and direct messages are locked before contacts,
 //! as everywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Timestamptz, Uuid as SqlUuid};
@@ -87,12 +87,17 @@ pub(crate) async fn contacts_judge(
             persons: BTreeMap::new(),
         });
     };
-    let persons = persons(conn, account, contacts).await?;
-    let mut members: Vec<Uuid> = persons.values().flatten().copied().collect();
-    members.sort_unstable();
-    members.dedup();
+    let mut persons = linked_contacts(conn, account, &contacts).await?;
+    let mut members = members(&contacts, &persons);
     if purpose == Purpose::Start {
-        lock_contacts(conn, account, members.clone()).await?;
+        lock_contacts(conn, account, &members).await?;
+        // A link may have been committed before the contacts were locked. Later ones wait, or count this start.
+        persons = linked_contacts(conn, account, &contacts).await?;
+        let linked = self::members(&contacts, &persons);
+        if linked.iter().any(|contact| members.binary_search(contact).is_err()) {
+            lock_contacts(conn, account, &linked).await?;
+        }
+        members = linked;
     }
     let mut by_person: BTreeMap<ContactId, Vec<OffsetDateTime>> = BTreeMap::new();
     let firsts: BTreeMap<Uuid, Uuid> = persons
@@ -116,19 +121,30 @@ struct MemberRow {
     member: Uuid,
 }
 
-/// The contacts that are the same person as each of these, with itself.
-async fn persons(
+/// These contacts and all that are the same person as one of them, in the order of their ids.
+fn members(contacts: &[Uuid], persons: &BTreeMap<Uuid, Vec<Uuid>>) -> Vec<Uuid> {
+    let members = contacts.iter().chain(persons.values().flatten());
+    let members: BTreeSet<Uuid> = members.copied().collect();
+    members.into_iter().collect()
+}
+
+/// The contacts that are the same person as each of these that is linked, with itself.
+async fn linked_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    contacts: Vec<Uuid>,
+    contacts: &[Uuid],
 ) -> DbResult<BTreeMap<Uuid, Vec<Uuid>>> {
     let rows: Vec<MemberRow> = sql(format!(
         "SELECT k.contact_id, p.id AS member
-         FROM {keys} k CROSS JOIN LATERAL same_person_contacts($1, k.contact_id) p (id)",
+         FROM {keys} k CROSS JOIN LATERAL same_person_contacts($1, k.contact_id) p (id)
+         WHERE EXISTS (SELECT FROM (SELECT same_person_as FROM contacts
+             WHERE account_id = $1 AND id = k.contact_id {FENCE}) c WHERE c.same_person_as IS NOT NULL)
+           OR EXISTS (SELECT FROM (SELECT FROM contacts
+             WHERE account_id = $1 AND same_person_as = k.contact_id {FENCE}) o)",
         keys = key_rows("$2", "contact_id"),
     ))
     .bind(account)
-    .bind(contacts)
+    .bind(contacts.to_vec())
     .load(conn)
     .await?;
     let mut persons: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
@@ -139,14 +155,14 @@ async fn persons(
 }
 
 /// Locks contacts in the order of their ids. What is read by a later statement includes what earlier holders wrote.
-async fn lock_contacts(conn: &mut AsyncPgConnection, account: AccountId, contacts: Vec<Uuid>) -> DbResult<()> {
+async fn lock_contacts(conn: &mut AsyncPgConnection, account: AccountId, contacts: &[Uuid]) -> DbResult<()> {
     sql(format!(
         "SELECT FROM (SELECT k.contact_id FROM {keys} k ORDER BY 1) k
          CROSS JOIN LATERAL (SELECT FROM contacts WHERE account_id = $1 AND id = k.contact_id FOR NO KEY UPDATE) c",
         keys = key_rows("$2", "contact_id"),
     ))
     .bind(account)
-    .bind(contacts)
+    .bind(contacts.to_vec())
     .execute(conn)
     .await?;
     Ok(())

@@ -14,8 +14,9 @@ use crate::sql::{NumberRow, PlannedEachTime, sql};
 /// make it read the partial indexes of pending messages instead of a large table.
 const PHASES: &str = "SELECT phase, count(*) AS n FROM (
     (SELECT CASE WHEN m.send_at > now() THEN 'scheduled'
-         WHEN coalesce(m.hold_rule, m.hold_reason, q.hold_reason) IS NOT NULL THEN 'held' ELSE 'waiting' END AS phase
-     FROM (SELECT account_id, profile_id, send_at, hold_reason, hold_rule FROM direct_messages
+         WHEN m.due_at > now() AND m.hold_rule IS NOT NULL OR coalesce(m.hold_reason, q.hold_reason) IS NOT NULL
+           THEN 'held' ELSE 'waiting' END AS phase
+     FROM (SELECT account_id, profile_id, send_at, due_at, hold_reason, hold_rule FROM direct_messages
        WHERE due_at IS NOT NULL ORDER BY account_id, profile_id, due_at LIMIT $1) m
      LEFT JOIN direct_message_queues q ON q.account_id = m.account_id AND q.profile_id = m.profile_id)
     UNION ALL

@@ -2,8 +2,10 @@
 
 use recado_domain::campaigns::SendResult;
 use recado_domain::direct_messages::{DirectMessageQueue, EXPIRED, HoldReason, NumberQueue, Phase};
-use recado_postgres::{PgDirectMessageQueues, PgWaitingMessages, WaitingMessages};
-use time::Duration;
+use recado_domain::settings::{SettingsInput, SettingsStore as _};
+use recado_domain::shared::UserId;
+use recado_postgres::{PgDirectMessageQueues, PgSettings, PgWaitingMessages, WaitingMessages};
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::error_codes::ERROR_CODES;
@@ -142,6 +144,113 @@ async fn held_queue_is_due_when_a_message_expires() {
     let held = "SELECT count(*) FROM direct_message_queues
                 WHERE due_at = held_until AND due_at BETWEEN now() + interval '50 seconds' AND now() + interval '1 minute'";
     assert_eq!(fixture.number(held).await, 1);
+}
+
+/// Lets a setting hold the only message until `until`. The settings were last changed half an hour ago, which no server
+/// noticed yet.
+async fn hold_by_setting(fixture: &DbFixture, until: &str) {
+    fixture
+        .sql(&format!(
+            "UPDATE direct_messages SET hold_rule = 'quiet_hours', held_settings_at = now() - interval '1 hour', due_at = {until};
+             INSERT INTO account_settings (account_id, holds_changed_at, updated_at)
+               SELECT account_id, now() - interval '30 minutes', now() FROM direct_messages
+               ON CONFLICT DO NOTHING"
+        ))
+        .await;
+}
+
+#[tokio::test]
+async fn message_is_judged_again_whenever_the_settings_that_hold_it_have_changed() {
+    let fixture = DbFixture::new().await;
+    let store = queues(&fixture);
+    message_due_in(&fixture, id(), 0).await;
+    let released = async || store.release_holds(10).await.unwrap();
+    hold_by_setting(&fixture, "now() + interval '5 hours'").await;
+    assert_eq!((released().await, released().await), (1, 0));
+    assert_eq!(
+        fixture
+            .number("SELECT count(*) FROM direct_messages WHERE due_at <= now()")
+            .await,
+        1
+    );
+    hold_by_setting(&fixture, "now() + interval '5 hours'").await;
+    assert_eq!(released().await, 1);
+    fixture
+        .sql("UPDATE direct_messages SET due_at = now() + interval '5 hours'")
+        .await;
+    let set = async |change: SettingsInput| {
+        let (change, now) = (change.check().unwrap(), OffsetDateTime::now_utc());
+        let settings = PgSettings::new(fixture.tenants.clone());
+        settings
+            .update(fixture.account, &change, UserId(id()), now, &[])
+            .await
+            .unwrap();
+    };
+    set(SettingsInput {
+        opt_out_words: Some(Some(vec!["fim".into()])),
+        ..SettingsInput::default()
+    })
+    .await;
+    assert_eq!(released().await, 0, "words hold nothing");
+    set(SettingsInput {
+        hold_at_most_hours: Some(Some(2)),
+        ..SettingsInput::default()
+    })
+    .await;
+    assert_eq!(released().await, 1);
+}
+
+#[tokio::test]
+async fn message_names_a_setting_only_while_it_holds_it() {
+    let fixture = DbFixture::new().await;
+    let (store, waiting) = (queues(&fixture), PgWaitingMessages::new(fixture.owner.clone()));
+    let held = async || {
+        let phases = waiting.count().await.unwrap().messages;
+        phases.into_iter().find(|(phase, _)| *phase == Phase::Held).unwrap().1
+    };
+    let (profile, worker) = (id(), id());
+    let queue = NumberQueue {
+        account_id: fixture.account,
+        profile_id: Some(profile.into()),
+    };
+    let errors =
+        "SELECT string_agg(error_message, ', ' ORDER BY updated_at) FROM direct_messages WHERE status = 'failed'";
+    message_due_in(&fixture, profile, 0).await;
+    fixture
+        .sql("UPDATE direct_messages SET send_at = now() - interval '3 hours'")
+        .await;
+    hold_by_setting(&fixture, "now() + interval '1 hour'").await;
+    assert_eq!(held().await, 1);
+    hold_by_setting(&fixture, "now() - interval '1 hour'").await;
+    assert_eq!(held().await, 0, "it waits for its queue");
+    // The hold ended long before the message expired.
+    fixture
+        .sql("UPDATE direct_messages SET expires_at = now() - interval '1 minute'")
+        .await;
+    assert_eq!(store.take(worker, LEASE).await.unwrap(), Some(queue));
+    assert_eq!(store.start(queue, worker, 10, LEASE, false).await.unwrap().unwrap(), []);
+    assert_eq!(fixture.text(errors).await.as_deref(), Some(EXPIRED));
+    // Held until it expired: found when it would start, and while the number is held.
+    for is_number_held in [false, true] {
+        fixture.sql("DELETE FROM direct_messages").await;
+        message_due_in(&fixture, profile, 0).await;
+        let expired = "UPDATE direct_messages SET expires_at = now() - interval '1 minute'";
+        fixture.sql(expired).await;
+        hold_by_setting(&fixture, "expires_at").await;
+        if is_number_held {
+            store
+                .hold(queue, worker, HoldReason::Number, Duration::MINUTE)
+                .await
+                .unwrap();
+        } else {
+            store.start(queue, worker, 10, LEASE, false).await.unwrap().unwrap();
+        }
+        assert_eq!(
+            fixture.text(errors).await.as_deref(),
+            Some("held too long: quiet_hours"),
+            "{is_number_held}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,30 +1,30 @@
-//! Sends and direct messages that the settings of an account hold: the limit of messages under concurrent starts, and the
-//! state of a waiting run.
+//! The limit of marketing messages to a contact: what counts, also under concurrent starts.
 
 use recado_domain::campaigns::{
-    CampaignStats, CampaignStore as _, ClaimOutcome, HeldSends, QueuedRun, RunQueue as _, RunStore as _, SendResult,
-    SendStore as _,
+    CampaignStats, CampaignStore as _, ClaimOutcome, HeldSends, QueuedRun, RunQueue as _, RunRetryStore as _,
+    RunStore as _, SendResult, SendStore as _,
 };
 use recado_domain::shared::SendId;
-use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use crate::retries::retry_of;
 use crate::support::{DbFixture, LEASE, id};
 
 /// Sets the limit to `n` messages in a day.
-async fn set_cap(fixture: &DbFixture, n: u16) {
+pub(crate) async fn set_cap(fixture: &DbFixture, n: u16) {
     fixture
         .sql(&format!(
-            "INSERT INTO account_settings (account_id, max_marketing_per_contact, updated_at)
-             VALUES ('{}', '{{\"n\": {n}, \"days\": 1}}', clock_timestamp())
+            "INSERT INTO account_settings (account_id, max_marketing_per_contact, holds_changed_at, updated_at)
+             VALUES ('{}', '{{\"n\": {n}, \"days\": 1}}', clock_timestamp(), now())
              ON CONFLICT (account_id) DO UPDATE
-               SET max_marketing_per_contact = excluded.max_marketing_per_contact, updated_at = excluded.updated_at",
+               SET max_marketing_per_contact = excluded.max_marketing_per_contact,
+                 holds_changed_at = excluded.holds_changed_at",
             fixture.account
         ))
         .await;
 }
 
-async fn claimed(fixture: &DbFixture, run: QueuedRun, worker: Uuid) -> Vec<SendId> {
+pub(crate) async fn claimed(fixture: &DbFixture, run: QueuedRun, worker: Uuid) -> Vec<SendId> {
     let claim = fixture.runs().claim(run, worker, None, 100, LEASE).await.unwrap();
     let ClaimOutcome::Sends(sends) = claim else {
         panic!("{claim:?}")
@@ -32,7 +32,7 @@ async fn claimed(fixture: &DbFixture, run: QueuedRun, worker: Uuid) -> Vec<SendI
     sends.iter().map(|send| send.id).collect()
 }
 
-async fn start(fixture: &DbFixture, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> usize {
+pub(crate) async fn start(fixture: &DbFixture, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> usize {
     let started = fixture.runs().record_and_start(run, worker, &[], sends).await.unwrap();
     assert!(started.goes_on);
     started.sends.len()
@@ -116,7 +116,7 @@ async fn failed_and_old_messages_do_not_count() {
     fixture.assert_recount().await;
 }
 
-async fn stats(fixture: &DbFixture, run: QueuedRun) -> CampaignStats {
+pub(crate) async fn stats(fixture: &DbFixture, run: QueuedRun) -> CampaignStats {
     let stats = fixture
         .campaigns()
         .stats(run.account_id, run.campaign_id)
@@ -125,7 +125,7 @@ async fn stats(fixture: &DbFixture, run: QueuedRun) -> CampaignStats {
     stats.unwrap()
 }
 
-async fn claim_until_held(fixture: &DbFixture, run: QueuedRun, worker: Uuid) -> HeldSends {
+pub(crate) async fn claim_until_held(fixture: &DbFixture, run: QueuedRun, worker: Uuid) -> HeldSends {
     loop {
         match fixture.runs().claim(run, worker, None, 2, LEASE).await.unwrap() {
             ClaimOutcome::Skipped(_) => {}
@@ -136,7 +136,7 @@ async fn claim_until_held(fixture: &DbFixture, run: QueuedRun, worker: Uuid) -> 
 }
 
 /// A run that waits because its contacts got a message of another run.
-async fn waiting_run(fixture: &DbFixture) -> (QueuedRun, HeldSends) {
+pub(crate) async fn waiting_run(fixture: &DbFixture) -> (QueuedRun, HeldSends) {
     fixture.add_contacts(5).await;
     set_cap(fixture, 1).await;
     let (first, second) = (id(), id());
@@ -150,62 +150,112 @@ async fn waiting_run(fixture: &DbFixture) -> (QueuedRun, HeldSends) {
 }
 
 #[tokio::test]
-async fn waiting_run_is_taken_when_it_is_due_or_the_settings_change() {
+async fn message_counts_by_its_category_when_it_started() {
     let fixture = DbFixture::new().await;
-    let (run, held) = waiting_run(&fixture).await;
-    let fits_in = held.until - OffsetDateTime::now_utc();
-    assert!((Duration::hours(23)..=Duration::DAY).contains(&fits_in), "{fits_in}");
-    assert_eq!(held.count, 5);
-    let shown = stats(&fixture, run).await;
-    assert_eq!(
-        (shown.held, shown.waiting_until, shown.counts.pending),
-        (5, Some(held.until), 5)
-    );
-    let report = fixture.runs().report(run).await.unwrap().unwrap();
-    assert!(report.is_waiting() && !report.paused && report.waiting == 5);
-    let found = fixture
-        .campaigns()
-        .find(run.account_id, run.campaign_id)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!((found.held, found.waiting_until), (5, Some(held.until)));
-    let runs = fixture.runs();
-    assert_eq!(
-        (runs.take(id(), LEASE).await.unwrap(), runs.has_waiting().await.unwrap()),
-        (None, false)
-    );
-
-    set_cap(&fixture, 2).await;
-    assert!(runs.has_waiting().await.unwrap());
-    let worker = id();
-    assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
-    let sends = claimed(&fixture, run, worker).await;
-    assert_eq!((sends.len(), stats(&fixture, run).await.waiting_until), (5, None));
-    assert_eq!(start(&fixture, run, worker, &sends).await, 5);
-    fixture.assert_recount().await;
+    fixture.add_contacts(3).await;
+    set_cap(&fixture, 1).await;
+    let category = async |name| {
+        let set = format!("UPDATE message_templates SET category = '{name}'");
+        fixture.sql(&set).await;
+    };
+    let started = async || {
+        let worker = id();
+        let (_, run) = fixture.started(worker).await;
+        let ClaimOutcome::Sends(sends) = fixture.runs().claim(run, worker, None, 100, LEASE).await.unwrap() else {
+            return 0;
+        };
+        let sends: Vec<SendId> = sends.iter().map(|send| send.id).collect();
+        start(&fixture, run, worker, &sends).await
+    };
+    // Drafts are stored with templates of their own, whose category is set before they start.
+    fixture.started(id()).await;
+    for name in ["UTILITY", "AUTHENTICATION"] {
+        let (worker, run) = (id(), fixture.started(id()).await.1);
+        fixture
+            .sql(&format!("UPDATE campaign_queue SET worker = '{worker}'"))
+            .await;
+        category(name).await;
+        let sends = claimed(&fixture, run, worker).await;
+        assert_eq!(start(&fixture, run, worker, &sends).await, 3, "{name} is never held");
+    }
+    category("MARKETING").await;
+    assert_eq!(started().await, 3, "what started in another category does not count");
+    category("UTILITY").await;
+    assert_eq!(started().await, 0, "what started as a marketing message does");
+    // The previous version does not store the category.
+    fixture.sql("UPDATE campaign_sends SET is_marketing = NULL").await;
+    assert_eq!(started().await, 3, "the template's category now");
 }
 
 #[tokio::test]
-async fn due_run_fails_what_was_held_too_long() {
+async fn contact_that_is_linked_during_a_start_counts() {
     let fixture = DbFixture::new().await;
-    let (run, _) = waiting_run(&fixture).await;
+    fixture.add_contacts(2).await;
+    set_cap(&fixture, 1).await;
+    let (first, second) = (id(), id());
+    let (_, run) = fixture.started(first).await;
+    let sends = claimed(&fixture, run, first).await;
+    assert_eq!(start(&fixture, run, first, &sends[..1]).await, 1);
+    let contact = |send: SendId| format!("(SELECT contact_id FROM campaign_sends WHERE id = '{}')", send.0);
+    let (_, other) = fixture.started(second).await;
     fixture
-        .sql(
-            "UPDATE campaign_sends SET retry_at = now(), held_since = now() - interval '48 hours'
-               WHERE hold_reason IS NOT NULL;
-             UPDATE campaign_queue SET retry_at = now(), waiting_until = now() WHERE waiting_until IS NOT NULL",
-        )
+        .sql(&format!(
+            "UPDATE campaign_sends SET hold_reason = NULL, retry_at = NULL WHERE campaign_id = '{}'",
+            other.campaign_id.0
+        ))
         .await;
-    let worker = id();
-    assert_eq!(fixture.runs().take(worker, LEASE).await.unwrap(), Some(run));
-    let claim = async || fixture.runs().claim(run, worker, None, 100, LEASE).await.unwrap();
-    assert!(matches!(claim().await, ClaimOutcome::Skipped(_)));
-    assert_eq!(claim().await, ClaimOutcome::Exhausted);
-    let shown = stats(&fixture, run).await.counts;
-    assert_eq!((shown.failed, shown.pending), (5, 0));
-    let failed = "SELECT count(*) FROM campaign_sends WHERE error_message = 'held too long: cap' AND error_code IS NULL
-      AND hold_reason IS NULL AND failed_at IS NOT NULL";
-    assert_eq!(fixture.number(failed).await, 5);
-    fixture.assert_recount().await;
+    let ClaimOutcome::Sends(free) = fixture.runs().claim(other, second, None, 100, LEASE).await.unwrap() else {
+        panic!("nothing is free")
+    };
+    let free: Vec<SendId> = free.iter().map(|send| send.id).collect();
+    assert_eq!(free.len(), 1);
+    let link = fixture.db.client().await;
+    link.batch_execute(&format!(
+        "BEGIN; UPDATE contacts SET same_person_as = {} WHERE id = {}",
+        contact(sends[0]),
+        contact(free[0])
+    ))
+    .await
+    .unwrap();
+    let runs = fixture.runs();
+    let starting = tokio::spawn(async move { runs.record_and_start(other, second, &[], &free).await });
+    fixture.blocked(1).await;
+    link.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(starting.await.unwrap().unwrap().sends, []);
+}
+
+#[tokio::test]
+async fn retry_is_held_and_counts_once() {
+    let fixture = DbFixture::new().await;
+    fixture.add_contacts(1).await;
+    let (first, second, third) = (id(), id(), id());
+    let (campaign, run) = fixture.started(first).await;
+    let sends = fixture.in_flight(run, first, 1).await;
+    let failed = SendResult::Failed {
+        code: Some(131_026),
+        message: "no".into(),
+    };
+    fixture.runs().record(run, &[(sends[0], failed)]).await.unwrap();
+    fixture.runs().finish(run).await.unwrap();
+    let (_, other) = fixture.started(second).await;
+    assert_eq!(fixture.in_flight(other, second, 1).await.len(), 1);
+    fixture
+        .sql("UPDATE campaign_sends SET failed_at = failed_at - interval '2 days' WHERE failed_at IS NOT NULL")
+        .await;
+    set_cap(&fixture, 1).await;
+    let retry = retry_of(&fixture, &campaign).await;
+    fixture.runs().retry(&retry).await.unwrap();
+    assert_eq!(fixture.runs().take(third, LEASE).await.unwrap(), Some(run));
+    let held = claim_until_held(&fixture, run, third).await;
+    assert_eq!(held.count, 1);
+    set_cap(&fixture, 2).await;
+    let again = claimed(&fixture, run, third).await;
+    assert_eq!((&again, start(&fixture, run, third, &again).await), (&sends, 1));
+    // Two messages of two days: the failed attempt does not count.
+    let fourth = id();
+    let (_, last) = fixture.started(fourth).await;
+    assert_eq!(claim_until_held(&fixture, last, fourth).await.count, 1);
+    set_cap(&fixture, 3).await;
+    let free = claimed(&fixture, last, fourth).await;
+    assert_eq!(start(&fixture, last, fourth, &free).await, 1);
 }

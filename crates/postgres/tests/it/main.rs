@@ -98,6 +98,7 @@ mod upserts;
 mod verification;
 mod versions;
 mod wa_ids;
+mod waiting_runs;
 mod webhook_emission;
 mod webhook_events;
 mod webhook_model;

@@ -175,7 +175,7 @@ impl Dispatcher {
             }
             ClaimOutcome::Held(held) => {
                 self.queue.wait(run, self.worker.id, held).await?;
-                return self.end_report(run).await.map(Some);
+                return self.end_report(run).await.map(|end| Some(end.of_waiting(held)));
             }
             ClaimOutcome::Exhausted => {
                 self.runs.finish(run).await?;

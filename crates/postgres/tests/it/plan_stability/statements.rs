@@ -59,6 +59,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
         Tested("send_starts_use_index_lookups"),
     ),
     ("campaigns/remaining.sql", RUNS),
+    ("campaigns/untried.sql", RUNS),
     ("campaigns/renew_lease.sql", RUNS),
     ("campaigns/reset_retry_batch.sql", RETRIES),
     ("campaigns/search_untried.sql", RETRIES),
@@ -83,7 +84,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ("costs/add_costs.sql", Untested("inserts rows by their values")),
     (
         "direct_messages/held_by_old_settings.sql",
-        Untested("reads the held messages of accounts whose settings changed in the last minutes"),
+        Untested("one account after another, by two ranges of the index of held messages"),
     ),
     ("direct_messages/insert.sql", Untested("inserts rows by their values")),
     ("direct_messages/lock.sql", DIRECT),

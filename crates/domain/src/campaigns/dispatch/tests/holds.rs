@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::fixture::{Fixture, RUN, SECOND, THIRD, accepted};
 use super::{all_phones, over};
+use crate::campaigns::HeldSends;
 use crate::campaigns::in_memory::PlantedBug;
 use crate::campaigns::{CampaignStatus, RunEnd, RunReport};
 use crate::holds::{HoldCause, contact_zone, shows_quiet};
@@ -196,7 +197,7 @@ proptest! {
         hold_at_most_hours in 1_u16..=168,
         delays in prop::collection::vec(0_i64..180, 1..4),
     ) {
-        let minute = |minute: u16| Time::from_hms((minute / 60 % 24) as u8, (minute % 60) as u8, 0).unwrap();
+        let minute = |minute: u16| Time::from_hms((minute / 60 % 24).try_into().unwrap(), (minute % 60).try_into().unwrap(), 0).unwrap();
         let mut settings = quiet(minute(from), minute((from + length) % 1440));
         settings.timezone = "America/New_York".parse().unwrap();
         settings.hold_at_most_hours = hold_at_most_hours;
@@ -225,5 +226,33 @@ proptest! {
             }
             prop_assert!(row.status != SendStatus::Pending);
         }
+    }
+}
+
+/// Another worker may take the run between its wait and its report.
+#[test]
+fn end_of_a_waiting_run_is_never_read_as_a_pause() {
+    let held = HeldSends {
+        count: 2,
+        until: ELEVEN,
+    };
+    let report = |status, paused| RunReport {
+        total: 3,
+        sent: 1,
+        failed: 0,
+        simulated: false,
+        status,
+        waiting: 0,
+        waiting_until: None,
+        paused,
+    };
+    let taken = RunEnd::Over(report(CampaignStatus::Sending, false));
+    assert_eq!(taken.of_waiting(held), waiting(3, 2, ELEVEN));
+    for other in [
+        RunEnd::Over(report(CampaignStatus::Sending, true)),
+        RunEnd::Over(report(CampaignStatus::Cancelled, false)),
+        RunEnd::Gone,
+    ] {
+        assert_eq!(other.clone().of_waiting(held), other);
     }
 }
