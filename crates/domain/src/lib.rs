@@ -30,6 +30,7 @@ pub mod mail;
 pub mod media;
 pub mod messaging;
 pub mod notifications;
+pub mod retention;
 pub mod rollups;
 pub mod segments;
 pub mod settings;

@@ -44,6 +44,7 @@ mod pool_registry;
 mod pricing;
 mod queues;
 mod reads;
+mod retention;
 mod rollups;
 mod row_locks;
 mod sealed;
@@ -97,6 +98,7 @@ pub use partitions::{
 pub use pool::{OwnerPool, PoolConfig, TenantPool};
 pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats, PoolUsage};
 pub use queues::{PgQueues, PgWaitingMessages, Queue, WaitingMessages};
+pub use retention::PgRetention;
 pub use rollups::PgRollups;
 pub use row_locks::PgRowLocks;
 pub use sealed::{PgSealedValues, ResealedBatch, RowKey, SEALED_COLUMNS, SealedColumn, SealedCount};

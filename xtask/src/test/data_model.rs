@@ -27,7 +27,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Accounts and access",
         "Accounts, their members, invites and API keys, and the audit logs of accounts and of the platform. Sessions are tokens of the identity provider and have no table.",
-        "accounts account_settings account_users account_slugs users team_invites invite_tokens api_keys api_key_hashes \
+        "accounts account_settings retention_settings retention_horizons account_users account_slugs users team_invites invite_tokens api_keys api_key_hashes \
          audit_logs audit_counts platform_audit notifications account_deletions",
     ),
     (
@@ -47,7 +47,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         "Definitions, the queue of runs, one row for each message of a run, and the counters of a campaign.",
         "campaigns campaign_queue campaign_claims campaign_run_contents campaign_recipient_batches \
          campaign_retry_batches campaign_sends campaign_send_times campaign_retries \
-         campaign_counter_slots campaign_budgets message_usage_slots sent_messages",
+         campaign_counter_slots campaign_budgets campaign_archives message_usage_slots sent_messages",
     ),
     (
         "Conversations",
@@ -57,7 +57,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Direct messages",
         "Messages to one person by one call, and the queues of their numbers.",
-        "direct_messages direct_message_queues",
+        "direct_messages direct_message_queues direct_message_references",
     ),
     (
         "Billing",

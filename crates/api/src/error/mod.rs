@@ -37,6 +37,7 @@ mod limits;
 mod recorded;
 mod refusal;
 mod settings;
+mod retention;
 mod webhooks;
 
 pub use codes::ErrorCode;

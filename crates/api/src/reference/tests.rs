@@ -420,6 +420,8 @@ fn notification_example_is_of_a_finished_campaign() {
         retry_scheduled_at: None,
         waiting_until: None,
         held: 0,
+        archiving_at: None,
+        archived_at: None,
         created_by: None,
         created_at: now,
         updated_at: now,

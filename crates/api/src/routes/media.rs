@@ -1,18 +1,13 @@
 //! Template files: streaming upload and public download by URL. Files of messages: upload and authenticated download.
 
-use std::ops::Range;
-
 use actix_web::http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
 };
 use actix_web::web::{Data, Path, Payload};
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
-use futures_util::StreamExt as _;
-use futures_util::stream;
 use recado_domain::media::{
-    Media, MediaError, MediaPath, MediaType, MessageFile, MessageFileType, MessageMedia, MessageUpload, OpenFile,
+    Media, MediaError, MediaPath, MediaType, MessageFile, MessageFileType, MessageMedia, MessageUpload,
     StoredMedia, Upload,
 };
 use recado_domain::shared::{FieldErrors, MediaId};
@@ -25,7 +20,7 @@ use crate::web::operation::{
     Body, OpenApiTag, Operation, created, custom, custom_with, data, empty, id, path_id, text,
 };
 use crate::web::paced::PacedBody;
-use crate::web::ranges::{Selection, select};
+use crate::web::private_file::{PrivateFile, respond};
 use crate::web::responses::response_type;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::shares::Shares;
@@ -374,55 +369,13 @@ async fn get(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let open = media.open(&tenant, file_id).await?;
-    let etag = format!("\"{}\"", open.file.sha256);
-    let size = open.file.size;
-    match select(request.headers(), &etag, size) {
-        Selection::NotModified => Ok(file_response(HttpResponse::NotModified(), &etag).finish()),
-        Selection::Unsatisfiable => Ok(file_response(HttpResponse::RangeNotSatisfiable(), &etag)
-            .insert_header((CONTENT_RANGE, format!("bytes */{size}")))
-            .finish()),
-        Selection::Whole => send_file(file_response(HttpResponse::Ok(), &etag), &open, 0..size).await,
-        Selection::Part(range) => {
-            let content_range = format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1));
-            let mut response = file_response(HttpResponse::PartialContent(), &etag);
-            response.insert_header((CONTENT_RANGE, content_range));
-            send_file(response, &open, range).await
-        }
-    }
-}
-
-/// A response about a file. The headers prevent that a browser interprets or executes it.
-fn file_response(mut response: HttpResponseBuilder, etag: &str) -> HttpResponseBuilder {
-    response
-        .insert_header((ETAG, etag))
-        .insert_header((ACCEPT_RANGES, "bytes"))
-        .insert_header((CONTENT_DISPOSITION, "attachment"))
-        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .insert_header((CONTENT_SECURITY_POLICY, "sandbox"))
-        .insert_header((CACHE_CONTROL, "private, no-cache"));
-    response
-}
-
-async fn send_file(
-    mut response: HttpResponseBuilder,
-    open: &OpenFile,
-    range: Range<u64>,
-) -> Result<HttpResponse, ApiError> {
-    let length = range.end.saturating_sub(range.start);
-    let content = if length == 0 {
-        stream::empty().boxed()
-    } else {
-        open.read(range).await?
+    let content_type = open.file.content_type;
+    let file = PrivateFile {
+        sha256: open.file.sha256.clone(),
+        size: open.file.size,
+        content_type: content_type.map_or("application/octet-stream", MessageFileType::as_str),
     };
-    let content_type = open
-        .file
-        .content_type
-        .map_or("application/octet-stream", MessageFileType::as_str);
-    Ok(response
-        .insert_header((CONTENT_TYPE, content_type))
-        .insert_header((CONTENT_LENGTH, length))
-        .no_chunking(length)
-        .streaming(content))
+    respond(&request, &file, async |range| Ok(open.read(range).await?)).await
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {

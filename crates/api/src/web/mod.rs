@@ -25,6 +25,7 @@ pub(crate) mod operation;
 pub mod paced;
 pub mod parameters;
 mod principal;
+pub mod private_file;
 pub mod query;
 pub mod ranges;
 pub mod refreshing_cache;

@@ -67,6 +67,10 @@ pub struct Campaign {
     pub waiting_until: Option<OffsetDateTime>,
     /// The number of held sends of a waiting run.
     pub held: i64,
+    /// From when on no send of the campaign changes, because its archive is being written; null before.
+    pub archiving_at: Option<OffsetDateTime>,
+    /// From when on the campaign's sends are in its archive; null before.
+    pub archived_at: Option<OffsetDateTime>,
     /// The user who created the campaign; null when that user no longer exists.
     pub created_by: Option<UserId>,
     pub created_at: OffsetDateTime,
@@ -84,6 +88,14 @@ pub struct Scheduler {
 }
 
 impl Campaign {
+    /// Refuses a retry of sends that are archived, or will be: they do not change any more.
+    pub(super) fn check_not_archived(&self) -> Result<(), CampaignRefusal> {
+        match self.archiving_at.or(self.archived_at) {
+            None => Ok(()),
+            Some(_) => Err(CampaignRefusal::Archived),
+        }
+    }
+
     pub fn audience(&self) -> Audience {
         let config = self.segment_config.clone().unwrap_or_default();
         Audience {

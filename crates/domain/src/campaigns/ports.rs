@@ -6,9 +6,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
-    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts,
-    QueuedRun, QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs,
-    RunReport, RunRetry, RunStart, SendResult, StartOutcome, TestRecipient, TestSendFacts,
+    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedRun, QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry, RunStart, SendCounts, SendResult, SendsPage, StartOutcome, TestRecipient, TestSendFacts,
 };
 use crate::shared::{
     AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome,
@@ -70,7 +68,7 @@ pub trait CampaignStore: Send + Sync {
         account: AccountId,
         id: CampaignId,
         page: PageQuery,
-    ) -> Result<Option<Page<CampaignSend>>, StoreError>;
+    ) -> Result<Option<SendsPage>, StoreError>;
 }
 
 /// A send that a worker has claimed.

@@ -56,6 +56,7 @@ impl Campaigns {
         request: RetryRequest,
     ) -> Result<RetriedCampaign, CampaignError> {
         self.apply_command(tenant, id, Command::ScheduleRetry, async |stored, status| {
+            stored.check_not_archived()?;
             let audit = tenant.audit(AuditAction::Update, "campaign", id);
             let schedule = RetrySchedule {
                 expected_version: stored.version,

@@ -9,7 +9,7 @@ use super::FailureClass;
 use crate::holds::HoldCause;
 use crate::messaging::{AddressKind, Addressee, Pricing, SendStatus};
 use crate::shared::schema::Timestamp;
-use crate::shared::{ContactId, SendId, redacted_debug, timestamp};
+use crate::shared::{ContactId, Page, SendId, redacted_debug, timestamp};
 
 /// The error message of a send whose unknown outcome was not resolved in time.
 pub const NEVER_CONFIRMED: &str = "the outcome is unknown: WhatsApp did not confirm whether it has the message";
@@ -128,6 +128,18 @@ pub struct CampaignStats {
     #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
     pub waiting_until: Option<OffsetDateTime>,
+}
+
+/// One page of a campaign's sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SendsPage {
+    Stored(Page<CampaignSend>),
+    /// The sends are in the campaign's archive.
+    Archived {
+        at: OffsetDateTime,
+        /// The number of sends in the archive.
+        sends: i64,
+    },
 }
 
 /// The status change of one send, as the counters see it.

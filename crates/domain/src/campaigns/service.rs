@@ -8,8 +8,7 @@ use time::{Duration, OffsetDateTime};
 use super::events::cancelled_event;
 use super::run::cancel_notification;
 use super::{
-    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore,
-    Command, Preview, Reach, RunRetryStore, RunStartStore, preview,
+    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, Command, Preview, Reach, RunRetryStore, RunStartStore, SendCounts, SendsPage, preview,
 };
 use crate::costs::CampaignCost;
 use crate::shared::{AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Page, PageQuery, Tenant, text};
@@ -153,7 +152,7 @@ impl Campaigns {
         tenant: &Tenant,
         id: CampaignId,
         page: PageQuery,
-    ) -> Result<Page<CampaignSend>, CampaignError> {
+    ) -> Result<SendsPage, CampaignError> {
         self.store
             .sends(tenant.account_id, id, page)
             .await?
@@ -205,6 +204,8 @@ fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         retry_scheduled_at: None,
         waiting_until: None,
         held: 0,
+        archiving_at: None,
+        archived_at: None,
         created_by: Some(tenant.actor.user_id),
         created_at: now,
         updated_at: now,

@@ -180,6 +180,9 @@ pub enum CampaignRefusal {
     /// The recipient of a test send has no address that the number can write to.
     #[error("the contact has no phone number, and no WhatsApp user id that the message can be sent to")]
     NoAddress,
+    /// The sends of the campaign are in its archive, or on their way into it.
+    #[error("the sends of the campaign are archived")]
+    Archived,
     #[error("no failed send can be retried")]
     NothingToRetry {
         /// The failed sends, by the reason why they are left out.
@@ -214,6 +217,7 @@ impl CampaignRefusal {
             Self::MonthUsedUp { .. } => "month_used_up",
             Self::OptedOut => "opted_out",
             Self::NoAddress => "no_address",
+            Self::Archived => "archived",
             Self::NothingToRetry { .. } => "nothing_to_retry",
             Self::Contended => "contended",
             Self::NotInFuture => "not_in_future",
@@ -335,6 +339,7 @@ mod tests {
             (CampaignRefusal::MonthUsedUp { limit }, "month_used_up"),
             (CampaignRefusal::OptedOut, "opted_out"),
             (CampaignRefusal::NoAddress, "no_address"),
+            (CampaignRefusal::Archived, "archived"),
             (CampaignRefusal::NothingToRetry { left_out: vec![] }, "nothing_to_retry"),
             (CampaignRefusal::Contended, "contended"),
             (CampaignRefusal::NotInFuture, "not_in_future"),

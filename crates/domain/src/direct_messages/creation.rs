@@ -10,7 +10,7 @@ use super::departure::{LeavingContent, check_content};
 use super::request::RequestedTemplate;
 use super::{
     ContactFacts, ContentKind, DirectMessage, DirectStatus, MessageInput, MessageRequest, MessageTemplate, NewContact,
-    NumberChoice, Refusal, Requested, RequestedContent,
+    NumberChoice, Refusal, RemovedMessage, Requested, RequestedContent,
 };
 use crate::billing::PlanEntitlement;
 use crate::contacts::ContactDraft;
@@ -34,6 +34,8 @@ pub struct CreationFacts {
     pub templates: HashMap<RequestedTemplate, Template>,
     /// The messages that have one of the references, with their requests. The request of an erased message is null.
     pub references: HashMap<String, (DirectMessage, Value)>,
+    /// The removed messages that had one of the references.
+    pub removed: HashMap<String, RemovedMessage>,
 }
 
 /// A message to store.
@@ -134,6 +136,8 @@ pub enum Decision {
     New(Box<NewDirectMessage>, Option<NewContact>),
     /// The message exists.
     Repeated(Box<DirectMessage>),
+    /// The message existed, and was removed.
+    Removed(RemovedMessage),
     Bad(ItemError),
 }
 
@@ -188,6 +192,13 @@ fn try_decide(
         return match *earlier == canonical || earlier.is_null() {
             true => Ok(Decision::Repeated(Box::new(message.clone()))),
             false => Err(ItemError::ReferenceTaken(message.id)),
+        };
+    }
+    let removed = request.client_reference.as_ref();
+    if let Some(removed) = removed.and_then(|reference| facts.removed.get(reference)) {
+        return match removed.is_repeated_by(&canonical) {
+            true => Ok(Decision::Removed(removed.clone())),
+            false => Err(ItemError::ReferenceTaken(removed.id)),
         };
     }
     let (send_at, expires_at) = request.times(facts.now)?;

@@ -22,6 +22,7 @@ mod messenger;
 mod model;
 mod ports;
 mod refusals;
+mod removed;
 mod request;
 mod results;
 mod service;
@@ -37,6 +38,7 @@ pub use messenger::{Messenger, QueueEnd};
 pub use model::*;
 pub use ports::*;
 pub use refusals::{EXPIRED, NUMBER_REMOVED, Refusal};
+pub use removed::{RemovedMessage, request_hash};
 pub use request::{
     MessageHeaderInput, MessageInput, MessageRequest, MessageTemplateInput, RecipientInput, Requested,
     RequestedContent, RequestedTemplate, RequestedValues,

@@ -11,7 +11,7 @@ use super::creation::is_within_key;
 use super::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, Decision, DirectMessage, DirectMessageQuery,
     DirectMessageStore, ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal,
-    RequestedContent, decide, requested_template,
+    RemovedMessage, RequestedContent, decide, requested_template,
 };
 use crate::shared::{
     Conflict, CursorPage, FieldErrors, Ids, KeyScope, MessageId, RouteScope, ScopeArea, ScopeVerb, StoreError, Tenant,
@@ -67,12 +67,15 @@ pub enum Created {
     New(DirectMessage),
     /// An earlier request asked the same with the same reference.
     Repeated(DirectMessage),
+    /// The same, and the message was removed since.
+    Removed(RemovedMessage),
 }
 
 redacted_debug!(
     enum Created {
         New,
         Repeated,
+        Removed,
     }
 );
 
@@ -247,10 +250,15 @@ impl DirectMessages {
     }
 }
 
+/// Whether the caller may read all messages of the account. A key that only triggers templates may not.
+fn reads_all(tenant: &Tenant) -> bool {
+    let reads = RouteScope::new(ScopeArea::Messages, ScopeVerb::Read);
+    reads.is_some_and(|scope| tenant.has_scope(scope))
+}
+
 fn may_read(tenant: &Tenant, message: &DirectMessage) -> bool {
     let Some(key) = &tenant.api_key else { return true };
-    let reads = RouteScope::new(ScopeArea::Messages, ScopeVerb::Read);
-    if reads.is_some_and(|scope| key.scopes.allow(scope)) {
+    if reads_all(tenant) {
         return true;
     }
     let template = message.template.as_ref().map(|template| KeyScope::Trigger(template.id));
@@ -307,6 +315,8 @@ impl Draft {
                 Outcome::Refused(ItemError::ReferenceTaken(message.id))
             }
             Decision::Repeated(message) => Outcome::Done(Box::new(Created::Repeated(*message))),
+            Decision::Removed(removed) if !reads_all(tenant) => Outcome::Refused(ItemError::ReferenceTaken(removed.id)),
+            Decision::Removed(removed) => Outcome::Done(Box::new(Created::Removed(removed))),
             Decision::New(..) if unready.is_some() => Outcome::Refused(unready.cloned().unwrap_or_default().into()),
             Decision::New(new, contact) => match self.reserve(new.quota_month) {
                 Err(refusal) => Outcome::Refused(refusal.into()),

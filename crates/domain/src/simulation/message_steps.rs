@@ -10,6 +10,7 @@ use super::steps::{Simulation, tenant};
 use super::stores::Stores;
 use crate::direct_messages::{
     Created, DirectMessage, DirectStatus, MessageInput, MessageRequest, MessageTemplateInput, Outcome, RecipientInput,
+    RemovedMessage,
 };
 use crate::messaging::ContentInput;
 use crate::shared::{AccountId, Clock, ContactId, MessageId};
@@ -45,7 +46,9 @@ impl ClientRequest {
 }
 
 fn id_of(created: &Created) -> MessageId {
-    let (Created::New(DirectMessage { id, .. }) | Created::Repeated(DirectMessage { id, .. })) = created;
+    let (Created::New(DirectMessage { id, .. })
+    | Created::Repeated(DirectMessage { id, .. })
+    | Created::Removed(RemovedMessage { id, .. })) = created;
     *id
 }
 

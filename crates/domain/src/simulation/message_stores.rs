@@ -78,6 +78,7 @@ impl Stores {
                 .collect(),
             templates: HashMap::from([(RequestedTemplate::Id(template.id), template)]),
             references: references.collect(),
+            removed: HashMap::new(),
         }
     }
 

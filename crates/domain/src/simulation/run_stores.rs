@@ -8,10 +8,7 @@ use super::bugs::SimulationBug;
 use super::ledger::StartFacts;
 use super::stores::{Stores, Written};
 use crate::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition,
-    DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
-    RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart,
-    RunStartStore, RunStore, RunSweepStore, SendResult, SendStore, StartOutcome, StartedSends,
+    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendCounts, SendResult, SendStore, SendsPage, StartOutcome, StartedSends,
 };
 use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome};
 
@@ -75,7 +72,7 @@ impl CampaignStore for Stores {
         unreachable!("a simulation reads no statistics")
     }
 
-    async fn sends(&self, _: AccountId, _: CampaignId, _: PageQuery) -> Result<Option<Page<CampaignSend>>, StoreError> {
+    async fn sends(&self, _: AccountId, _: CampaignId, _: PageQuery) -> Result<Option<SendsPage>, StoreError> {
         unreachable!("a simulation lists no sends")
     }
 }

@@ -99,6 +99,8 @@ fn draft(account: AccountId, id: CampaignId) -> Campaign {
         retry_scheduled_at: None,
         waiting_until: None,
         held: 0,
+        archiving_at: None,
+        archived_at: None,
         created_by: None,
         created_at: START,
         updated_at: START,

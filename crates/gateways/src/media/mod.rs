@@ -1,5 +1,6 @@
 //! `MediaStore` in a directory or an S3 bucket, by the crate `object_store`.
 
+mod archives;
 mod location;
 mod transport;
 
@@ -24,6 +25,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub use archives::GzipArchives;
 use location::{StoreLocation, open_bucket, open_directory};
 
 /// Time limit of one operation of the store, and of the next chunk of a file.

@@ -1,4 +1,5 @@
--- Locks sends and their campaigns in the order of the send ids. `keys`: send ids; `message_keys`: message ids.
+-- Locks sends and their campaigns in the order of the send ids. The sends of a campaign whose archive is written do not
+-- change any more: none of them is found. `keys`: send ids; `message_keys`: message ids.
 -- $1 account, $2 send ids, $3 message ids, $4 smallest send id.
 SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
   s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
@@ -16,5 +17,5 @@ SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
     WHERE m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
   now() AS now
 FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
-JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
+JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id AND c.archiving_at IS NULL
 ORDER BY s.id FOR SHARE OF c FOR UPDATE OF s

@@ -25,14 +25,20 @@ use crate::sql::{Sql, sql};
 
 omitted_column!(LatePolicyColumn, campaigns.late_policy: Nullable<Jsonb>);
 omitted_column!(SkippedAtColumn, campaigns.skipped_at: Nullable<Timestamptz>);
+omitted_column!(ArchivingAtColumn, campaigns.archiving_at: Nullable<Timestamptz>);
+omitted_column!(ArchivedAtColumn, campaigns.archived_at: Nullable<Timestamptz>);
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = campaigns, check_for_backend(Pg))]
-pub(super) struct LateRow {
+pub(super) struct OmittedRow {
     #[diesel(select_expression = LatePolicyColumn, select_expression_type = LatePolicyColumn)]
     late_policy: Option<Value>,
     #[diesel(select_expression = SkippedAtColumn, select_expression_type = SkippedAtColumn)]
     skipped_at: Option<OffsetDateTime>,
+    #[diesel(select_expression = ArchivingAtColumn, select_expression_type = ArchivingAtColumn)]
+    archiving_at: Option<OffsetDateTime>,
+    #[diesel(select_expression = ArchivedAtColumn, select_expression_type = ArchivedAtColumn)]
+    archived_at: Option<OffsetDateTime>,
 }
 
 #[derive(Queryable, Selectable)]
@@ -64,7 +70,7 @@ pub(super) struct CampaignRow {
     pause_reason: Option<String>,
     retry_scheduled_at: Option<OffsetDateTime>,
     #[diesel(embed)]
-    late: LateRow,
+    omitted: OmittedRow,
     pub(super) profile_id: Option<Uuid>,
     pub(super) run_quota_month: Option<Date>,
     created_by: Option<Uuid>,
@@ -114,15 +120,17 @@ impl TryFrom<CampaignRow> for Campaign {
             paused_at: row.paused_at,
             pause_reason: row.pause_reason,
             late_policy: row
-                .late
+                .omitted
                 .late_policy
                 .map(serde_json::from_value)
                 .transpose()
                 .map_err(corrupt)?,
-            skipped_at: row.late.skipped_at,
+            skipped_at: row.omitted.skipped_at,
             retry_scheduled_at: row.retry_scheduled_at,
             waiting_until: None,
             held: 0,
+            archiving_at: row.omitted.archiving_at,
+            archived_at: row.omitted.archived_at,
             created_by: row.created_by.map(Into::into),
             created_at: row.created_at,
             updated_at: row.updated_at,

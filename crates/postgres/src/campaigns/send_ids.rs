@@ -64,7 +64,7 @@ macro_rules! id_of_campaign {
     };
 }
 
-pub(super) use id_of_campaign;
+pub(crate) use id_of_campaign;
 
 #[cfg(test)]
 mod tests {

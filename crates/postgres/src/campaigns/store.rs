@@ -4,11 +4,10 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, QueryableByName, SelectableHelper};
-use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus, CampaignStore, Failure,
-    PreviewFacts, SendContact,
+    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus, CampaignStore, Failure, PreviewFacts, SendContact, SendCounts, SendsPage,
 };
 use recado_domain::holds::HoldCause;
 use recado_domain::messaging::{AddressKind, ErrorCodes, SendStatus};
@@ -26,7 +25,7 @@ use crate::pool::TenantPool;
 use crate::pricing::published;
 use crate::schema::{campaign_sends, campaigns};
 use crate::segments;
-use crate::sql::{FENCE, NumberRow, Sql, TextRow, equals_without_index, sql, uuids};
+use crate::sql::{FENCE, Sql, TextRow, equals_without_index, sql, uuids};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
@@ -251,6 +250,17 @@ const DELETED_SINCE_START: &str = "SELECT d.id FROM contacts d
      WHERE d.account_id = $1 AND d.deleted_at >= (SELECT coalesce(executed_at, created_at) - interval '1 hour'
        FROM campaigns WHERE account_id = $1 AND id = $2)";
 
+/// The number of sends of a campaign, and when and how many of them were archived.
+#[derive(QueryableByName)]
+struct TotalRow {
+    #[diesel(sql_type = BigInt)]
+    n: i64,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    archived_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    archived: Option<i64>,
+}
+
 /// Counts a campaign's sends to contacts that are not deleted. Returns no row if the campaign does not exist.
 fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
     sql(format!(
@@ -259,7 +269,8 @@ fn count_sends<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
              (SELECT count(*) FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2 AND {all_ids}))
            - (SELECT count(*) FROM ({DELETED_SINCE_START}) c
              WHERE EXISTS (SELECT 1 FROM campaign_sends s
-                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id AND {ids} {FENCE})) AS n
+                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id AND {ids} {FENCE})) AS n,
+           archived_at, (SELECT sends FROM campaign_archives WHERE account_id = $1 AND campaign_id = $2) AS archived
          FROM campaigns WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
         all_ids = id_of_campaign!("campaign_sends.id"),
         ids = id_of_campaign!("s.id"),
@@ -391,19 +402,23 @@ impl CampaignStore for PgCampaigns {
         account: AccountId,
         id: CampaignId,
         page: PageQuery,
-    ) -> Result<Option<Page<CampaignSend>>, StoreError> {
+    ) -> Result<Option<SendsPage>, StoreError> {
         let (totals, rows) = self
             .0
             .in_index_order()
-            .read_both::<NumberRow, SentRow, _, _>(account, count_sends(account, id), list_sends(account, id, page))
+            .read_both::<TotalRow, SentRow, _, _>(account, count_sends(account, id), list_sends(account, id, page))
             .await?;
         let Some(total) = totals.into_iter().next() else {
             return Ok(None);
         };
+        if let Some(at) = total.archived_at {
+            let sends = total.archived.unwrap_or(0);
+            return Ok(Some(SendsPage::Archived { at, sends }));
+        }
         let sends = rows
             .into_iter()
             .map(|row| row.into_send(&self.1))
             .collect::<Result<_, StoreError>>()?;
-        Ok(Some(Page::new(page, sends, total.n)))
+        Ok(Some(SendsPage::Stored(Page::new(page, sends, total.n))))
     }
 }

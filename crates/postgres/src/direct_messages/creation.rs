@@ -14,7 +14,7 @@ use crate::campaigns::usage;
 use crate::contacts::insert_contact;
 use crate::errors::DbResult;
 use crate::media::keep_uploads;
-use crate::sql::{collect_column, sql};
+use crate::sql::{FlagRow, collect_column, key_rows, sql};
 
 /// Any outcome but `Inserted` MUST roll back.
 pub(super) async fn insert(
@@ -30,6 +30,9 @@ pub(super) async fn insert(
         insert_contact(conn, account, contact.id, &contact.draft, &[], plan.now).await?;
     }
     insert_messages(conn, account, &plan.messages, plan.now).await?;
+    if names_removed(conn, account, plan).await? {
+        return Ok(CreationOutcome::Changed);
+    }
     keep_files(conn, account, plan).await?;
     // Reserve last: every start of the account waits for this row.
     for (&month, &count) in &plan.quota {
@@ -94,6 +97,26 @@ pub(crate) async fn insert_messages(
         .execute(conn)
         .await?;
     Ok(())
+}
+
+/// Whether a reference belongs to a message that was removed. A removal that committed before the insert of the same
+/// reference is visible to this statement, which begins after the insert.
+async fn names_removed(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<bool> {
+    let references = plan.messages.iter().filter_map(|new| new.message.client_reference.clone());
+    let references: Vec<String> = references.collect();
+    if references.is_empty() {
+        return Ok(false);
+    }
+    let removed: FlagRow = sql(format!(
+        "SELECT EXISTS (SELECT 1 FROM {keys} k JOIN direct_message_references r
+           ON r.account_id = $1 AND r.client_reference = k.reference) AS yes",
+        keys = key_rows("$2", "reference"),
+    ))
+    .bind(account)
+    .bind(references)
+    .get_result(conn)
+    .await?;
+    Ok(removed.yes)
 }
 
 /// Keeps the uploads of the messages until these have left, and `KEPT_FOR` after.

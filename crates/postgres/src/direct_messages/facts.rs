@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Binary, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::Recipient;
 use recado_domain::direct_messages::{
-    ContactFacts, CreationFacts, DirectMessage, MessageRequest, NumberChoice, Requested, RequestedContent,
+    ContactFacts, CreationFacts, DirectMessage, MessageRequest, NumberChoice, RemovedMessage, Requested, RequestedContent,
     RequestedTemplate,
 };
 use recado_domain::messaging::ErrorCodes;
@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::rows::{COLUMNS, FROM, MessageRow};
-use crate::errors::{DbResult, corrupt};
+use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::filters::HAS_OPTED_OUT;
 use crate::sql::{key_rows, sql};
 use crate::whatsapp::USER_ID_SCOPE;
@@ -248,6 +248,51 @@ async fn references(
     Ok(found)
 }
 
+#[derive(QueryableByName)]
+struct RemovedRow {
+    #[diesel(sql_type = SqlUuid)]
+    message_id: Uuid,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Text)]
+    client_reference: String,
+    #[diesel(sql_type = Nullable<Binary>)]
+    request_hash: Option<Vec<u8>>,
+}
+
+/// The removed messages that had one of the references.
+async fn removed(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    requests: &[MessageRequest],
+) -> DbResult<HashMap<String, RemovedMessage>> {
+    let references = requests.iter().filter_map(|request| request.client_reference.clone());
+    let references: Vec<String> = references.collect();
+    if references.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<RemovedRow> = sql(format!(
+        "SELECT r.message_id, r.status, r.client_reference, r.request_hash FROM {keys} k
+         JOIN direct_message_references r ON r.account_id = $1 AND r.client_reference = k.reference",
+        keys = key_rows("$2", "reference"),
+    ))
+    .bind(account)
+    .bind(references)
+    .load(conn)
+    .await?;
+    let mut found = HashMap::new();
+    for row in rows {
+        let removed = RemovedMessage {
+            id: row.message_id.into(),
+            status: parse_enum(&row.status)?,
+            client_reference: row.client_reference.clone(),
+            request_hash: row.request_hash,
+        };
+        found.insert(row.client_reference, removed);
+    }
+    Ok(found)
+}
+
 /// The account's numbers: verified ones first, then the oldest.
 pub(super) async fn numbers(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Vec<NumberChoice>> {
     let rows: Vec<NumberRow> = sql(
@@ -279,5 +324,7 @@ pub(super) async fn creation(
         contacts: requested_contacts(conn, account, requests).await?,
         templates: requested_templates(conn, account, requests.iter().map(|request| &request.content)).await?,
         references: references(conn, account, requests, codes).await?,
+        // Read after the messages: a message that is removed meanwhile is in one of the two.
+        removed: removed(conn, account, requests).await?,
     })
 }

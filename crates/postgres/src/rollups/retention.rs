@@ -1,6 +1,10 @@
 //! What the retention of source rows means for the comparison of a rollup: a sum stays as it was when rows that it
 //! counts are dropped.
 
+/// SQL: from which time on the rows of tables are kept: by the operator's terms, and by those of account `$1`.
+pub(super) const HORIZONS: &str = "(SELECT table_name, retained_from FROM partition_horizons
+     UNION ALL SELECT table_name, retained_from FROM retention_horizons WHERE account_id = $1)";
+
 /// How a rollup is compared after partitions of its source were dropped.
 pub(super) enum Retention {
     /// The source is partitioned by the time that selects the bucket: buckets before the kept rows are not compared.
@@ -81,9 +85,7 @@ impl Retention {
     /// SQL: the time from which rows of the source are kept.
     fn retained_from(&self) -> String {
         let (Self::ByBucket { source } | Self::AtLeast { source, .. }) = self;
-        format!(
-            "(SELECT coalesce(max(retained_from), '-infinity') FROM partition_horizons WHERE table_name = '{source}')"
-        )
+        format!("(SELECT coalesce(max(retained_from), '-infinity') FROM {HORIZONS} h WHERE table_name = '{source}')")
     }
 
     /// SQL condition on the rows that are compared, stored or recomputed.

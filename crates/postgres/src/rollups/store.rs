@@ -8,7 +8,7 @@ use recado_domain::rollups::{Difference, RollupStore};
 use recado_domain::shared::{AccountId, StoreError};
 
 use super::definitions::ALL;
-use super::retention::{Retention, retention};
+use super::retention::{HORIZONS, Retention, retention};
 use super::{Rollup, reprice};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
@@ -29,38 +29,47 @@ const SLOTS: &[(&str, &str)] = &[
 ];
 
 /// Which keys of a rollup are compared with rows that a retention term removes: those whose rows are all kept.
+/// `{horizons}`: see [`HORIZONS`].
 ///
-/// All sends of a campaign are in one partition. The usage of a month also counts sends that were frozen earlier and
-/// retried in it, and their campaign was updated in that month or later.
-///
-/// All sends of a campaign are in one partition. Other messages get a price within 45 days.
+/// All sends of a campaign are in one partition, and leave with it or into the campaign's archive. The usage of a month
+/// also counts sends that were frozen earlier and retried in it: an archive names its months, and a campaign whose
+/// partition was removed was updated in that month or later. Other messages get a price within 45 days.
 const KEPT: &[(&str, &str)] = &[
     (
         "cost_rollups",
-        "NOT EXISTS (SELECT 1 FROM partition_horizons h
+        "NOT EXISTS (SELECT 1 FROM {horizons} h
            WHERE (h.table_name = 'campaign_sends' AND EXISTS (SELECT 1 FROM campaigns g
                WHERE g.account_id = $1 AND g.id = campaign_id AND g.frozen_at < h.retained_from))
              OR (h.table_name = 'messages' AND campaign_id = '00000000-0000-0000-0000-000000000000'
-               AND bucket_start < h.retained_from + interval '45 days'))",
+               AND bucket_start < h.retained_from + interval '45 days'))
+         AND {not_archived}",
     ),
     (
         "campaign_budgets",
-        "NOT EXISTS (SELECT 1 FROM partition_horizons h JOIN campaigns g ON g.account_id = $1 AND g.id = campaign_id
-           WHERE h.table_name = 'campaign_sends' AND g.frozen_at < h.retained_from)",
+        "NOT EXISTS (SELECT 1 FROM {horizons} h JOIN campaigns g ON g.account_id = $1 AND g.id = campaign_id
+           WHERE h.table_name = 'campaign_sends' AND g.frozen_at < h.retained_from)
+         AND {not_archived}",
     ),
     (
         "campaign_counters",
-        "NOT EXISTS (SELECT 1 FROM partition_horizons h
-           WHERE h.table_name = 'campaign_sends' AND coalesce(k.created_at, c.created_at) < h.retained_from)",
+        "NOT EXISTS (SELECT 1 FROM {horizons} h
+           WHERE h.table_name = 'campaign_sends' AND coalesce(k.created_at, c.created_at) < h.retained_from)
+         AND {not_archived}",
     ),
     (
         "message_usage",
-        "NOT EXISTS (SELECT 1 FROM partition_horizons h
+        "NOT EXISTS (SELECT 1 FROM {horizons} h
            WHERE h.table_name = 'campaign_sends' AND (month < (h.retained_from AT TIME ZONE 'UTC')::date
              OR EXISTS (SELECT 1 FROM campaigns g WHERE g.account_id = $1 AND g.frozen_at < h.retained_from
-               AND (g.updated_at AT TIME ZONE 'UTC')::date >= month)))",
+               AND (g.updated_at AT TIME ZONE 'UTC')::date >= month)))
+         AND month NOT IN (SELECT unnest(a.months) FROM campaign_archives a
+           WHERE a.account_id = $1 AND a.verified_at IS NOT NULL)",
     ),
 ];
+
+/// SQL condition: sends of the campaign may not have left for an archive.
+const NOT_ARCHIVED: &str = "campaign_id NOT IN (SELECT a.campaign_id FROM campaign_archives a
+     WHERE a.account_id = $1 AND a.verified_at IS NOT NULL)";
 
 /// Reads and repairs all rollups on the owner pool.
 #[derive(Clone, Debug)]
@@ -187,9 +196,10 @@ impl Rollup {
     }
 
     /// The condition on keys whose rows are all kept.
-    fn kept(&self) -> &'static str {
+    fn kept(&self) -> String {
         let mut kept = KEPT.iter().filter(|(table, _)| *table == self.table);
-        kept.next().map_or("true", |(_, condition)| *condition)
+        let condition = kept.next().map_or("true", |(_, condition)| *condition);
+        condition.replace("{horizons}", HORIZONS).replace("{not_archived}", NOT_ARCHIVED)
     }
 
     fn slots(&self) -> Option<&'static str> {

@@ -76,6 +76,8 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
          INSERT INTO rfm_changes (account_id, worker, contact_id) VALUES ('{account}', '{tag}', '{tag}');
          INSERT INTO campaign_claims (account_id, campaign_id, send_ids) VALUES ('{account}', '{tag}', '{{{tag}}}');
          INSERT INTO campaign_send_times VALUES ('{account}', '{tag}', now(), '{tag}', '{{{tag}}}');
+         INSERT INTO retention_settings (account_id) VALUES ('{account}');
+         INSERT INTO retention_horizons VALUES ('{account}', 'messages', now());
          INSERT INTO rfm_counts VALUES ('{account}', 'champions', 1)"
     )
 }
@@ -90,6 +92,7 @@ fn message_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
            created_by, created_at, updated_at)
          VALUES ('{account}', '{tag}', '{contact}', '{tag}', 'text', '{{}}', now(), now(), '{tag}', now(), now());
          INSERT INTO direct_message_queues (account_id, profile_id, due_at) VALUES ('{account}', '{tag}', now());
+         INSERT INTO direct_message_references VALUES ('{account}', 'r', '{tag}', 'sent');
          INSERT INTO account_settings (account_id, opt_out_reply, updated_at) VALUES ('{account}', 'r', now())"
     )
 }
@@ -127,6 +130,8 @@ async fn filled() -> (DbFixture, [String; 2]) {
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
+                 INSERT INTO campaign_archives (account_id, campaign_id, file_key)
+                   VALUES ('{account}', '{campaign}', '{tag}');
                  INSERT INTO campaign_recipient_batches VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
                  INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
                    VALUES ('{account}', '{campaign}', 1, '{{{tag}}}');

@@ -378,6 +378,8 @@ impl DbFixture {
             retry_scheduled_at: None,
             waiting_until: None,
             held: 0,
+            archiving_at: None,
+            archived_at: None,
             created_by: Some(self.user),
             created_at: NOW,
             updated_at: NOW,

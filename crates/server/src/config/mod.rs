@@ -8,6 +8,7 @@ use recado_domain::egress::AllowList;
 use recado_domain::redacted_debug;
 use recado_domain::shared::Network;
 use recado_domain::webhooks::Schedule;
+use recado_domain::retention::RetentionBounds;
 use recado_postgres::{DatabaseTls, RetentionDays};
 use secrecy::SecretString;
 use time::Duration;
@@ -135,6 +136,8 @@ pub struct Config {
     pub limits: Limits,
     /// `RETENTION_..._DAYS`: how long the rows of each kind are kept.
     pub retention: RetentionDays,
+    /// `RETENTION_MIN_DAYS`, `RETENTION_MAX_DAYS` and `RETENTION_FORCE_DAYS`: the bounds of the terms of accounts.
+    pub retention_bounds: RetentionBounds,
     /// `API_KEY_MAX_DAYS`: how long a key lives at most. None: keys need not end.
     pub api_key_longest: Option<Duration>,
     pub log_format: logging::Format,
@@ -224,6 +227,7 @@ impl Config {
             webhook_retry_schedule: retry_schedule(get)?,
             limits: Limits::read(get)?,
             retention: retention::read(get)?,
+            retention_bounds: retention::bounds(get)?,
             api_key_longest: api_keys::longest(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
             metrics_bind: Self::metrics_bind(get)?,

@@ -1,5 +1,6 @@
 //! How long the operator keeps the rows of each kind.
 
+use recado_domain::retention::RetentionBounds;
 use recado_postgres::RetentionDays;
 
 use super::values::{ConfigError, Source, invalid, parsed};
@@ -7,25 +8,42 @@ use super::values::{ConfigError, Source, invalid, parsed};
 /// The smallest term for audit entries, whatever `RETENTION_MIN_DAYS` is.
 const AUDIT_MIN_DAYS: u16 = 365;
 
-/// Reads `RETENTION_CAMPAIGN_SENDS_DAYS` and the other terms. Unset: for ever.
-pub(super) fn read(source: Source<'_>) -> Result<RetentionDays, ConfigError> {
+/// Reads the bounds of all terms, and the term of accounts without their own.
+pub(super) fn bounds(source: Source<'_>) -> Result<RetentionBounds, ConfigError> {
     let is_bound = |days: &u16| (1..=36_500).contains(days);
-    let min = parsed(source, "RETENTION_MIN_DAYS", 30, is_bound, "1 to 36500")?;
-    let max = parsed(source, "RETENTION_MAX_DAYS", 3650, is_bound, "1 to 36500")?;
-    if min > max {
+    let min_days = parsed(source, "RETENTION_MIN_DAYS", 30, is_bound, "1 to 36500")?;
+    let max_days = parsed(source, "RETENTION_MAX_DAYS", 3650, is_bound, "1 to 36500")?;
+    if min_days > max_days {
         return Err(invalid("RETENTION_MIN_DAYS", "must not exceed RETENTION_MAX_DAYS"));
     }
-    let term = |name: &'static str, min: u16| -> Result<Option<u16>, ConfigError> {
-        let Some(text) = source(name) else { return Ok(None) };
-        let days = text.trim().parse().ok().filter(|days| (min..=max).contains(days));
-        let problem = || {
-            invalid(
-                name,
-                format!("must be {min} to {max} days, or unset to keep the rows for ever"),
-            )
-        };
-        days.map(Some).ok_or_else(problem)
+    Ok(RetentionBounds {
+        min_days,
+        max_days,
+        force_days: term(source, "RETENTION_FORCE_DAYS", min_days, max_days)?,
+    })
+}
+
+/// A term within its bounds. Unset: for ever.
+fn term(source: Source<'_>, name: &'static str, min: u16, max: u16) -> Result<Option<u16>, ConfigError> {
+    let Some(text) = source(name) else { return Ok(None) };
+    let days = text.trim().parse().ok().filter(|days| (min..=max).contains(days));
+    let problem = || {
+        invalid(
+            name,
+            format!("must be {min} to {max} days, or unset to keep the rows for ever"),
+        )
     };
+    days.map(Some).ok_or_else(problem)
+}
+
+/// Reads `RETENTION_CAMPAIGN_SENDS_DAYS` and the other terms of the operator. Unset: for ever.
+pub(super) fn read(source: Source<'_>) -> Result<RetentionDays, ConfigError> {
+    let RetentionBounds {
+        min_days: min,
+        max_days: max,
+        ..
+    } = bounds(source)?;
+    let term = |name: &'static str, min: u16| term(source, name, min, max);
     Ok(RetentionDays {
         campaign_sends: term("RETENTION_CAMPAIGN_SENDS_DAYS", min)?,
         messages: term("RETENTION_MESSAGES_DAYS", min)?,
@@ -49,6 +67,21 @@ mod tests {
     #[test]
     fn unset_retention_keeps_everything() {
         assert_eq!(read_from(&[]), Ok(RetentionDays::default()));
+        let unset = RetentionBounds {
+            min_days: 30,
+            max_days: 3650,
+            force_days: None,
+        };
+        assert_eq!(bounds(&|_| None), Ok(unset));
+    }
+
+    #[test]
+    fn forced_term_is_within_the_bounds() {
+        let forced = |days: &'static str| bounds(&move |name| (name == "RETENTION_FORCE_DAYS").then(|| days.to_owned()));
+        assert_eq!(forced("400").unwrap().force_days, Some(400));
+        for refused in ["29", "3651", "0", "a year"] {
+            assert_eq!(forced(refused).unwrap_err().variable, "RETENTION_FORCE_DAYS", "{refused}");
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod identity;
 mod numbers;
 mod pools;
 mod process_stats;
+mod retention;
 mod services;
 mod settings;
 mod startup;

@@ -64,6 +64,8 @@ impl Services {
             })
             .add(stores.brand(shared))
             .add(stores.settings(shared))
+            .add(stores.retention(shared))
+            .add(stores.archives(shared))
             .add(stores.inbound(shared, &anonymous))
             .add(stores.webhooks(shared))
             .add(stores.administration(shared)?)

@@ -11,6 +11,7 @@ mod mail;
 mod message_files;
 mod partitions;
 mod relays;
+mod retention;
 mod rfm;
 mod run_executor;
 mod segment_counts;
@@ -131,6 +132,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     partitions::start(shared, &stores, stop, tasks);
     verification::start(shared, &stores, stop, tasks)?;
     relays::start(&shared.signals, &stores, stop, tasks);
+    retention::start(shared, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;
     segment_counts::start(&stores, stop, tasks);
     materialize_sends(runs.clone(), stop, tasks);

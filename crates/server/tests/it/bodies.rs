@@ -63,6 +63,19 @@ const NULL_RULES: &[(&str, &[&str], &[&str])] = &[
     ),
     ("/api/contacts/{id}/tags", &[], &["tag_ids"]),
     ("/api/conversations/{id}", &[], &["status"]),
+    (
+        "/api/retention",
+        &[
+            "campaign_sends_days",
+            "messages_days",
+            "media_days",
+            "metric_events_days",
+            "orders_days",
+            "notifications_days",
+            "audit_days",
+        ],
+        &[],
+    ),
     ("/api/segments/{id}", &["description", "filters"], &["name"]),
     (
         "/api/settings",

@@ -46,6 +46,8 @@ const ROUTES: &[(&str, Coverage)] = &[
             ]
         }),
     ),
+    // retention.rs: `concurrent_changes_of_two_terms_both_apply`. The terms are one column.
+    ("/api/retention", Elsewhere),
     (
         "/api/contacts/{id}",
         Concurrent("contacts", |n| {

@@ -104,6 +104,7 @@ mod references;
 mod reports;
 mod request_log;
 mod request_phone;
+mod retention;
 mod retries;
 mod rfm;
 mod runs;

@@ -1,13 +1,13 @@
 //! Routes of campaigns.
 
+mod archive;
 mod runs;
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
-    Budget, Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus,
-    Campaigns, FailureClass, Reach, SegmentConfig, SendContact, Variables,
+    Budget, Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus, Campaigns, FailureClass, Reach, SegmentConfig, SendContact, SendCounts, SendsPage, Variables,
 };
 use recado_domain::costs::CampaignCost;
 use recado_domain::holds::HoldCause;
@@ -15,10 +15,10 @@ use recado_domain::messaging::{AddressKind, HeaderLocation, Pricing, SendStatus}
 use recado_domain::settings::LatePolicy;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{
-    AccountId, CampaignId, ContactId, FolderId, Page, SegmentId, SendId, TemplateId, UserId, timestamp,
+    AccountId, CampaignId, ContactId, FolderId, Page, PageQuery, SegmentId, SendId, TemplateId, UserId, timestamp,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -32,6 +32,7 @@ use crate::web::parameters::{IdParam, LIMIT, SortParam};
 use crate::web::query::Params;
 use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
+pub(super) use archive::ARCHIVE;
 pub(super) use runs::{CANCEL, EXECUTE, PAUSE, PREVIEW, RESUME, RETRY_FAILED, SCHEDULE, SEND, TEST, UNSCHEDULE};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
@@ -212,6 +213,11 @@ response_type! {
         /// The number of held messages of a waiting run; 0 when the run does not wait.
         #[schemars(example = 0)]
         held: i64,
+        /// From when on the campaign's sends are in its archive (`GET /api/campaigns/{id}/archive`) and change no more;
+        /// null before.
+        #[schemars(with = "Option<Timestamp>")]
+        #[serde(with = "timestamp::option")]
+        archived_at: Option<OffsetDateTime>,
         /// The user who created the campaign; null when that user no longer exists.
         created_by: Option<UserId>,
         /// When the campaign was created.
@@ -426,18 +432,56 @@ async fn sends(
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    let page = campaigns.sends(&tenant, id, page).await?;
-    Ok(responses::page(&page.map(CampaignSendResponse::from)))
+    Ok(HttpResponse::Ok().json(SendsPageResponse::of(campaigns.sends(&tenant, id, page).await?)))
+}
+
+/// A page of sends. For an archived campaign it is empty.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CampaignSendsPage")]
+struct SendsPageResponse {
+    #[serde(flatten)]
+    page: Page<CampaignSendResponse>,
+    /// The archive that has the campaign's sends. Only for an archived campaign.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived: Option<ArchivedResponse>,
+}
+
+/// When and how many sends were archived.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ArchivedSends")]
+struct ArchivedResponse {
+    /// When the campaign was archived.
+    #[schemars(with = "Timestamp")]
+    #[serde(with = "timestamp")]
+    at: OffsetDateTime,
+    /// The number of sends in the archive.
+    #[schemars(example = 1840)]
+    sends: i64,
+}
+
+impl SendsPageResponse {
+    fn of(page: SendsPage) -> Self {
+        match page {
+            SendsPage::Stored(page) => Self {
+                page: page.map(CampaignSendResponse::from),
+                archived: None,
+            },
+            SendsPage::Archived { at, sends } => Self {
+                page: Page::new(PageQuery::new(None, None, 1, 1), vec![], 0),
+                archived: Some(ArchivedResponse { at, sends }),
+            },
+        }
+    }
 }
 
 pub(super) const SENDS: Endpoint = endpoint!(sends, {
     let description = "Returns the sends of a campaign, latest sent first and unsent last. Sends whose contact was \
-                deleted are omitted.";
+                deleted are omitted. The page of an archived campaign is empty, with `archived`.";
     Operation::new("List a campaign's sends", description)
         .takes(path_id(ID))
         .takes_all(numbered_page(&LIMIT))
         .responds(
-            whole_body::<Page<CampaignSendResponse>>("A page of sends.").example(json!({
+            whole_body::<SendsPageResponse>("A page of sends.").example(json!({
                 "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
             })),
         )

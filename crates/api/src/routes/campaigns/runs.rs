@@ -277,8 +277,8 @@ pub(crate) const RETRY_FAILED: Endpoint = endpoint!(retry_failed, {
         )
         .refuses(
             ErrorCode::Precondition,
-            "The campaign is neither completed nor partial; none of its failed sends can be retried (reason \
-             `nothing_to_retry`, with `left_out`); another request is changing it; or a precondition of a run failed.",
+            "The campaign is neither completed nor partial; its sends are archived (reason `archived`); none of its \
+             failed sends can be retried (reason `nothing_to_retry`, with `left_out`); another request is changing it; or a precondition of a run failed.",
         )
         .refuses(
             ErrorCode::Invalid,

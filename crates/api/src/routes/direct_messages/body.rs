@@ -4,7 +4,7 @@ use garde::Validate;
 use recado_domain::campaigns::{FailureClass, Variables};
 use recado_domain::direct_messages::{
     Batch, ContentKind, Created, DirectMessage, DirectMessageError, DirectStatus, HoldReason, MessageHeaderInput,
-    MessageInput, MessageTemplate, MessageTemplateInput, Outcome, Phase, RecipientInput,
+    MessageInput, MessageTemplate, MessageTemplateInput, Outcome, Phase, RecipientInput, RemovedMessage,
 };
 use recado_domain::messaging::{AddressKind, Category, ContentInput, InteractiveInput, MediaInput, Pricing};
 use recado_domain::shared::schema::Timestamp;
@@ -222,6 +222,29 @@ response_type! {
 }
 
 response_type! {
+    /// What is left of a message that was removed.
+    #[schemars(rename = "RemovedMessage")]
+    pub(super) struct RemovedMessageResponse from message: RemovedMessage {
+        /// The message's id.
+        id: MessageId,
+        /// The last status.
+        status: DirectStatus,
+        /// The caller's reference.
+        #[schemars(example = &"order-1042-shipped")]
+        client_reference: String,
+    }
+}
+
+/// The message of an earlier equal request.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EarlierMessage")]
+#[serde(untagged)]
+pub(super) enum EarlierMessageResponse {
+    Stored(Box<MessageResponse>),
+    Removed(RemovedMessageResponse),
+}
+
+response_type! {
     /// A message to one person.
     #[schemars(rename = "DirectMessage")]
     pub(super) struct MessageResponse from message: DirectMessage {
@@ -368,6 +391,7 @@ fn item_response((index, outcome): (usize, Outcome)) -> ItemResponse {
         Outcome::Done(created) => match *created {
             Created::New(message) => item(ItemOutcome::Accepted, message.id, message.status),
             Created::Repeated(message) => item(ItemOutcome::Duplicate, message.id, message.status),
+            Created::Removed(message) => item(ItemOutcome::Duplicate, message.id, message.status),
         },
         Outcome::Repeats(id) => item(ItemOutcome::Duplicate, id, DirectStatus::Pending),
         Outcome::Refused(error) => ItemResponse {

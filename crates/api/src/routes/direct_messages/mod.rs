@@ -7,7 +7,7 @@ use recado_domain::direct_messages::{Created, DirectMessageQuery, DirectMessages
 use recado_domain::shared::{CursorPage, FieldErrors, MessageId};
 use serde_json::json;
 
-use self::body::{BatchBody, BatchResponse, MessageBody, MessageResponse};
+use self::body::{BatchBody, BatchResponse, EarlierMessageResponse, MessageBody, MessageResponse};
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{self as json_body, Json};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
@@ -70,6 +70,8 @@ async fn create(
     Ok(created_response(created))
 }
 
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
 /// 201 with the path of a new message, or 200 with an earlier one.
 fn created_response(created: Created) -> HttpResponse {
     let (mut response, name, value) = match created {
@@ -78,8 +80,12 @@ fn created_response(created: Created) -> HttpResponse {
             (responses::created(MessageResponse::from(message)), LOCATION, path)
         }
         Created::Repeated(message) => {
-            let name = HeaderName::from_static("idempotent-replayed");
-            (responses::ok(MessageResponse::from(message)), name, "true".to_owned())
+            let message = EarlierMessageResponse::Stored(Box::new(message.into()));
+            (responses::ok(message), REPLAYED, "true".to_owned())
+        }
+        Created::Removed(message) => {
+            let message = EarlierMessageResponse::Removed(message.into());
+            (responses::ok(message), REPLAYED, "true".to_owned())
         }
     };
     if let Ok(value) = HeaderValue::from_str(&value) {
@@ -105,8 +111,9 @@ pub(super) const CREATE: Endpoint = endpoint!(create, {
                 .header("Location", "The path of the message.", json!({ "type": "string" }))
                 .example(json!({ "kind": "template", "status": "pending", "phase": "waiting" })),
         )
-        .responds(data::<MessageResponse>(
-            "The message of an earlier equal request with this `client_reference`, as it is now.",
+        .responds(data::<EarlierMessageResponse>(
+            "The message of an earlier equal request with this `client_reference`, as it is now. Of a message that was \
+             removed only `id`, `status` and `client_reference` are left.",
         ))
         .refuses(
             ErrorCode::Precondition,

@@ -14,10 +14,7 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::{
-    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition,
-    DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
-    RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore,
-    RunStore, RunSweepStore, SendResult, SendStore, StartOutcome, StartedSends, TestRecipient, TestSendFacts,
+    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendCounts, SendResult, SendStore, SendsPage, StartOutcome, StartedSends, TestRecipient, TestSendFacts,
     TestSendStore, pause_notification,
 };
 use crate::billing::PlanEntitlement;
@@ -110,7 +107,7 @@ impl CampaignStore for InMemoryRuns {
         }))
     }
 
-    async fn sends(&self, _: AccountId, _: CampaignId, _: PageQuery) -> Result<Option<Page<CampaignSend>>, StoreError> {
+    async fn sends(&self, _: AccountId, _: CampaignId, _: PageQuery) -> Result<Option<SendsPage>, StoreError> {
         unsupported()
     }
 }

@@ -48,6 +48,7 @@ pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<Ru
 
 /// Decides whether the failed sends of a campaign may be retried.
 pub fn prepare_retry(facts: RunFacts, run: QueuedStart, request: RetryRequest) -> Result<RunRetry, CampaignRefusal> {
+    facts.campaign.check_not_archived()?;
     if let Some(first) = failed_preconditions(&facts, Command::Retry).into_iter().next() {
         return Err(first);
     }

@@ -118,6 +118,7 @@ pub(crate) fn facts() -> CreationFacts {
         contacts: HashMap::from([(to, contact())]),
         templates: HashMap::from([(key, template())]),
         references: HashMap::new(),
+        removed: HashMap::new(),
     }
 }
 

@@ -23,7 +23,9 @@ pub struct Request {
 pub struct Reply {
     pub status: u16,
     pub headers: ureq::http::HeaderMap,
+    /// The body as text; other bytes are replaced.
     pub text: String,
+    pub body: Vec<u8>,
 }
 
 impl Request {
@@ -118,12 +120,17 @@ impl Request {
         let endless = headers
             .get("content-type")
             .is_some_and(|value| value == "text/event-stream");
-        let text = if endless {
-            String::new()
+        let body = if endless {
+            vec![]
         } else {
-            response.body_mut().read_to_string()?
+            response.body_mut().read_to_vec()?
         };
-        let reply = Reply { status, headers, text };
+        let reply = Reply {
+            status,
+            headers,
+            text: String::from_utf8_lossy(&body).into_owned(),
+            body,
+        };
         if !endless && !reference::is_previous_version(port) {
             reference::check(&method, &path, &reply);
         }

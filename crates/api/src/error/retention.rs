@@ -1,0 +1,25 @@
+//! Responses for errors of retention and archives.
+
+use recado_domain::retention::{ArchiveError, RetentionError};
+
+use super::ApiError;
+
+impl From<RetentionError> for ApiError {
+    fn from(error: RetentionError) -> Self {
+        match error {
+            RetentionError::Invalid(errors) => errors.into(),
+            RetentionError::Conflict(conflict) => conflict.into(),
+            RetentionError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ArchiveError> for ApiError {
+    fn from(error: ArchiveError) -> Self {
+        match error {
+            ArchiveError::NotFound => Self::not_found(),
+            ArchiveError::Media(error) => error.into(),
+            ArchiveError::Store(error) => error.into(),
+        }
+    }
+}

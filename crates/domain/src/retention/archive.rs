@@ -1,0 +1,145 @@
+//! The archive of a campaign's sends: one JSON line a send, and the count of the lines that a reader finds.
+
+use serde::{Deserialize, Serialize};
+use time::{Date, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::campaigns::SendCounts;
+use crate::messaging::{AddressKind, Pricing, SendStatus};
+use crate::shared::{Amount, ContactId, SendId, redacted_debug, timestamp};
+
+/// A send as its line in an archive shows it.
+#[derive(Clone, PartialEq, Serialize)]
+pub struct ArchivedSend {
+    pub id: SendId,
+    pub contact_id: ContactId,
+    pub status: SendStatus,
+    pub address_kind: Option<AddressKind>,
+    #[serde(with = "timestamp::option")]
+    pub sent_at: Option<OffsetDateTime>,
+    #[serde(with = "timestamp::option")]
+    pub delivered_at: Option<OffsetDateTime>,
+    #[serde(with = "timestamp::option")]
+    pub read_at: Option<OffsetDateTime>,
+    #[serde(with = "timestamp::option")]
+    pub failed_at: Option<OffsetDateTime>,
+    pub error_code: Option<i64>,
+    pub wa_message_id: Option<String>,
+    #[serde(flatten)]
+    pub price: ArchivedPrice,
+    /// The month whose quota the send used.
+    #[serde(skip)]
+    pub quota_month: Option<Date>,
+}
+
+redacted_debug!(ArchivedSend { id, contact_id, status });
+
+/// What a send cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ArchivedPrice {
+    category: Option<String>,
+    pricing_type: Option<String>,
+    amount: Option<Amount>,
+    currency: Option<String>,
+}
+
+impl From<Pricing> for ArchivedPrice {
+    fn from(pricing: Pricing) -> Self {
+        Self {
+            category: pricing.category,
+            pricing_type: pricing.kind,
+            amount: pricing.amount,
+            currency: pricing.currency,
+        }
+    }
+}
+
+impl ArchivedSend {
+    /// Appends the send's line.
+    pub(super) fn write_line(&self, lines: &mut Vec<u8>) -> serde_json::Result<()> {
+        serde_json::to_writer(&mut *lines, self)?;
+        lines.push(b'\n');
+        Ok(())
+    }
+}
+
+/// The part of a line that is counted.
+#[derive(Deserialize)]
+struct CountedLine {
+    id: Uuid,
+    status: SendStatus,
+}
+
+/// Counts the lines of an archive by status, as they are read. Holds one incomplete line in memory.
+#[derive(Debug, Default)]
+pub struct ArchiveTally {
+    counts: SendCounts,
+    last_id: Option<Uuid>,
+    /// The bytes after the last end of a line.
+    rest: Vec<u8>,
+    /// A line is invalid, or the ids do not ascend: a send is there twice.
+    is_damaged: bool,
+}
+
+/// A line has a few hundred bytes; longer ones were not written here.
+const MAX_LINE_BYTES: usize = 64 * 1024;
+
+impl ArchiveTally {
+    /// Adds the next bytes, which may begin and end within a line.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            self.is_damaged |= self.rest.len() > MAX_LINE_BYTES;
+            if self.is_damaged {
+                self.rest.clear();
+            }
+            return;
+        };
+        let rest = self.rest.split_off(end.saturating_add(1));
+        let complete = std::mem::replace(&mut self.rest, rest);
+        let lines = complete.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        for line in lines {
+            self.count(line);
+        }
+    }
+
+    fn count(&mut self, line: &[u8]) {
+        let Ok(CountedLine { id, status }) = serde_json::from_slice(line) else {
+            self.is_damaged = true;
+            return;
+        };
+        self.is_damaged |= self.last_id.is_some_and(|last| id <= last);
+        self.last_id = Some(id);
+        let counter = match status {
+            SendStatus::Pending => &mut self.counts.pending,
+            SendStatus::Sent => &mut self.counts.sent,
+            SendStatus::Delivered => &mut self.counts.delivered,
+            SendStatus::Read => &mut self.counts.read,
+            SendStatus::Failed => &mut self.counts.failed,
+        };
+        *counter = counter.saturating_add(1);
+        self.counts.total = self.counts.total.saturating_add(1);
+    }
+
+    /// The counts of the whole file. None: the file is damaged.
+    pub fn finish(self) -> Option<SendCounts> {
+        (!self.is_damaged && self.rest.is_empty()).then_some(self.counts)
+    }
+}
+
+/// The bytes of a stored file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredArchive {
+    pub size: u64,
+    pub sha256: [u8; 32],
+}
+
+/// A file that was written and read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveFile {
+    pub key: Uuid,
+    pub stored: StoredArchive,
+    pub sends: i64,
+    /// The months whose quota the sends used, in order.
+    pub months: Vec<Date>,
+}

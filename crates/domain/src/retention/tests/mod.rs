@@ -1,0 +1,5 @@
+mod archives;
+mod in_memory;
+mod terms;
+mod turns;
+mod use_cases;

@@ -1,0 +1,1 @@
+ALTER TABLE campaigns DROP COLUMN archiving_at, DROP COLUMN archived_at;
