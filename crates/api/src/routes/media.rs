@@ -7,8 +7,8 @@ use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
 use recado_domain::media::{
-    Media, MediaError, MediaPath, MediaType, MessageFile, MessageFileType, MessageMedia, MessageUpload,
-    StoredMedia, Upload,
+    Media, MediaError, MediaPath, MediaType, MessageFile, MessageFileType, MessageMedia, MessageUpload, StoredMedia,
+    Upload,
 };
 use recado_domain::shared::{FieldErrors, MediaId};
 use serde_json::json;

@@ -10,8 +10,8 @@ use time::Date;
 use super::creation::is_within_key;
 use super::{
     CancelOutcome, CreationFacts, CreationOutcome, CreationPlan, Decision, DirectMessage, DirectMessageQuery,
-    DirectMessageStore, ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal,
-    RemovedMessage, RequestedContent, decide, requested_template,
+    DirectMessageStore, ItemError, MessageInput, MessageRequest, NewContact, NewDirectMessage, Refusal, RemovedMessage,
+    RequestedContent, decide, requested_template,
 };
 use crate::shared::{
     Conflict, CursorPage, FieldErrors, Ids, KeyScope, MessageId, RouteScope, ScopeArea, ScopeVerb, StoreError, Tenant,

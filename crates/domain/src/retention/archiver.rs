@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use super::archive::ArchiveTally;
 use super::{
-    ArchiveFile, ArchiveRead as _, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask, ArchiveWrite as _, StoredArchive,
+    ArchiveFile, ArchiveRead as _, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask, ArchiveWrite as _,
+    StoredArchive,
 };
 use crate::media::{MediaStoreError, MessageFilePath};
 use crate::shared::{AccountId, CampaignId, Event, Ids, NotificationDraft, NotificationKind, SendId, StoreError};
@@ -23,6 +24,9 @@ const PAGE: i64 = 1000;
 
 /// The sends that one transaction removes.
 const BATCH: i64 = 1000;
+
+/// The transactions of one step, so that other accounts have their turn.
+const BATCHES_PER_STEP: usize = 10;
 
 /// How long after a refused file the next attempt begins.
 const REFUSED_PAUSE: Duration = Duration::WEEK;
@@ -98,7 +102,7 @@ impl Archiver {
             self.delete(account, task.key).await?;
             return Ok(StepOutcome::Lost);
         }
-        self.remove(account, task.campaign_id, lease).await
+        Ok(StepOutcome::Done)
     }
 
     /// Writes the file and reads it back. The counters are those of the rows that do not change any more.
@@ -108,7 +112,10 @@ impl Archiver {
         task: &ArchiveTask,
         lease: &(impl Lease + Sync),
     ) -> Result<Attempt, StoreError> {
-        let path = MessageFilePath { account_id: account, key: task.key };
+        let path = MessageFilePath {
+            account_id: account,
+            key: task.key,
+        };
         let Some((written, months)) = self.write_file(&path, task.campaign_id, lease).await? else {
             return Ok(Attempt::Lost);
         };
@@ -163,7 +170,7 @@ impl Archiver {
         Ok(Some((stored, months)))
     }
 
-    /// Removes the sends of a campaign whose file was verified.
+    /// Removes some sends of a campaign whose file was verified.
     async fn remove(
         &self,
         account: AccountId,
@@ -171,8 +178,11 @@ impl Archiver {
         lease: &(impl Lease + Sync),
     ) -> Result<StepOutcome, StoreError> {
         let mut after = SendId(Uuid::nil());
-        while let Some(last) = self.archives.remove_sends(account, campaign, after, BATCH).await? {
-            after = last;
+        for _ in 0..BATCHES_PER_STEP {
+            match self.archives.remove_sends(account, campaign, after, BATCH).await? {
+                Some(last) => after = last,
+                None => break,
+            }
             if !lease.renew().await? {
                 return Ok(StepOutcome::Lost);
             }

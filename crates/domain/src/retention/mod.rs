@@ -12,11 +12,9 @@ mod terms;
 mod tests;
 mod worker;
 
-pub use archive::{ArchiveFile, ArchivedSend, ArchiveTally, StoredArchive};
+pub use archive::{ArchiveFile, ArchiveTally, ArchivedSend, StoredArchive};
 pub use archiver::Archiver;
 pub use ports::*;
 pub use service::{ArchiveError, Archives, OpenArchive, Retention, RetentionError, RetentionReport};
-pub use terms::{
-    NOTICE, RetentionBounds, RetentionInput, RetentionKind, RetentionTerms, Term,
-};
+pub use terms::{NOTICE, RetentionBounds, RetentionInput, RetentionKind, RetentionTerms, Term};
 pub use worker::RetentionWorker;

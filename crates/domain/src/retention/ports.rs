@@ -180,12 +180,7 @@ pub trait ArchiveStore: Send + Sync {
 
     /// Records the verified file: from now on the campaign is archived. Returns false if another attempt has begun, and
     /// the file belongs to nobody.
-    async fn complete(
-        &self,
-        account: AccountId,
-        campaign: CampaignId,
-        file: &ArchiveFile,
-    ) -> Result<bool, StoreError>;
+    async fn complete(&self, account: AccountId, campaign: CampaignId, file: &ArchiveFile) -> Result<bool, StoreError>;
 
     /// Ends an attempt whose file disagrees with the counters: the campaign is as before, and the next attempt begins
     /// after `pause`. `event` is appended at the first time.

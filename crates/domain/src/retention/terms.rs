@@ -158,7 +158,12 @@ impl RetentionTerms {
     }
 
     /// Rows of the kind from before this time are over their term. None: none are.
-    pub fn horizon(&self, kind: RetentionKind, bounds: &RetentionBounds, now: OffsetDateTime) -> Option<OffsetDateTime> {
+    pub fn horizon(
+        &self,
+        kind: RetentionKind,
+        bounds: &RetentionBounds,
+        now: OffsetDateTime,
+    ) -> Option<OffsetDateTime> {
         horizon(self.of(kind).in_force(now).or(bounds.forced(kind)), now)
     }
 
@@ -177,7 +182,9 @@ impl RetentionTerms {
         let (mut terms, mut shortened) = (self.clone(), Shortened::new());
         for (&kind, &days) in &input.0 {
             let (before, after) = (self.of(kind), self.of(kind).changed(days, bounds.forced(kind), now));
-            if after != before && let (Some(_), Some(days)) = (after.effective_at, days.or(bounds.forced(kind))) {
+            if after != before
+                && let (Some(_), Some(days)) = (after.effective_at, days.or(bounds.forced(kind)))
+            {
                 shortened.insert(kind.field(), days);
             }
             terms.0.insert(kind.as_str().to_owned(), after);
@@ -214,7 +221,11 @@ impl RetentionInput {
                 Some(Some(days)) => drop(terms.insert(kind, Some(days))),
                 Some(None) => errors.add(
                     kind.field(),
-                    format!("must be {} to {} days, or null to keep them for ever", range.start(), range.end()),
+                    format!(
+                        "must be {} to {} days, or null to keep them for ever",
+                        range.start(),
+                        range.end()
+                    ),
                 ),
             }
         }

@@ -172,7 +172,11 @@ mod tests {
         }
     }
 
-    async fn read_lines(archives: &GzipArchives, path: &MessageFilePath, size: u64) -> Result<Vec<u8>, MediaStoreError> {
+    async fn read_lines(
+        archives: &GzipArchives,
+        path: &MessageFilePath,
+        size: u64,
+    ) -> Result<Vec<u8>, MediaStoreError> {
         let mut file = archives.open(path, size).await?.unwrap();
         let mut lines = vec![];
         while let Some(more) = file.next().await? {

@@ -36,8 +36,8 @@ mod test_send;
 pub(crate) mod usage;
 
 pub use runs::PgRuns;
-pub use send_slots::PgSendSlots;
 pub(crate) use send_ids::id_of_campaign;
+pub use send_slots::PgSendSlots;
 pub(crate) use sends::{SendChanges, lock_sends};
 pub use store::PgCampaigns;
 pub use test_send::PgTestSends;

@@ -102,7 +102,10 @@ pub(crate) async fn insert_messages(
 /// Whether a reference belongs to a message that was removed. A removal that committed before the insert of the same
 /// reference is visible to this statement, which begins after the insert.
 async fn names_removed(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<bool> {
-    let references = plan.messages.iter().filter_map(|new| new.message.client_reference.clone());
+    let references = plan
+        .messages
+        .iter()
+        .filter_map(|new| new.message.client_reference.clone());
     let references: Vec<String> = references.collect();
     if references.is_empty() {
         return Ok(false);

@@ -7,8 +7,8 @@ use diesel::sql_types::{Binary, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid a
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::Recipient;
 use recado_domain::direct_messages::{
-    ContactFacts, CreationFacts, DirectMessage, MessageRequest, NumberChoice, RemovedMessage, Requested, RequestedContent,
-    RequestedTemplate,
+    ContactFacts, CreationFacts, DirectMessage, MessageRequest, NumberChoice, RemovedMessage, Requested,
+    RequestedContent, RequestedTemplate,
 };
 use recado_domain::messaging::ErrorCodes;
 use recado_domain::shared::{AccountId, StoreError};

@@ -131,7 +131,7 @@ impl DirectMessageStore for PgDirectMessages {
 
     async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<CreationOutcome, StoreError> {
         let inserted = in_tenant!(self.0, account, |conn| creation::insert(conn, account, plan),
-            unless CreationOutcome::QuotaExceeded { .. });
+            unless CreationOutcome::Changed | CreationOutcome::QuotaExceeded { .. });
         match inserted {
             // Another request inserted the reference or the contact first.
             Err(StoreError::Duplicate { .. }) => Ok(CreationOutcome::Changed),

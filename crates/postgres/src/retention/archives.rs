@@ -384,12 +384,7 @@ impl ArchiveStore for PgRetention {
         rows.into_iter().map(ArchivedSend::try_from).collect()
     }
 
-    async fn complete(
-        &self,
-        account: AccountId,
-        campaign: CampaignId,
-        file: &ArchiveFile,
-    ) -> Result<bool, StoreError> {
+    async fn complete(&self, account: AccountId, campaign: CampaignId, file: &ArchiveFile) -> Result<bool, StoreError> {
         in_owner!(self.owner, |conn| complete(conn, account, campaign, file), unless false)
     }
 

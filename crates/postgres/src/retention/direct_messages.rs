@@ -36,7 +36,12 @@ pub(super) async fn remove(
     horizon: OffsetDateTime,
     limit: i64,
 ) -> DbResult<i64> {
-    let old: Vec<OldRow> = sql(OLD).bind(account).bind(horizon).bind(limit).load(&mut *conn).await?;
+    let old: Vec<OldRow> = sql(OLD)
+        .bind(account)
+        .bind(horizon)
+        .bind(limit)
+        .load(&mut *conn)
+        .await?;
     let named = || old.iter().filter(|row| row.client_reference.is_some());
     let hash = |row: &OldRow| request_hash(row.id.into(), &row.request).to_vec();
     sql(format!(
@@ -45,7 +50,11 @@ pub(super) async fn remove(
         keys = key_rows("$2, $3, $4, $5", "reference, id, status, hash"),
     ))
     .bind(account)
-    .bind(named().filter_map(|row| row.client_reference.clone()).collect::<Vec<_>>())
+    .bind(
+        named()
+            .filter_map(|row| row.client_reference.clone())
+            .collect::<Vec<_>>(),
+    )
     .bind(named().map(|row| row.id).collect::<Vec<_>>())
     .bind(named().map(|row| row.status.clone()).collect::<Vec<_>>())
     .bind(named().map(hash).collect::<Vec<_>>())

@@ -46,7 +46,11 @@ pub(super) async fn release(
         .await?;
     let released = rows.into_iter().map(|row| ReleasedFile {
         id: row.id.into(),
-        paths: row.keys.into_iter().map(|key| MessageFilePath { account_id, key }).collect(),
+        paths: row
+            .keys
+            .into_iter()
+            .map(|key| MessageFilePath { account_id, key })
+            .collect(),
     });
     Ok(released.collect())
 }

@@ -75,8 +75,10 @@ fn stored_terms(terms: Value) -> Result<RetentionTerms, StoreError> {
 #[async_trait]
 impl RetentionStore for PgRetention {
     async fn find(&self, account: AccountId) -> Result<RetentionState, StoreError> {
-        let query = sql("SELECT terms, version, last_run_at, next_run_at, would_remove FROM retention_settings
-             WHERE account_id = $1")
+        let query = sql(
+            "SELECT terms, version, last_run_at, next_run_at, would_remove FROM retention_settings
+             WHERE account_id = $1",
+        )
         .bind(account);
         let Some(row) = self.tenants.read_row_if_any::<StateRow, _>(account, query).await? else {
             return Ok(RetentionState::default());
@@ -244,13 +246,11 @@ impl RetentionRuns for PgRetention {
         counts: Option<RemovalCounts>,
     ) -> Result<(), StoreError> {
         let counts = counts.map(serde_json::to_value).transpose().map_err(failed)?;
-        let statement = sql(
-            "UPDATE retention_settings SET claim_id = NULL, leased_until = NULL,
+        let statement = sql("UPDATE retention_settings SET claim_id = NULL, leased_until = NULL,
                next_run_at = CASE WHEN version = $3 THEN $4 ELSE next_run_at END,
                last_run_at = CASE WHEN $5 IS NULL THEN last_run_at ELSE now() END,
                would_remove = coalesce($5, would_remove)
-             WHERE account_id = $1 AND claim_id = $2",
-        )
+             WHERE account_id = $1 AND claim_id = $2")
         .bind(claim.account_id)
         .bind(claim.claim)
         .bind(claim.version)

@@ -199,7 +199,9 @@ impl Rollup {
     fn kept(&self) -> String {
         let mut kept = KEPT.iter().filter(|(table, _)| *table == self.table);
         let condition = kept.next().map_or("true", |(_, condition)| *condition);
-        condition.replace("{horizons}", HORIZONS).replace("{not_archived}", NOT_ARCHIVED)
+        condition
+            .replace("{horizons}", HORIZONS)
+            .replace("{not_archived}", NOT_ARCHIVED)
     }
 
     fn slots(&self) -> Option<&'static str> {

@@ -77,6 +77,7 @@ mod recipient_batches;
 mod record_and_start;
 mod relay;
 mod reports;
+mod retention;
 mod retries;
 mod retry_choices;
 mod rfm;

@@ -77,10 +77,15 @@ mod tests {
 
     #[test]
     fn forced_term_is_within_the_bounds() {
-        let forced = |days: &'static str| bounds(&move |name| (name == "RETENTION_FORCE_DAYS").then(|| days.to_owned()));
+        let forced =
+            |days: &'static str| bounds(&move |name| (name == "RETENTION_FORCE_DAYS").then(|| days.to_owned()));
         assert_eq!(forced("400").unwrap().force_days, Some(400));
         for refused in ["29", "3651", "0", "a year"] {
-            assert_eq!(forced(refused).unwrap_err().variable, "RETENTION_FORCE_DAYS", "{refused}");
+            assert_eq!(
+                forced(refused).unwrap_err().variable,
+                "RETENTION_FORCE_DAYS",
+                "{refused}"
+            );
         }
     }
 

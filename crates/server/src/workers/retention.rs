@@ -12,10 +12,16 @@ use crate::wiring::{Shared, Stores};
 /// How long a worker waits after an iteration without a due account. A change of terms is counted soon after it.
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// The accounts that a process works on at a time: while a large campaign is archived, others go on.
+const WORKERS: usize = 2;
+
 pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
     let worker = Arc::new(stores.retention_worker(shared));
-    worker_loop::spawn(tasks, stop, "retention", INTERVAL, move || {
+    for _ in 0..WORKERS {
         let worker = worker.clone();
-        async move { worker.run_next().await }
-    });
+        worker_loop::spawn(tasks, stop, "retention", INTERVAL, move || {
+            let worker = worker.clone();
+            async move { worker.run_next().await }
+        });
+    }
 }

@@ -483,6 +483,7 @@ fn send_raw(request: &Request, last_headers: &str, body: &str) -> Reply {
         status,
         headers: Default::default(),
         text: text.to_owned(),
+        body: vec![],
     }
 }
 

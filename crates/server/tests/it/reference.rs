@@ -25,6 +25,7 @@ fn reply(status: u16, body: &Value) -> Reply {
         status,
         headers,
         text: body.to_string(),
+        body: vec![],
     }
 }
 

@@ -47,7 +47,9 @@ fn run_now(user: &User<'_>) -> Value {
          WHERE account_id = '{}'",
         user.account
     ));
-    eventually("the run ends", || Some(get(user)).filter(|state| !state["last_run_at"].is_null()))
+    eventually("the run ends", || {
+        Some(get(user)).filter(|state| !state["last_run_at"].is_null())
+    })
 }
 
 fn verify(server: &Server) -> bool {
@@ -99,7 +101,15 @@ fn terms_are_partial_bounded_and_can_be_taken_back() {
     let server = Server::new();
     let ana = server.owner();
     let state = get(&ana);
-    for kind in ["campaign_sends", "messages", "media", "metric_events", "orders", "notifications", "audit"] {
+    for kind in [
+        "campaign_sends",
+        "messages",
+        "media",
+        "metric_events",
+        "orders",
+        "notifications",
+        "audit",
+    ] {
         assert_eq!(state[format!("{kind}_days")], Value::Null);
         assert_eq!(state["would_remove"][kind], 0);
     }
@@ -107,7 +117,10 @@ fn terms_are_partial_bounded_and_can_be_taken_back() {
         state["bounds"],
         json!({ "min_days": 30, "max_days": 3650, "audit_min_days": 365, "force_days": null })
     );
-    assert_eq!((&state["last_run_at"], &state["next_run_at"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&state["last_run_at"], &state["next_run_at"]),
+        (&Value::Null, &Value::Null)
+    );
 
     for (body, field) in [
         (json!({ "messages_days": 29 }), "messages_days"),
@@ -125,24 +138,33 @@ fn terms_are_partial_bounded_and_can_be_taken_back() {
     assert_eq!((&kept["messages_days"], &kept["audit_days"]), (&json!(90), &json!(500)));
     assert!(text(&kept["takes_effect_at"]) > text(&state_time(DAY - 60)), "{kept}");
     // Soon a run counts, and says when the next one is.
-    let counted = eventually("a run", || Some(get(&ana)).filter(|state| !state["last_run_at"].is_null()));
+    let counted = eventually("a run", || {
+        Some(get(&ana)).filter(|state| !state["last_run_at"].is_null())
+    });
     assert!(!counted["next_run_at"].is_null());
 
     let back = put(&ana, json!({ "messages_days": null, "audit_days": null }));
-    assert_eq!((&back["takes_effect_at"], &back["next_run_at"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&back["takes_effect_at"], &back["next_run_at"]),
+        (&Value::Null, &Value::Null)
+    );
     server.db.wait_for_outbox();
     let warnings = ana.get("/api/notifications?limit=100").ok();
     let warnings: Vec<&Value> = warnings["data"].as_array().unwrap().iter().collect();
     let shorter: Vec<&&Value> = warnings.iter().filter(|found| found["type"] == "warning").collect();
     assert_eq!(shorter.len(), 2, "{warnings:?}");
-    assert_eq!(shorter[1]["data"]["terms"], json!({ "messages_days": 90, "audit_days": 400 }));
+    assert_eq!(
+        shorter[1]["data"]["terms"],
+        json!({ "messages_days": 90, "audit_days": 400 })
+    );
     let entries = ana.get("/api/audit-logs?entity_type=retention").ok();
     assert_eq!(entries["data"].as_array().map_or(0, Vec::len), 3, "{entries}");
 
     for role in ["member", "viewer"] {
         let user = server.member(&ana.account, role);
         get(&user);
-        user.put("/api/retention", json!({ "messages_days": 90 })).refused(401, "AUTH_ERROR");
+        user.put("/api/retention", json!({ "messages_days": 90 }))
+            .refused(401, "AUTH_ERROR");
     }
 }
 
@@ -164,7 +186,10 @@ fn concurrent_changes_of_two_terms_both_apply() {
             }
         });
         let state = get(&ana);
-        assert_eq!((&state["orders_days"], &state["media_days"]), (&json!(days), &json!(days)));
+        assert_eq!(
+            (&state["orders_days"], &state["media_days"]),
+            (&json!(days), &json!(days))
+        );
     }
 }
 
@@ -183,7 +208,8 @@ fn fill_with_old_rows(user: &User<'_>) {
         json!({ "external_id": id, "platform": "loja", "status": "paid", "total": 10, "placed_at": at, "paid_at": at,
             "items": [{ "product_id": "p", "name": "Tenis", "quantity": 1, "price": 10 }] })
     };
-    user.post("/api/orders", json!({ "orders": [order("1"), order("2")] })).expect(200);
+    user.post("/api/orders", json!({ "orders": [order("1"), order("2")] }))
+        .expect(200);
     user.post("/api/tags", json!({ "name": "t" })).created();
     server.db.wait_for_outbox();
     let old = "first_id(now() - interval '40 days')";
@@ -196,15 +222,26 @@ fn fill_with_old_rows(user: &User<'_>) {
          INSERT INTO audit_logs (account_id, id, action, entity_type, created_at)
            VALUES ('{account}', gen_random_uuid(), 'create', 'tag', now() - interval '400 days')"
     ));
-    let rebuilt = command(&["rollups", "rebuild"], &server.environment()).status().unwrap();
+    let rebuilt = command(&["rollups", "rebuild"], &server.environment())
+        .status()
+        .unwrap();
     assert!(rebuilt.success());
 }
 
 fn counts(server: &Server, account: &str) -> [i64; 6] {
-    let tables = ["metric_events", "orders", "order_items", "notifications WHERE title = 'old' AND true", "audit_logs", "messages"];
+    let tables = [
+        "metric_events",
+        "orders",
+        "order_items",
+        "notifications WHERE title = 'old' AND true",
+        "audit_logs",
+        "messages",
+    ];
     tables.map(|table| {
         let condition = if table.contains("WHERE") { "AND" } else { "WHERE" };
-        server.db.count(&format!("FROM {table} {condition} account_id = '{account}'"))
+        server
+            .db
+            .count(&format!("FROM {table} {condition} account_id = '{account}'"))
     })
 }
 
@@ -222,7 +259,9 @@ fn run_removes_what_is_over_its_term_and_keeps_sums() {
         "orders_days": 30, "notifications_days": 30, "audit_days": 365 });
     put(&ana, all);
     // A day before anything leaves, the run counts what will.
-    let counted = eventually("a count", || Some(get(&ana)).filter(|state| !state["last_run_at"].is_null()));
+    let counted = eventually("a count", || {
+        Some(get(&ana)).filter(|state| !state["last_run_at"].is_null())
+    });
     let expected = json!({ "campaign_sends": 0, "messages": 0, "media": 0, "metric_events": 1, "orders": 1,
         "notifications": 1, "audit": 1 });
     assert_eq!(counted["would_remove"], expected);
@@ -265,7 +304,9 @@ fn forced_term_holds_for_accounts_without_their_own() {
     server.db.run("UPDATE retention_settings SET next_run_at = now()");
     let old = |user: &User<'_>| counts(&server, &user.account)[3];
     until("the forced term removes", || old(&ana) == 0);
-    eventually("a run", || Some(get(&bia)).filter(|state| !state["last_run_at"].is_null()));
+    eventually("a run", || {
+        Some(get(&bia)).filter(|state| !state["last_run_at"].is_null())
+    });
     assert_eq!(old(&bia), 1);
     assert_eq!(get(&ana)["bounds"]["force_days"], 30);
 }
@@ -281,7 +322,9 @@ fn ended_campaign_becomes_a_file_and_its_sends_leave() {
     assert!(verify(&server));
     let before = sums(&server);
     put(&ana, json!({ "campaign_sends_days": 30 }));
-    let counted = eventually("a count", || Some(get(&ana)).filter(|state| !state["last_run_at"].is_null()));
+    let counted = eventually("a count", || {
+        Some(get(&ana)).filter(|state| !state["last_run_at"].is_null())
+    });
     assert_eq!(counted["would_remove"]["campaign_sends"], 25);
     assert_eq!(server.db.count("FROM campaign_sends"), 25);
     run_now(&ana);
@@ -296,12 +339,20 @@ fn ended_campaign_becomes_a_file_and_its_sends_leave() {
     assert_eq!(page, expected);
     assert_eq!(ana.stats(&id), stats);
     let refused = ana.post(&format!("/api/campaigns/{id}/retry-failed"), json!({}));
-    assert_eq!(refused.refused(400, "VALIDATION_ERROR")["details"]["reason"], "archived");
+    assert_eq!(
+        refused.refused(400, "VALIDATION_ERROR")["details"]["reason"],
+        "archived"
+    );
     assert_archive(&ana, &bia, &id, &sends);
 
     // A status update that comes later changes nothing, neither do the next runs.
-    server.callback(&statuses(NUMBER, &[status(&wamid, "delivered", sends[0]["id"].as_str())]));
-    until("the callback is applied", || server.db.count("FROM whatsapp_callbacks") == 0);
+    server.callback(&statuses(
+        NUMBER,
+        &[status(&wamid, "delivered", sends[0]["id"].as_str())],
+    ));
+    until("the callback is applied", || {
+        server.db.count("FROM whatsapp_callbacks") == 0
+    });
     run_now(&ana);
     assert_eq!(ana.stats(&id), stats);
     assert_eq!(sums(&server), before);
@@ -312,7 +363,10 @@ fn ended_campaign_becomes_a_file_and_its_sends_leave() {
 /// The archive has a line for each send, with what the list of sends showed, and is served whole and in parts.
 fn assert_archive(ana: &User<'_>, bia: &User<'_>, id: &str, sends: &[Value]) {
     let whole = archive(ana, id);
-    assert_eq!((whole.status, whole.header("content-type")), (200, Some("application/gzip")));
+    assert_eq!(
+        (whole.status, whole.header("content-type")),
+        (200, Some("application/gzip"))
+    );
     let etag = format!("\"{}\"", hex::encode(Sha256::digest(&whole.body)));
     assert_eq!(whole.header("etag"), Some(etag.as_str()));
     let archived = lines(&whole.body);
@@ -322,8 +376,22 @@ fn assert_archive(ana: &User<'_>, bia: &User<'_>, id: &str, sends: &[Value]) {
         for field in ["contact_id", "status", "sent_at", "error_code", "wa_message_id"] {
             assert_eq!(line[field], send[field], "{field}");
         }
-        let fields = ["id", "contact_id", "status", "address_kind", "sent_at", "delivered_at", "read_at", "failed_at",
-            "error_code", "wa_message_id", "category", "pricing_type", "amount", "currency"];
+        let fields = [
+            "id",
+            "contact_id",
+            "status",
+            "address_kind",
+            "sent_at",
+            "delivered_at",
+            "read_at",
+            "failed_at",
+            "error_code",
+            "wa_message_id",
+            "category",
+            "pricing_type",
+            "amount",
+            "currency",
+        ];
         let found: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(found, BTreeSet::from(fields));
         assert_eq!(line["address_kind"], "phone");
@@ -348,7 +416,9 @@ fn counts_that_differ_keep_all_sends_and_are_notified() {
     let ana = server.owner();
     let id = ended_campaign(&ana, 5);
     // The same total, by other statuses.
-    server.db.run("UPDATE campaign_counter_slots SET sent = sent - 1, read = read + 1 WHERE slot = 0");
+    server
+        .db
+        .run("UPDATE campaign_counter_slots SET sent = sent - 1, read = read + 1 WHERE slot = 0");
     put(&ana, json!({ "campaign_sends_days": 30 }));
     run_now(&ana);
     server.db.wait_for_outbox();
@@ -390,9 +460,17 @@ fn without_a_file_store_no_send_leaves() {
 
 /// The ids of all sends in the table, and in verified files.
 fn stored_sends(server: &Server) -> BTreeSet<String> {
-    let rows = |sql: &str| server.db.rows(sql).into_iter().filter_map(|row| row.into_iter().next().flatten());
+    let rows = |sql: &str| {
+        server
+            .db
+            .rows(sql)
+            .into_iter()
+            .filter_map(|row| row.into_iter().next().flatten())
+    };
     let mut ids: BTreeSet<String> = rows("SELECT id::text FROM campaign_sends").collect();
-    for file in rows("SELECT account_id || '/messages/' || file_key FROM campaign_archives WHERE verified_at IS NOT NULL") {
+    for file in
+        rows("SELECT account_id || '/messages/' || file_key FROM campaign_archives WHERE verified_at IS NOT NULL")
+    {
         let file = std::fs::read(server.media.path().join(file)).unwrap();
         ids.extend(lines(&file).iter().map(|line| text(&line["id"])));
     }
@@ -427,7 +505,9 @@ fn killed_worker_leaves_each_send_in_table_or_file() {
         server.kill();
         kills += 1;
         assert_eq!(stored_sends(&server), all, "after {kills} kills");
-        server.db.run("UPDATE retention_settings SET leased_until = now() WHERE leased_until > now()");
+        server
+            .db
+            .run("UPDATE retention_settings SET leased_until = now() WHERE leased_until > now()");
         server.run(&["serve"]);
         if server.db.count("FROM campaign_archives WHERE removed_at IS NOT NULL") == 2 || kills > 40 {
             break;
@@ -450,9 +530,7 @@ fn removed_message_keeps_its_reference_for_ever() {
     let ana = server.owner();
     ana.profile_at(NUMBER);
     let template = ana.approved("Oi", &[]);
-    let body = |phone: &str| {
-        json!({ "to": { "phone": phone }, "template": { "id": template }, "client_reference": "order-1" })
-    };
+    let body = |phone: &str| json!({ "to": { "phone": phone }, "template": { "id": template }, "client_reference": "order-1" });
     let made = ana.post("/api/messages", body("+5511961234567")).created();
     let path = format!("/api/messages/{}", text(&made["id"]));
     until("the message is sent", || ana.get(&path).ok()["status"] == "sent");
@@ -461,7 +539,12 @@ fn removed_message_keeps_its_reference_for_ever() {
     server.db.run(
         "UPDATE direct_messages SET created_at = created_at - interval '40 days', send_at = send_at - interval '40 days'",
     );
-    assert!(command(&["rollups", "rebuild"], &server.environment()).status().unwrap().success());
+    assert!(
+        command(&["rollups", "rebuild"], &server.environment())
+            .status()
+            .unwrap()
+            .success()
+    );
     until("both have left", || {
         server.db.count("FROM direct_messages WHERE status = 'pending'") == 0
     });
@@ -475,10 +558,17 @@ fn removed_message_keeps_its_reference_for_ever() {
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     let expected = json!({ "id": made["id"], "status": "sent", "client_reference": "order-1" });
     assert_eq!(again.ok(), expected);
-    let other = ana.post("/api/messages", body("+5511961234568")).refused(409, "CONFLICT");
+    let other = ana
+        .post("/api/messages", body("+5511961234568"))
+        .refused(409, "CONFLICT");
     assert_eq!(other["details"]["id"], made["id"]);
-    let batch = ana.post("/api/messages/batch", json!({ "messages": [body("+5511961234567")] })).ok();
-    assert_eq!((&batch["duplicates"], &batch["results"][0]["id"]), (&json!(1), &made["id"]));
+    let batch = ana
+        .post("/api/messages/batch", json!({ "messages": [body("+5511961234567")] }))
+        .ok();
+    assert_eq!(
+        (&batch["duplicates"], &batch["results"][0]["id"]),
+        (&json!(1), &made["id"])
+    );
     assert_eq!(server.db.count("FROM direct_messages"), 0);
 }
 
@@ -502,32 +592,53 @@ fn file_leaves_before_its_message() {
         assert_eq!(server.callback(&image_of(id, &media_id, now() - age * 60)).status, 200);
     }
     until("both files are stored", || server.media.files().len() == 2);
-    until("both are ready", || server.db.count("FROM message_media WHERE state = 'ready'") == 2);
+    until("both are ready", || {
+        server.db.count("FROM message_media WHERE state = 'ready'") == 2
+    });
     // WhatsApp gives no file of an old message, so the message ages here.
     server.db.run(
         "UPDATE message_media SET written_at = now() - interval '40 days' WHERE message_id =
            (SELECT id FROM messages WHERE wa_message_id = 'wamid.old');
          UPDATE messages SET created_at = now() - interval '40 days' WHERE wa_message_id = 'wamid.old'",
     );
-    assert!(command(&["rollups", "rebuild"], &server.environment()).status().unwrap().success());
+    assert!(
+        command(&["rollups", "rebuild"], &server.environment())
+            .status()
+            .unwrap()
+            .success()
+    );
     let before = sums(&server);
     let conversation = text(&ana.get("/api/conversations").ok()["data"][0]["id"]);
     let messages = || {
-        let page = ana.get(&format!("/api/conversations/{conversation}/messages?limit=100")).ok();
+        let page = ana
+            .get(&format!("/api/conversations/{conversation}/messages?limit=100"))
+            .ok();
         page["data"].as_array().unwrap().clone()
     };
     put(&ana, json!({ "media_days": 30 }));
-    let state = eventually("a count", || Some(get(&ana)).filter(|state| !state["last_run_at"].is_null()));
+    let state = eventually("a count", || {
+        Some(get(&ana)).filter(|state| !state["last_run_at"].is_null())
+    });
     assert_eq!(state["would_remove"]["media"], 1);
     assert_eq!(server.media.files().len(), 2);
     run_now(&ana);
     assert_eq!(server.media.files().len(), 1);
     let shown = messages();
-    let old = shown.iter().find(|message| message["wa_message_id"] == "wamid.old").unwrap();
+    let old = shown
+        .iter()
+        .find(|message| message["wa_message_id"] == "wamid.old")
+        .unwrap();
     assert_eq!(old["media"][0]["state"], "expired");
-    ana.get(&format!("/api/media/{}", text(&old["media"][0]["id"]))).refused(404, "NOT_FOUND");
-    let new = shown.iter().find(|message| message["wa_message_id"] == "wamid.new").unwrap();
-    assert_eq!(ana.get(&format!("/api/media/{}", text(&new["media"][0]["id"]))).text, "wamid.new");
+    ana.get(&format!("/api/media/{}", text(&old["media"][0]["id"])))
+        .refused(404, "NOT_FOUND");
+    let new = shown
+        .iter()
+        .find(|message| message["wa_message_id"] == "wamid.new")
+        .unwrap();
+    assert_eq!(
+        ana.get(&format!("/api/media/{}", text(&new["media"][0]["id"]))).text,
+        "wamid.new"
+    );
 
     put(&ana, json!({ "messages_days": 30 }));
     run_now(&ana);

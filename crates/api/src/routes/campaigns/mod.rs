@@ -480,11 +480,9 @@ pub(super) const SENDS: Endpoint = endpoint!(sends, {
     Operation::new("List a campaign's sends", description)
         .takes(path_id(ID))
         .takes_all(numbered_page(&LIMIT))
-        .responds(
-            whole_body::<SendsPageResponse>("A page of sends.").example(json!({
-                "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
-            })),
-        )
+        .responds(whole_body::<SendsPageResponse>("A page of sends.").example(json!({
+            "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
+        })))
 });
 
 fn campaign(description: &'static str) -> ResponseDoc {

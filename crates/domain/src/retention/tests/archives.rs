@@ -102,7 +102,10 @@ async fn differing_counts_remove_nothing_and_are_notified() {
     }
     for store in [damaged, miscounted] {
         let ids = Arc::new(Numbers::default());
-        let step = archiver(&store, &ids).step(ACCOUNT, HORIZON, &Held::new()).await.unwrap();
+        let step = archiver(&store, &ids)
+            .step(ACCOUNT, HORIZON, &Held::new())
+            .await
+            .unwrap();
         assert_eq!(step, StepOutcome::Done);
         let tables = store.tables.lock().unwrap();
         assert_eq!((tables.sends.len(), tables.files.len()), (30, 0));

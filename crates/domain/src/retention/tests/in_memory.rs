@@ -85,7 +85,11 @@ impl InMemory {
     pub(super) fn new(sends: u128) -> Self {
         let mut tables = Tables::default();
         for number in 1..=sends {
-            let status = if number % 2 == 0 { SendStatus::Read } else { SendStatus::Failed };
+            let status = if number % 2 == 0 {
+                SendStatus::Read
+            } else {
+                SendStatus::Failed
+            };
             tables.sends.insert(Uuid::from_u128(number), send(number, status));
             tables.counts.total += 1;
             tables.counts.read += i64::from(number % 2 == 0);
@@ -134,7 +138,10 @@ impl InMemory {
             String::from_utf8(bytes.clone()).unwrap()
         });
         for id in all.keys() {
-            let is_in_file = || text.as_ref().is_some_and(|text| text.contains(&format!("\"id\":\"{id}\"")));
+            let is_in_file = || {
+                text.as_ref()
+                    .is_some_and(|text| text.contains(&format!("\"id\":\"{id}\"")))
+            };
             assert!(tables.sends.contains_key(id) || is_in_file(), "{id} is in neither");
         }
         assert!(!tables.removed || tables.sends.is_empty());
@@ -147,12 +154,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[async_trait]
 impl ArchiveStore for InMemory {
-    async fn next(
-        &self,
-        _: AccountId,
-        horizon: Option<OffsetDateTime>,
-        key: Uuid,
-    ) -> Result<ArchiveStep, StoreError> {
+    async fn next(&self, _: AccountId, horizon: Option<OffsetDateTime>, key: Uuid) -> Result<ArchiveStep, StoreError> {
         let step = self.call(|tables| {
             if tables.removed {
                 return ArchiveStep::None;
@@ -220,7 +222,13 @@ impl ArchiveStore for InMemory {
         let limit = usize::try_from(limit).unwrap();
         let last = self.call(|tables| {
             assert!(tables.verified.is_some(), "rows leave before their file is verified");
-            let ids: Vec<Uuid> = tables.sends.keys().filter(|id| **id > after.0).take(limit).copied().collect();
+            let ids: Vec<Uuid> = tables
+                .sends
+                .keys()
+                .filter(|id| **id > after.0)
+                .take(limit)
+                .copied()
+                .collect();
             for id in &ids {
                 tables.sends.remove(id);
             }
@@ -230,11 +238,7 @@ impl ArchiveStore for InMemory {
         last.ok_or_else(dead)
     }
 
-    async fn find(
-        &self,
-        _: AccountId,
-        _: CampaignId,
-    ) -> Result<Option<(MessageFilePath, StoredArchive)>, StoreError> {
+    async fn find(&self, _: AccountId, _: CampaignId) -> Result<Option<(MessageFilePath, StoredArchive)>, StoreError> {
         unreachable!("the worker does not read archives of campaigns")
     }
 }
@@ -252,7 +256,9 @@ impl ArchiveStorage for InMemory {
     }
 
     async fn open(&self, path: &MessageFilePath, _: u64) -> Result<Option<Box<dyn ArchiveRead>>, MediaStoreError> {
-        let found = self.call(|tables| tables.files.get(&path.key).cloned()).ok_or_else(dead_file)?;
+        let found = self
+            .call(|tables| tables.files.get(&path.key).cloned())
+            .ok_or_else(dead_file)?;
         Ok(found.map(|mut bytes| {
             if self.is_damaged {
                 bytes.truncate(bytes.len() / 2);
@@ -330,7 +336,9 @@ impl ArchiveRead for Reading {
 fn tally_counts_lines_in_any_pieces() {
     let mut lines = vec![];
     for (number, status) in SendStatus::ALL.iter().enumerate() {
-        send(u128::try_from(number).unwrap() + 1, *status).write_line(&mut lines).unwrap();
+        send(u128::try_from(number).unwrap() + 1, *status)
+            .write_line(&mut lines)
+            .unwrap();
     }
     for size in [1, 7, 1000] {
         let mut tally = ArchiveTally::default();
@@ -342,7 +350,11 @@ fn tally_counts_lines_in_any_pieces() {
         assert!(SendStatus::ALL.iter().all(|status| counts.of(*status) == 1));
     }
     // Cut short, twice the same send, no JSON.
-    for damaged in [&lines[..lines.len() - 1], &[lines.as_slice(), lines.as_slice()].concat(), b"{}\n"] {
+    for damaged in [
+        &lines[..lines.len() - 1],
+        &[lines.as_slice(), lines.as_slice()].concat(),
+        b"{}\n",
+    ] {
         let mut tally = ArchiveTally::default();
         tally.add(damaged);
         assert_eq!(tally.finish(), None);

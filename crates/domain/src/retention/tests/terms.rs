@@ -20,7 +20,12 @@ fn parse(kind: RetentionKind, days: Option<i64>, bounds: &RetentionBounds) -> Re
 }
 
 /// The terms after a change at `at`, and whether they are notified as shorter.
-fn change(terms: &RetentionTerms, days: Option<i64>, bounds: &RetentionBounds, at: OffsetDateTime) -> (RetentionTerms, bool) {
+fn change(
+    terms: &RetentionTerms,
+    days: Option<i64>,
+    bounds: &RetentionBounds,
+    at: OffsetDateTime,
+) -> (RetentionTerms, bool) {
     let input = parse(KIND, days, bounds).unwrap();
     let (terms, shortened) = terms.changed(&input, bounds, at);
     (terms, !shortened.is_empty())
@@ -46,7 +51,10 @@ fn terms_are_bounded_and_null_is_for_ever() {
         assert_eq!(parse(kind, days, &BOUNDS).is_ok(), accepted, "{kind} {days:?}");
     }
     let errors = parse(RetentionKind::Audit, Some(30), &BOUNDS).unwrap_err();
-    assert_eq!(errors.0["audit_days"], ["must be 365 to 3650 days, or null to keep them for ever"]);
+    assert_eq!(
+        errors.0["audit_days"],
+        ["must be 365 to 3650 days, or null to keep them for ever"]
+    );
 }
 
 #[test]
@@ -61,7 +69,10 @@ fn shorter_term_takes_effect_a_day_later() {
     assert_eq!(terms.take_effect_at(NOW + NOTICE), None);
     assert_eq!(terms.horizon(KIND, &BOUNDS, NOW), None);
     // What it will remove is known before.
-    assert_eq!(terms.set_horizon(KIND, &BOUNDS, NOW), Some(datetime!(2026-08-31 00:00 UTC)));
+    assert_eq!(
+        terms.set_horizon(KIND, &BOUNDS, NOW),
+        Some(datetime!(2026-08-31 00:00 UTC))
+    );
 }
 
 #[test]

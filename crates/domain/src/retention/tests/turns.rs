@@ -71,13 +71,19 @@ async fn files_leave_before_their_messages() {
     let mut runs = claimed(terms(&[(RetentionKind::Media, 30), (RetentionKind::Messages, 60)]));
     let calls = Arc::new(Mutex::new(vec![]));
     runs.expect_renew().returning(|_, _| Ok(true));
-    let path = MessageFilePath { account_id: ACCOUNT, key: Uuid::from_u128(8) };
+    let path = MessageFilePath {
+        account_id: ACCOUNT,
+        key: Uuid::from_u128(8),
+    };
     let (log, mut left) = (calls.clone(), 1);
     runs.expect_release_files().returning(move |_, horizon, _| {
         // The later horizon of the two: 30 days.
         assert_eq!(horizon, datetime!(2026-10-30 00:00 UTC));
         log.lock().unwrap().push("release");
-        let released = (left > 0).then(|| ReleasedFile { id: MediaId(Uuid::nil()), paths: vec![path] });
+        let released = (left > 0).then(|| ReleasedFile {
+            id: MediaId(Uuid::nil()),
+            paths: vec![path],
+        });
         left = 0;
         Ok(released.into_iter().collect())
     });
@@ -89,7 +95,11 @@ async fn files_leave_before_their_messages() {
     let log = calls.clone();
     runs.expect_remove().returning(move |_, rows, horizon, _| {
         assert_eq!(horizon, datetime!(2026-09-30 00:00 UTC));
-        log.lock().unwrap().push(if rows == RetainedRows::Messages { "messages" } else { "direct" });
+        log.lock().unwrap().push(if rows == RetainedRows::Messages {
+            "messages"
+        } else {
+            "direct"
+        });
         Ok(0)
     });
     runs.expect_count().returning(|_, _, _| Ok(0));
@@ -101,7 +111,10 @@ async fn files_leave_before_their_messages() {
         Ok(())
     });
     worker(runs, files).run_next().await.unwrap();
-    assert_eq!(*calls.lock().unwrap(), ["release", "delete", "forget", "release", "messages", "direct"]);
+    assert_eq!(
+        *calls.lock().unwrap(),
+        ["release", "delete", "forget", "release", "messages", "direct"]
+    );
 }
 
 /// A file store that fails keeps the bytes known, and does not keep other kinds from leaving.
@@ -110,11 +123,20 @@ async fn failing_file_store_keeps_files_and_nothing_else() {
     let mut runs = claimed(terms(&[(RetentionKind::Media, 30), (RetentionKind::Orders, 30)]));
     runs.expect_renew().returning(|_, _| Ok(true));
     runs.expect_release_files().returning(|_, _, _| {
-        let path = MessageFilePath { account_id: ACCOUNT, key: Uuid::from_u128(8) };
-        Ok(vec![ReleasedFile { id: MediaId(Uuid::nil()), paths: vec![path] }])
+        let path = MessageFilePath {
+            account_id: ACCOUNT,
+            key: Uuid::from_u128(8),
+        };
+        Ok(vec![ReleasedFile {
+            id: MediaId(Uuid::nil()),
+            paths: vec![path],
+        }])
     });
     let is_orders = |_: &_, rows: &RetainedRows, _: &_, _: &_| *rows == RetainedRows::Orders;
-    runs.expect_remove().withf(is_orders).once().returning(|_, _, _, _| Ok(3));
+    runs.expect_remove()
+        .withf(is_orders)
+        .once()
+        .returning(|_, _, _, _| Ok(3));
     let is_retried = |_: &_, next: &Option<OffsetDateTime>, counts: &Option<BTreeMap<String, i64>>| {
         counts.is_none() && next.is_some_and(|at| at > NOW)
     };

@@ -25,25 +25,32 @@ fn tenant() -> Tenant {
 
 /// The use cases over one stored row.
 fn retention() -> (Retention, Arc<Mutex<Vec<Event>>>) {
-    let (row, events) = (Arc::new(Mutex::new(RetentionState::default())), Arc::new(Mutex::new(vec![])));
+    let (row, events) = (
+        Arc::new(Mutex::new(RetentionState::default())),
+        Arc::new(Mutex::new(vec![])),
+    );
     let mut store = MockRetentionStore::new();
     let stored = row.clone();
-    store.expect_find().returning(move |_| Ok(stored.lock().unwrap().clone()));
+    store
+        .expect_find()
+        .returning(move |_| Ok(stored.lock().unwrap().clone()));
     let log = events.clone();
-    store.expect_update().returning(move |_, terms, version, next_run_at, events| {
-        let mut row = row.lock().unwrap();
-        if row.version != version {
-            return Ok(false);
-        }
-        *row = RetentionState {
-            terms: terms.clone(),
-            version: version + 1,
-            next_run_at,
-            ..row.clone()
-        };
-        log.lock().unwrap().extend(events.iter().cloned());
-        Ok(true)
-    });
+    store
+        .expect_update()
+        .returning(move |_, terms, version, next_run_at, events| {
+            let mut row = row.lock().unwrap();
+            if row.version != version {
+                return Ok(false);
+            }
+            *row = RetentionState {
+                terms: terms.clone(),
+                version: version + 1,
+                next_run_at,
+                ..row.clone()
+            };
+            log.lock().unwrap().extend(events.iter().cloned());
+            Ok(true)
+        });
     let mut clock = MockClock::new();
     clock.expect_now().returning(|| NOW);
     (Retention::new(Arc::new(store), BOUNDS, Arc::new(clock)), events)
@@ -58,13 +65,19 @@ async fn shorter_term_is_audited_and_notified() {
     let (retention, events) = retention();
     let report = retention.update(&tenant(), input(Some(90))).await.unwrap();
     assert_eq!(report.terms.days(RetentionKind::Messages), Some(90));
-    assert_eq!((report.takes_effect_at, report.next_run_at), (Some(NOW + NOTICE), Some(NOW)));
+    assert_eq!(
+        (report.takes_effect_at, report.next_run_at),
+        (Some(NOW + NOTICE), Some(NOW))
+    );
     {
         let events = events.lock().unwrap();
         let [Event::Audit(audit), Event::Notification(warning)] = events.as_slice() else {
             panic!("{events:?}");
         };
-        assert_eq!((audit.action, audit.entity_type.as_str()), (AuditAction::Update, "retention"));
+        assert_eq!(
+            (audit.action, audit.entity_type.as_str()),
+            (AuditAction::Update, "retention")
+        );
         assert_eq!(audit.changes, Some(json!({ "messages_days": 90 })));
         assert_eq!(warning.kind, NotificationKind::Warning);
         assert_eq!(warning.data["terms"], json!({ "messages_days": 90 }));
