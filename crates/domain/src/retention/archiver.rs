@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::archive::ArchiveTally;
 use super::{
-    ArchiveFile, ArchiveRead as _, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask, ArchiveWrite as _,
+    ArchiveFile, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask,
     StoredArchive,
 };
 use crate::media::{MediaStoreError, MessageFilePath};
