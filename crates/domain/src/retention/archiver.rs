@@ -12,10 +12,7 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::archive::ArchiveTally;
-use super::{
-    ArchiveFile, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask,
-    StoredArchive,
-};
+use super::{ArchiveFile, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask, StoredArchive};
 use crate::media::{MediaStoreError, MessageFilePath};
 use crate::shared::{AccountId, CampaignId, Event, Ids, NotificationDraft, NotificationKind, SendId, StoreError};
 
