@@ -16,7 +16,17 @@ const MAX_COLUMNS: usize = 32;
 
 /// Columns that statements as text and `omitted_column!` use, of tables with more than [`MAX_COLUMNS`].
 const OMITTED: &[(&str, &[&str])] = &[
-    ("campaigns", &["quota_month", "frozen_at", "late_policy", "skipped_at", "archiving_at", "archived_at"]),
+    (
+        "campaigns",
+        &[
+            "quota_month",
+            "frozen_at",
+            "late_policy",
+            "skipped_at",
+            "archiving_at",
+            "archived_at",
+        ],
+    ),
     ("direct_messages", &["hold_rule", "held_settings_at", "is_marketing"]),
     (
         "whatsapp_profiles",

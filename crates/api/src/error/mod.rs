@@ -36,8 +36,8 @@ mod identity;
 mod limits;
 mod recorded;
 mod refusal;
-mod settings;
 mod retention;
+mod settings;
 mod webhooks;
 
 pub use codes::ErrorCode;

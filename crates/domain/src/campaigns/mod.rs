@@ -98,7 +98,9 @@ pub use run::{
     EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
     StartOutcome, TestRecipient, TestSendContact, TestSendFacts, Trigger, may_be_sent, pause_notification,
 };
-pub use send::{CampaignSend, CampaignStats, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendsPage};
+pub use send::{
+    CampaignSend, CampaignStats, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendsPage,
+};
 pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
 pub use status::{CampaignRefusal, CampaignStatus, Command, transition};

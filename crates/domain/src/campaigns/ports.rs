@@ -6,7 +6,9 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
-    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedRun, QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry, RunStart, SendCounts, SendResult, SendsPage, StartOutcome, TestRecipient, TestSendFacts,
+    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts,
+    QueuedRun, QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs,
+    RunReport, RunRetry, RunStart, SendCounts, SendResult, SendsPage, StartOutcome, TestRecipient, TestSendFacts,
 };
 use crate::shared::{
     AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome,
@@ -63,12 +65,8 @@ pub trait CampaignStore: Send + Sync {
 
     /// One page of sends, latest `sent_at` first and nulls last. Omits sends whose contact was deleted. None if the
     /// campaign does not exist.
-    async fn sends(
-        &self,
-        account: AccountId,
-        id: CampaignId,
-        page: PageQuery,
-    ) -> Result<Option<SendsPage>, StoreError>;
+    async fn sends(&self, account: AccountId, id: CampaignId, page: PageQuery)
+    -> Result<Option<SendsPage>, StoreError>;
 }
 
 /// A send that a worker has claimed.

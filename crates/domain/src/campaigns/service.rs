@@ -8,7 +8,8 @@ use time::{Duration, OffsetDateTime};
 use super::events::cancelled_event;
 use super::run::cancel_notification;
 use super::{
-    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, Command, Preview, Reach, RunRetryStore, RunStartStore, SendCounts, SendsPage, preview,
+    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore,
+    Command, Preview, Reach, RunRetryStore, RunStartStore, SendCounts, SendsPage, preview,
 };
 use crate::costs::CampaignCost;
 use crate::shared::{AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Page, PageQuery, Tenant, text};
@@ -147,12 +148,7 @@ impl Campaigns {
             .ok_or(CampaignError::NotFound)
     }
 
-    pub async fn sends(
-        &self,
-        tenant: &Tenant,
-        id: CampaignId,
-        page: PageQuery,
-    ) -> Result<SendsPage, CampaignError> {
+    pub async fn sends(&self, tenant: &Tenant, id: CampaignId, page: PageQuery) -> Result<SendsPage, CampaignError> {
         self.store
             .sends(tenant.account_id, id, page)
             .await?
