@@ -342,6 +342,23 @@ CREATE TABLE public.brand_contexts (
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.campaign_archives (
+    account_id uuid NOT NULL,
+    campaign_id uuid NOT NULL,
+    file_key uuid NOT NULL,
+    abandoned uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    verified_at timestamp with time zone,
+    size bigint,
+    sha256 bytea,
+    sends bigint,
+    months date[] DEFAULT '{}'::date[] NOT NULL,
+    removed_at timestamp with time zone,
+    retry_at timestamp with time zone,
+    reported_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
 CREATE TABLE public.campaign_budgets (
     account_id uuid NOT NULL,
     campaign_id uuid NOT NULL,
@@ -531,6 +548,8 @@ CREATE TABLE public.campaigns (
     newcomers_only boolean DEFAULT false NOT NULL,
     late_policy jsonb,
     skipped_at timestamp with time zone,
+    archiving_at timestamp with time zone,
+    archived_at timestamp with time zone,
     CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'scheduled'::text, 'sending'::text, 'cancelled'::text, 'completed'::text, 'partial'::text, 'sent'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
@@ -678,6 +697,15 @@ CREATE TABLE public.direct_message_queues (
     CONSTRAINT direct_message_queues_hold_reason_check CHECK ((hold_reason = ANY (ARRAY['number'::text, 'suspended'::text])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE public.direct_message_references (
+    account_id uuid NOT NULL,
+    client_reference text NOT NULL,
+    message_id uuid NOT NULL,
+    status text NOT NULL,
+    request_hash bytea
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
 
 CREATE TABLE public.direct_messages (
     account_id uuid NOT NULL,
@@ -1224,6 +1252,26 @@ CREATE TABLE public.rate_cards (
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
+CREATE TABLE public.retention_horizons (
+    account_id uuid NOT NULL,
+    table_name text NOT NULL,
+    retained_from timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.retention_settings (
+    account_id uuid NOT NULL,
+    terms jsonb DEFAULT '{}'::jsonb NOT NULL,
+    version bigint DEFAULT 0 NOT NULL,
+    next_run_at timestamp with time zone,
+    leased_until timestamp with time zone,
+    claim_id uuid,
+    last_run_at timestamp with time zone,
+    would_remove jsonb DEFAULT '{}'::jsonb NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
 CREATE TABLE public.rfm_calculations (
     account_id uuid NOT NULL,
     due_at timestamp with time zone NOT NULL,
@@ -1605,6 +1653,9 @@ ALTER TABLE ONLY public.billing_history
 ALTER TABLE ONLY public.brand_contexts
     ADD CONSTRAINT brand_contexts_pkey PRIMARY KEY (account_id);
 
+ALTER TABLE ONLY public.campaign_archives
+    ADD CONSTRAINT campaign_archives_pkey PRIMARY KEY (account_id, campaign_id);
+
 ALTER TABLE ONLY public.campaign_budgets
     ADD CONSTRAINT campaign_budgets_pkey PRIMARY KEY (account_id, campaign_id);
 
@@ -1682,6 +1733,9 @@ ALTER TABLE ONLY public.cost_rollups
 
 ALTER TABLE ONLY public.direct_message_queues
     ADD CONSTRAINT direct_message_queues_pkey PRIMARY KEY (account_id, profile_id);
+
+ALTER TABLE ONLY public.direct_message_references
+    ADD CONSTRAINT direct_message_references_pkey PRIMARY KEY (account_id, client_reference);
 
 ALTER TABLE ONLY public.direct_messages
     ADD CONSTRAINT direct_messages_client_reference_unique UNIQUE (account_id, client_reference);
@@ -1811,6 +1865,12 @@ ALTER TABLE ONLY public.rate_card_rows
 
 ALTER TABLE ONLY public.rate_cards
     ADD CONSTRAINT rate_cards_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.retention_horizons
+    ADD CONSTRAINT retention_horizons_pkey PRIMARY KEY (account_id, table_name);
+
+ALTER TABLE ONLY public.retention_settings
+    ADD CONSTRAINT retention_settings_pkey PRIMARY KEY (account_id);
 
 ALTER TABLE ONLY public.rfm_calculations
     ADD CONSTRAINT rfm_calculations_pkey PRIMARY KEY (account_id);
@@ -2029,6 +2089,8 @@ CREATE INDEX message_media_due_at_idx ON public.message_media USING btree (due_a
 
 CREATE INDEX message_media_expires_at_idx ON public.message_media USING btree (expires_at) WHERE (state = 'ready'::text);
 
+CREATE INDEX message_media_kept_idx ON public.message_media USING btree (account_id, written_at) WHERE ((message_id IS NOT NULL) AND ((state = ANY (ARRAY['pending'::text, 'ready'::text])) OR (abandoned <> '{}'::uuid[])));
+
 CREATE INDEX message_media_lost_idx ON public.message_media USING btree (account_id) WHERE ((state = ANY (ARRAY['failed'::text, 'expired'::text])) AND (message_id IS NOT NULL) AND (lost_reported_at IS NULL));
 
 CREATE INDEX message_media_lost_reported_at_idx ON public.message_media USING btree (account_id, lost_reported_at) WHERE (lost_reported_at IS NOT NULL);
@@ -2084,6 +2146,8 @@ CREATE INDEX platform_audit_created_at_idx ON public.platform_audit USING btree 
 CREATE INDEX platform_audit_user_id_idx ON public.platform_audit USING btree (user_id, created_at DESC, id DESC);
 
 CREATE INDEX rate_card_rows_countries_idx ON public.rate_card_rows USING gin (countries);
+
+CREATE INDEX retention_settings_next_run_at_idx ON public.retention_settings USING btree (next_run_at) WHERE (next_run_at IS NOT NULL);
 
 CREATE INDEX rfm_calculations_due_at_idx ON public.rfm_calculations USING btree (due_at);
 
@@ -2174,6 +2238,9 @@ ALTER TABLE ONLY public.billing_history
 ALTER TABLE ONLY public.brand_contexts
     ADD CONSTRAINT brand_contexts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.campaign_archives
+    ADD CONSTRAINT campaign_archives_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id);
+
 ALTER TABLE ONLY public.campaign_budgets
     ADD CONSTRAINT campaign_budgets_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES public.campaigns(account_id, id);
 
@@ -2258,6 +2325,9 @@ ALTER TABLE ONLY public.cost_rollups
 ALTER TABLE ONLY public.direct_message_queues
     ADD CONSTRAINT direct_message_queues_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.direct_message_references
+    ADD CONSTRAINT direct_message_references_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.direct_messages
     ADD CONSTRAINT direct_messages_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2332,6 +2402,12 @@ ALTER TABLE ONLY public.product_rollups
 
 ALTER TABLE ONLY public.rate_card_rows
     ADD CONSTRAINT rate_card_rows_card_id_fkey FOREIGN KEY (card_id) REFERENCES public.rate_cards(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.retention_horizons
+    ADD CONSTRAINT retention_horizons_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.retention_settings
+    ADD CONSTRAINT retention_settings_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.rfm_calculations
     ADD CONSTRAINT rfm_calculations_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
@@ -2412,6 +2488,8 @@ ALTER TABLE public.billing_history ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.brand_contexts ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.campaign_archives ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.campaign_budgets ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.campaign_claims ENABLE ROW LEVEL SECURITY;
@@ -2457,6 +2535,8 @@ ALTER TABLE public.cost_months ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.cost_rollups ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.direct_message_queues ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.direct_message_references ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.direct_messages ENABLE ROW LEVEL SECURITY;
 
@@ -2514,6 +2594,10 @@ ALTER TABLE public.rate_card_rows ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.rate_cards ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.retention_horizons ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.retention_settings ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.rfm_calculations ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.rfm_changes ENABLE ROW LEVEL SECURITY;
@@ -2564,6 +2648,8 @@ CREATE POLICY tenant_isolation ON public.billing_history USING ((account_id = (N
 
 CREATE POLICY tenant_isolation ON public.brand_contexts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY tenant_isolation ON public.campaign_archives USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY tenant_isolation ON public.campaign_budgets USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.campaign_claims USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
@@ -2609,6 +2695,8 @@ CREATE POLICY tenant_isolation ON public.cost_months USING ((account_id = (NULLI
 CREATE POLICY tenant_isolation ON public.cost_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.direct_message_queues USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.direct_message_references USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.direct_messages USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2661,6 +2749,10 @@ CREATE POLICY tenant_isolation ON public.outbox_events USING ((account_id = (NUL
 CREATE POLICY tenant_isolation ON public.product_names USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.product_rollups USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.retention_horizons USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.retention_settings USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.rfm_calculations USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2756,6 +2848,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.billing_history TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.brand_contexts TO recado_tenant;
 
+GRANT SELECT ON TABLE public.campaign_archives TO recado_tenant;
+
 GRANT SELECT,INSERT,UPDATE ON TABLE public.campaign_budgets TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.campaign_claims TO recado_tenant;
@@ -2805,6 +2899,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.cost_months TO recado_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.cost_rollups TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.direct_message_queues TO recado_tenant;
+
+GRANT SELECT ON TABLE public.direct_message_references TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.direct_messages TO recado_tenant;
 
@@ -2874,6 +2970,10 @@ GRANT SELECT(id) ON TABLE public.rate_cards TO recado_tenant;
 GRANT SELECT(used_at),UPDATE(used_at) ON TABLE public.rate_cards TO recado_tenant;
 
 GRANT SELECT(created_at) ON TABLE public.rate_cards TO recado_tenant;
+
+GRANT SELECT ON TABLE public.retention_horizons TO recado_tenant;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.retention_settings TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.rfm_calculations TO recado_tenant;
 

@@ -226,6 +226,24 @@ diesel::table! {
 }
 
 diesel::table! {
+    campaign_archives (account_id, campaign_id) {
+        account_id -> Uuid,
+        campaign_id -> Uuid,
+        file_key -> Uuid,
+        abandoned -> Array<Uuid>,
+        verified_at -> Nullable<Timestamptz>,
+        size -> Nullable<BigInt>,
+        sha256 -> Nullable<Binary>,
+        sends -> Nullable<BigInt>,
+        months -> Array<Date>,
+        removed_at -> Nullable<Timestamptz>,
+        retry_at -> Nullable<Timestamptz>,
+        reported_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
     campaign_budgets (account_id, campaign_id) {
         account_id -> Uuid,
         campaign_id -> Uuid,
@@ -552,6 +570,16 @@ diesel::table! {
         worker -> Nullable<Uuid>,
         leased_until -> Nullable<Timestamptz>,
         held_until -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    direct_message_references (account_id, client_reference) {
+        account_id -> Uuid,
+        client_reference -> Text,
+        message_id -> Uuid,
+        status -> Text,
+        request_hash -> Nullable<Binary>,
     }
 }
 
@@ -1081,6 +1109,28 @@ diesel::table! {
         effective_from -> Date,
         used_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    retention_horizons (account_id, table_name) {
+        account_id -> Uuid,
+        table_name -> Text,
+        retained_from -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    retention_settings (account_id) {
+        account_id -> Uuid,
+        terms -> Jsonb,
+        version -> BigInt,
+        next_run_at -> Nullable<Timestamptz>,
+        leased_until -> Nullable<Timestamptz>,
+        claim_id -> Nullable<Uuid>,
+        last_run_at -> Nullable<Timestamptz>,
+        would_remove -> Jsonb,
+        updated_at -> Timestamptz,
     }
 }
 

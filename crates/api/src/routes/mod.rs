@@ -187,7 +187,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/brand-context/scrape", Write, brand::SCRAPE).at_most(Limit::API, "brand-scrape"),
     route!(GET, "/api/settings", Read, settings::GET).tagged(),
     route!(PUT, "/api/settings", Manage, settings::UPDATE).at_most(Limit::API, "settings"),
-    route!(GET, "/api/retention", Read, retention::GET),
+    route!(GET, "/api/retention", Read, retention::GET).tagged(),
     route!(PUT, "/api/retention", Manage, retention::UPDATE).at_most(Limit::API, "retention"),
     route!(GET, "/api/contacts", Read, contacts::LIST),
     route!(POST, "/api/contacts", Write, contacts::CREATE).makes("/api/contacts/{id}"),
@@ -302,7 +302,9 @@ pub static TABLE: &[RouteSpec] = &[
         .at_most(Limit::CAMPAIGN_SEND, "campaign-test"),
     route!(GET, "/api/campaigns/{id}/stats", Read, campaigns::STATS),
     route!(GET, "/api/campaigns/{id}/sends", Read, campaigns::SENDS),
-    route!(GET, "/api/campaigns/{id}/archive", Read, campaigns::ARCHIVE).at_most(Limit::API, "archive"),
+    route!(GET, "/api/campaigns/{id}/archive", Read, campaigns::ARCHIVE)
+        .returns_file()
+        .at_most(Limit::API, "archive"),
     route!(POST, "/api/events", Write, ingestion::EVENTS),
     route!(POST, "/api/orders", Write, ingestion::ORDERS),
     route!(POST, "/api/carts", Write, ingestion::CARTS),

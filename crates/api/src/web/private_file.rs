@@ -64,6 +64,6 @@ fn about(mut response: HttpResponseBuilder, etag: &str) -> HttpResponseBuilder {
         .insert_header((CONTENT_DISPOSITION, "attachment"))
         .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .insert_header((CONTENT_SECURITY_POLICY, "sandbox"))
-        .insert_header((CACHE_CONTROL, "private, no-transform"));
+        .insert_header((CACHE_CONTROL, "private, no-cache"));
     response
 }

@@ -6,9 +6,9 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
-    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts,
-    QueuedRun, QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs,
-    RunReport, RunRetry, RunStart, SendCounts, SendResult, SendsPage, StartOutcome, TestRecipient, TestSendFacts,
+    Burst, Campaign, CampaignQuery, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedRun,
+    QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
+    RunRetry, RunStart, SendResult, SendsPage, StartOutcome, TestRecipient, TestSendFacts,
 };
 use crate::shared::{
     AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome,

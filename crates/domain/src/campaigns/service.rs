@@ -8,8 +8,8 @@ use time::{Duration, OffsetDateTime};
 use super::events::cancelled_event;
 use super::run::cancel_notification;
 use super::{
-    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore,
-    Command, Preview, Reach, RunRetryStore, RunStartStore, SendCounts, SendsPage, preview,
+    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignStats, CampaignStatus, CampaignStore, Command,
+    Preview, Reach, RunRetryStore, RunStartStore, SendsPage, preview,
 };
 use crate::costs::CampaignCost;
 use crate::shared::{AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Page, PageQuery, Tenant, text};

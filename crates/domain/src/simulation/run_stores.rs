@@ -8,10 +8,10 @@ use super::bugs::SimulationBug;
 use super::ledger::StartFacts;
 use super::stores::{Stores, Written};
 use crate::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition,
-    DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
+    Campaign, CampaignQuery, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
+    EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
     RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart,
-    RunStartStore, RunStore, RunSweepStore, SendCounts, SendResult, SendStore, SendsPage, StartOutcome, StartedSends,
+    RunStartStore, RunStore, RunSweepStore, SendResult, SendStore, SendsPage, StartOutcome, StartedSends,
 };
 use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome};
 

@@ -8,7 +8,7 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus, CampaignStore, Failure,
-    PreviewFacts, SendContact, SendCounts, SendsPage,
+    PreviewFacts, SendContact, SendsPage,
 };
 use recado_domain::holds::HoldCause;
 use recado_domain::messaging::{AddressKind, ErrorCodes, SendStatus};

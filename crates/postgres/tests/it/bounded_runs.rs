@@ -422,12 +422,7 @@ async fn page_of_sends_ignores_earlier_deletions() {
     fixture.sql("SELECT pg_stat_force_next_flush()").await;
     let before = fixture.number(scans).await;
     let page = PageQuery::new(Some(2), None, 10, 100);
-    let page = fixture
-        .campaigns()
-        .sends(account, campaign.id, page)
-        .await
-        .unwrap()
-        .unwrap();
+    let page = fixture.sends(account, campaign.id, page).await.unwrap().unwrap();
     assert_eq!((page.total, page.data.len(), page.total_pages), (23, 10, 3));
     fixture.close().await;
     let read = fixture.number(scans).await - before;

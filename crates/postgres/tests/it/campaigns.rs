@@ -341,7 +341,7 @@ async fn campaign_sends_are_listed_with_contacts_unsent_last() {
     let (fixture, campaign, sends) = half_finished_run().await;
     let page = async |account, id, number| {
         let page = PageQuery::new(Some(number), Some(3), 20, 100);
-        fixture.campaigns().sends(account, id, page).await.unwrap()
+        fixture.sends(account, id, page).await.unwrap()
     };
     let first = page(fixture.account, campaign.id, 1).await.unwrap();
     assert_eq!((first.total, first.data.len()), (4, 3));

@@ -316,7 +316,7 @@ async fn frequent_statements_read_one_of_fifteen_partitions() {
 
     let store = fixture.campaigns();
     for _ in 0..7 {
-        let page = store
+        let page = fixture
             .sends(fixture.account, campaign.id, PageQuery::new(None, Some(20), 20, 100))
             .await;
         assert_eq!(page.unwrap().unwrap().total, 40);

@@ -13,8 +13,8 @@ use recado_domain::direct_messages::{
 };
 use recado_domain::messaging::{ContentInput, SendStatus};
 use recado_domain::retention::{
-    ArchiveFile, ArchiveStep, ArchiveStore as _, RetainedRows, RetentionBounds, RetentionKind, RetentionRuns as _,
-    RetentionStore as _, RetentionTerms, StoredArchive,
+    ArchiveFile, ArchiveStep, ArchiveStore, RetainedRows, RetentionBounds, RetentionKind, RetentionRuns as _,
+    RetentionStore, RetentionTerms, StoredArchive,
 };
 use recado_domain::shared::{AccountId, CampaignId, Role, SendId, Tenant};
 use recado_postgres::{PgDirectMessages, PgRetention};
@@ -183,13 +183,13 @@ async fn sends_leave_only_with_the_file_of_the_current_attempt() {
     assert!(store.remove_sends(account, campaign, last, 2).await.unwrap().is_some());
     assert_eq!(store.remove_sends(account, campaign, last, 2).await.unwrap(), None);
     assert_eq!(next(&fixture, horizon()).await, ArchiveStep::None);
-    let (path, stored) = store.find(account, campaign).await.unwrap().unwrap();
+    let (path, stored) = ArchiveStore::find(&store, account, campaign).await.unwrap().unwrap();
     assert_eq!((path.key, stored), (second.key, file(second.key, 3).stored));
     fixture.assert_recount().await;
     let other = fixture.another_account().await;
-    assert!(store.find(other, campaign).await.unwrap().is_none());
+    assert!(ArchiveStore::find(&store, other, campaign).await.unwrap().is_none());
     let unknown = CampaignId(id());
-    assert!(store.find(account, unknown).await.unwrap().is_none());
+    assert!(ArchiveStore::find(&store, account, unknown).await.unwrap().is_none());
 }
 
 /// The retry of an archived campaign is refused with its own reason, also if it was decided before.
@@ -270,7 +270,13 @@ async fn runs_are_claimed_once_by_the_longest_wait() {
         .unwrap();
     assert!(is_stored && !store.renew(&replaced, LEASE).await.unwrap());
     store.end(&replaced, None, None).await.unwrap();
-    assert!(store.find(fixture.account).await.unwrap().next_run_at.is_some());
+    assert!(
+        RetentionStore::find(&store, fixture.account)
+            .await
+            .unwrap()
+            .next_run_at
+            .is_some()
+    );
     assert!(!store.update(fixture.account, &no_terms(), 1, None, &[]).await.unwrap());
 }
 
@@ -341,9 +347,8 @@ async fn reference_of_a_removed_message_is_not_used_again() {
     assert_eq!(fixture.text(kept).await.unwrap(), format!("{old} sent 32"));
     // Removed twice (a server of the previous version made it again): the first message keeps the reference.
     fixture.sql(&insert(new, 40)).await;
-    let again = fixture
-        .retention()
-        .remove(account, RetainedRows::DirectMessages, horizon().unwrap(), 10);
+    let store = fixture.retention();
+    let again = store.remove(account, RetainedRows::DirectMessages, horizon().unwrap(), 10);
     assert_eq!(again.await.unwrap(), 1);
     assert_eq!(fixture.text(kept).await.unwrap(), format!("{old} sent 32"));
 }

@@ -234,11 +234,7 @@ async fn retry_leaves_out_unreachable_contacts() {
 /// The failure class of the only send, and the time from its failure until it may be retried.
 async fn listed(fixture: &DbFixture, campaign: &Campaign) -> (Option<FailureClass>, Option<Duration>) {
     let page = PageQuery::new(None, None, 20, 100);
-    let page = fixture
-        .campaigns()
-        .sends(fixture.account, campaign.id, page)
-        .await
-        .unwrap();
+    let page = fixture.sends(fixture.account, campaign.id, page).await.unwrap();
     let send = page.unwrap().data.remove(0);
     let failed_at: i64 = fixture
         .number("SELECT coalesce(max(extract(epoch FROM failed_at) * 1000000), 0) FROM campaign_sends")

@@ -2,10 +2,11 @@
 
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore as _};
 use recado_domain::campaigns::{
-    CampaignStore as _, QueuedRun, RunQueue as _, RunRetryStore as _, RunStore as _, SendResult, SendStore as _,
+    CampaignSend, CampaignStore as _, QueuedRun, RunQueue as _, RunRetryStore as _, RunStore as _, SendResult,
+    SendStore as _, SendsPage,
 };
 use recado_domain::messaging::SendStatus;
-use recado_domain::shared::{CampaignId, PageQuery, SendId};
+use recado_domain::shared::{AccountId, CampaignId, Page, PageQuery, SendId, StoreError};
 use uuid::Uuid;
 
 use crate::retries::{retry_of, tried};
@@ -17,6 +18,22 @@ const EXPECTED: &str = "SELECT string_agg(s.id::text, ' ' ORDER BY s.sent_at DES
   FROM campaign_sends s JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id
   WHERE c.deleted_at IS NULL";
 
+impl DbFixture {
+    /// A page of the sends of a campaign that is not archived.
+    pub(crate) async fn sends(
+        &self,
+        account: AccountId,
+        campaign: CampaignId,
+        page: PageQuery,
+    ) -> Result<Option<Page<CampaignSend>>, StoreError> {
+        let page = self.campaigns().sends(account, campaign, page).await?;
+        Ok(page.map(|page| match page {
+            SendsPage::Stored(page) => page,
+            SendsPage::Archived { .. } => panic!("the sends are archived"),
+        }))
+    }
+}
+
 /// Reads all pages of several sizes and compares them, concatenated, with the expected list.
 async fn assert_listed(fixture: &DbFixture, campaign: CampaignId) {
     let expected = fixture.text(EXPECTED).await.unwrap();
@@ -24,7 +41,7 @@ async fn assert_listed(fixture: &DbFixture, campaign: CampaignId) {
         let mut listed: Vec<String> = vec![];
         for number in 1.. {
             let page = PageQuery::new(Some(number), Some(limit), 20, 100);
-            let sends = fixture.campaigns().sends(fixture.account, campaign, page).await;
+            let sends = fixture.sends(fixture.account, campaign, page).await;
             let page = sends.unwrap().unwrap();
             let length = limit.min(page.total - (number - 1) * limit).max(0);
             assert_eq!(i64::try_from(page.data.len()).unwrap(), length);

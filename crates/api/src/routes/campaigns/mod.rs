@@ -8,7 +8,7 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
     Budget, Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus,
-    Campaigns, FailureClass, Reach, SegmentConfig, SendContact, SendCounts, SendsPage, Variables,
+    Campaigns, FailureClass, Reach, SegmentConfig, SendContact, SendsPage, Variables,
 };
 use recado_domain::costs::CampaignCost;
 use recado_domain::holds::HoldCause;

@@ -14,10 +14,10 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::{
-    Campaign, CampaignQuery, CampaignSend, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition,
-    DueRetry, EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
+    Campaign, CampaignQuery, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
+    EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
     RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore,
-    RunStore, RunSweepStore, SendCounts, SendResult, SendStore, SendsPage, StartOutcome, StartedSends, TestRecipient,
+    RunStore, RunSweepStore, SendResult, SendStore, SendsPage, StartOutcome, StartedSends, TestRecipient,
     TestSendFacts, TestSendStore, pause_notification,
 };
 use crate::billing::PlanEntitlement;

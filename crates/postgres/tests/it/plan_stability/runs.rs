@@ -124,17 +124,12 @@ pub(super) async fn retries_and_pages_of_sends_read_few_rows(mut fixture: DbFixt
     let counts = fixture.campaigns().stats(fixture.account, untried).await.unwrap();
     assert_eq!(counts.unwrap().counts.pending, part);
     let page = PageQuery::new(None, None, 20, 100);
-    let sends = fixture.campaigns().sends(fixture.account, untried, page).await.unwrap();
+    let sends = fixture.sends(fixture.account, untried, page).await.unwrap();
     assert_eq!(sends.unwrap().total, part);
     fixture.assert_looked_up("a page of untried sends").await;
     fixture.count_reads().await;
     let page = PageQuery::new(None, Some(100), 20, 100);
-    let sends = fixture
-        .campaigns()
-        .sends(fixture.account, failed, page)
-        .await
-        .unwrap()
-        .unwrap();
+    let sends = fixture.sends(fixture.account, failed, page).await.unwrap().unwrap();
     assert!(sends.data.len() == 100 && sends.data[99].sent_at.is_some());
     fixture.assert_few_of(ROWS / 2, "a page of sent sends").await;
     for (campaign, retried, operation) in [
