@@ -155,6 +155,8 @@ const ROWS: &[(&str, &str, RouteInput)] = &[
                 "finished_at":"2026-03-01T12:00:01Z"}]}"#,
         ),
     ),
+    // The campaign is not archived.
+    ("GET", "/api/campaigns/{id}/archive", Query("limit=10")),
     ("GET", "/api/analytics/export", RequiredQuery("type=messages")),
     ("GET", "/api/analytics/metrics/{name}", Query("period=7d")),
     ("GET", "/api/analytics/metrics/{name}/top-contacts", Query("limit=10")),
