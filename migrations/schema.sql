@@ -585,6 +585,22 @@ CREATE TABLE public.contact_counts (
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
+CREATE TABLE public.contact_exports (
+    account_id uuid NOT NULL,
+    id uuid NOT NULL,
+    contact_id uuid NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone,
+    file_key uuid,
+    abandoned uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    size bigint,
+    sha256 bytea,
+    CONSTRAINT contact_exports_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
 CREATE TABLE public.contact_identities (
     account_id uuid NOT NULL,
     scope text NOT NULL,
@@ -1701,6 +1717,9 @@ ALTER TABLE ONLY public.carts
 ALTER TABLE ONLY public.contact_counts
     ADD CONSTRAINT contact_counts_pkey PRIMARY KEY (account_id, day);
 
+ALTER TABLE ONLY public.contact_exports
+    ADD CONSTRAINT contact_exports_pkey PRIMARY KEY (account_id, id);
+
 ALTER TABLE ONLY public.contact_identities
     ADD CONSTRAINT contact_identities_contact_id_scope_unique UNIQUE (account_id, contact_id, scope);
 
@@ -2009,6 +2028,12 @@ CREATE INDEX campaigns_template_id_idx ON public.campaigns USING btree (account_
 
 CREATE INDEX carts_contact_id_idx ON public.carts USING btree (account_id, contact_id) WHERE (contact_id IS NOT NULL);
 
+CREATE INDEX contact_exports_contact_id_idx ON public.contact_exports USING btree (account_id, contact_id);
+
+CREATE INDEX contact_exports_due_at_idx ON public.contact_exports USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX contact_exports_expires_at_idx ON public.contact_exports USING btree (expires_at);
+
 CREATE INDEX contact_identities_parent_user_id_idx ON public.contact_identities USING btree (account_id, parent_user_id) WHERE (parent_user_id IS NOT NULL);
 
 CREATE INDEX contact_identities_wa_user_id_idx ON public.contact_identities USING btree (account_id, wa_user_id);
@@ -2286,6 +2311,9 @@ ALTER TABLE ONLY public.carts
 ALTER TABLE ONLY public.contact_counts
     ADD CONSTRAINT contact_counts_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.contact_exports
+    ADD CONSTRAINT contact_exports_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id);
+
 ALTER TABLE ONLY public.contact_identities
     ADD CONSTRAINT contact_identities_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2518,6 +2546,8 @@ ALTER TABLE public.carts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.contact_counts ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.contact_exports ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.contact_identities ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.contact_rfm ENABLE ROW LEVEL SECURITY;
@@ -2677,6 +2707,8 @@ CREATE POLICY tenant_isolation ON public.cart_rollups USING ((account_id = (NULL
 CREATE POLICY tenant_isolation ON public.carts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.contact_counts USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.contact_exports USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.contact_identities USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2881,6 +2913,8 @@ GRANT SELECT,INSERT,UPDATE ON TABLE public.cart_rollups TO recado_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.carts TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.contact_counts TO recado_tenant;
+
+GRANT SELECT,INSERT ON TABLE public.contact_exports TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.contact_identities TO recado_tenant;
 

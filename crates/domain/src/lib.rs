@@ -15,6 +15,7 @@ pub mod billing;
 pub mod brand;
 pub mod callbacks;
 pub mod campaigns;
+pub mod contact_exports;
 pub mod contacts;
 pub mod conversations;
 pub mod costs;

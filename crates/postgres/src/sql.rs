@@ -12,9 +12,9 @@ use diesel::serialize::ToSql;
 use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
     AccountId, Amount, ApiKeyId, AutomationId, CallbackId, CampaignId, CartId, ContactId, ConversationId, ExecutionId,
-    FolderId, GatewayEventId, InviteId, LinkId, MailId, MediaId, MessageId, MetricEventId, NotificationId, PaymentId,
-    ProfileId, RateCardId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId, WebhookId,
-    WebhookLogId,
+    ExportId, FolderId, GatewayEventId, InviteId, LinkId, MailId, MediaId, MessageId, MetricEventId, NotificationId,
+    PaymentId, ProfileId, RateCardId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId,
+    WebhookId, WebhookLogId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -307,6 +307,7 @@ id_params!(
     ContactId,
     ConversationId,
     ExecutionId,
+    ExportId,
     FolderId,
     GatewayEventId,
     InviteId,

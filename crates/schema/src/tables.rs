@@ -455,6 +455,22 @@ diesel::table! {
 }
 
 diesel::table! {
+    contact_exports (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        contact_id -> Uuid,
+        state -> Text,
+        requested_at -> Timestamptz,
+        expires_at -> Timestamptz,
+        due_at -> Nullable<Timestamptz>,
+        file_key -> Nullable<Uuid>,
+        abandoned -> Array<Uuid>,
+        size -> Nullable<BigInt>,
+        sha256 -> Nullable<Binary>,
+    }
+}
+
+diesel::table! {
     contact_identities (account_id, scope, wa_user_id) {
         account_id -> Uuid,
         scope -> Text,

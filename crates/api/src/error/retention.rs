@@ -1,5 +1,6 @@
-//! Responses for errors of retention and archives.
+//! Responses for errors of retention, archives and exports of contacts.
 
+use recado_domain::contact_exports::ContactExportError;
 use recado_domain::retention::{ArchiveError, RetentionError};
 
 use super::ApiError;
@@ -10,6 +11,16 @@ impl From<RetentionError> for ApiError {
             RetentionError::Invalid(errors) => errors.into(),
             RetentionError::Conflict(conflict) => conflict.into(),
             RetentionError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ContactExportError> for ApiError {
+    fn from(error: ContactExportError) -> Self {
+        match error {
+            ContactExportError::NotFound => Self::not_found(),
+            ContactExportError::Media(error) => error.into(),
+            ContactExportError::Store(error) => error.into(),
         }
     }
 }

@@ -20,6 +20,7 @@ mod automations;
 mod billing;
 mod brand;
 mod campaigns;
+mod contact_exports;
 mod contacts;
 mod conversations;
 mod direct_messages;
@@ -196,6 +197,11 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/contacts/{id}", Write, contacts::UPDATE),
     route!(DELETE, "/api/contacts/{id}", Write, contacts::DELETE),
     route!(PUT, "/api/contacts/{id}/tags", Write, contacts::SET_TAGS),
+    route!(POST, "/api/contacts/{id}/export", Manage, contact_exports::CREATE)
+        .makes("/api/exports/{id}")
+        .at_most(Limit::API, "erase"),
+    route!(GET, "/api/exports/{id}", Manage, contact_exports::GET),
+    route!(GET, "/api/exports/{id}/file", Manage, contact_exports::FILE).returns_file(),
     route!(GET, "/api/conversations", Read, conversations::LIST),
     route!(PUT, "/api/conversations/{id}", Write, conversations::UPDATE),
     route!(GET, "/api/conversations/{id}/messages", Read, conversations::MESSAGES),

@@ -21,8 +21,8 @@ use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 pub(super) const TAG: OpenApiTag = OpenApiTag {
-    name: "Retention",
-    description: "How long the account keeps its data, and what is removed when.",
+    name: "Data protection",
+    description: "How long the account keeps its data, and what it holds of a person.",
 };
 
 /// The terms to set, in days within `bounds`. Null keeps the data for ever; an absent field is not changed.

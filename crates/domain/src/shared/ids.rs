@@ -68,6 +68,8 @@ ids! {
     ConversationId,
     /// One execution of an automation.
     ExecutionId,
+    /// An export of a contact.
+    ExportId,
     /// A folder of campaigns or templates.
     FolderId,
     /// A stored event of the payment gateway.

@@ -106,6 +106,8 @@ async fn filled() -> (DbFixture, [String; 2]) {
         fixture
             .sql(&format!(
                 "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
+                 INSERT INTO contact_exports (account_id, id, contact_id, requested_at, expires_at)
+                   VALUES ('{account}', '{contact}', '{contact}', now(), now());
                  INSERT INTO contact_identities VALUES ('{account}', '1', 'BR.1', '{contact}', NULL, NULL, now(), now());
                  INSERT INTO tags (account_id, id, name) VALUES ('{account}', '{tag}', 't');
                  INSERT INTO contact_tags VALUES ('{account}', '{contact}', '{tag}');

@@ -1,10 +1,11 @@
-//! The services of retention.
+//! The services of retention and of the exports of contacts.
 
 use std::sync::Arc;
 
+use recado_domain::contact_exports::{ContactExporter, ContactExports};
 use recado_domain::retention::{Archiver, Archives, Retention, RetentionWorker};
 use recado_gateways::media::GzipArchives;
-use recado_postgres::PgRetention;
+use recado_postgres::{PgContactExports, PgRetention};
 
 use super::{Shared, Stores};
 
@@ -22,6 +23,25 @@ impl Stores {
     pub fn archives(&self, shared: &Shared) -> Archives {
         let storage = Arc::new(GzipArchives::new(shared.clients.media.clone()));
         Archives::new(self.retention_store(), storage)
+    }
+
+    fn contact_export_store(&self) -> Arc<PgContactExports> {
+        Arc::new(PgContactExports::new(self.tenant.clone(), self.owner.clone()))
+    }
+
+    pub fn contact_exports(&self, shared: &Shared) -> ContactExports {
+        let storage = Arc::new(GzipArchives::new(shared.clients.media.clone()));
+        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+        ContactExports::new(self.contact_export_store(), storage, clock, ids)
+    }
+
+    /// Writes the files of exports.
+    pub fn contact_exporter(&self, shared: &Shared) -> ContactExporter {
+        ContactExporter {
+            queue: self.contact_export_store(),
+            storage: Arc::new(GzipArchives::new(shared.clients.media.clone())),
+            ids: shared.ids.clone(),
+        }
     }
 
     /// Without a file store no send is archived, and none leaves its table.

@@ -66,6 +66,7 @@ impl Services {
             .add(stores.settings(shared))
             .add(stores.retention(shared))
             .add(stores.archives(shared))
+            .add(stores.contact_exports(shared))
             .add(stores.inbound(shared, &anonymous))
             .add(stores.webhooks(shared))
             .add(stores.administration(shared)?)

@@ -5,6 +5,7 @@ mod administration;
 mod api_keys;
 mod billing;
 mod clicks;
+mod contact_exports;
 mod direct_messages;
 mod held_messages;
 mod mail;
@@ -103,6 +104,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     );
 
     direct_messages::start(shared, &stores, limiter, stop, tasks);
+    contact_exports::start(shared, &stores, stop, tasks);
     let campaigns = Arc::new(stores.campaigns(shared));
     worker_loop::spawn(tasks, stop, "schedule", SCHEDULE_INTERVAL, move || {
         let campaigns = campaigns.clone();

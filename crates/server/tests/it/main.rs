@@ -41,6 +41,7 @@ mod concurrent_commands;
 mod concurrent_updates;
 mod conditional;
 mod consent;
+mod contact_exports;
 mod contact_limits;
 mod contacts;
 mod conventions;

@@ -8,6 +8,7 @@ use recado_api::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::contact_exports::finished_export;
 use crate::harness::client::{Reply, Request};
 use crate::harness::media;
 use crate::harness::users::User;
@@ -242,6 +243,7 @@ pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
             "/api/api-keys/",
             text(&api_keys::create_key_response(owner, "Chave")["id"]),
         ),
+        ("/api/exports/", export(owner, &contact)),
         ("/api/contacts/", contact),
         ("/api/segments/", segment),
         (
@@ -270,6 +272,12 @@ pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
     ];
     owner.server.db.wait_for_outbox();
     resources
+}
+
+/// Requests an export, waits for its file, and returns its id.
+fn export(owner: &User<'_>, contact: &str) -> String {
+    let path = finished_export(owner, contact);
+    path.trim_start_matches("/api/exports/").to_owned()
 }
 
 /// Inserts a conversation with one inbound message, and returns its id.

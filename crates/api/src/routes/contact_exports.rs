@@ -1,0 +1,125 @@
+//! Routes of the exports of contacts.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use recado_domain::contact_exports::{ContactExport, ContactExports, ExportState};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{ContactId, ExportId, timestamp};
+use serde_json::json;
+use time::OffsetDateTime;
+
+pub(super) use super::retention::TAG;
+use crate::error::{ApiError, ErrorCode};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::operation::{Operation, ResponseDoc, custom_with, data, data_with, empty, path_id, text};
+use crate::web::private_file::{PrivateFile, respond};
+use crate::web::responses::{self, response_type};
+use crate::web::route::{Endpoint, endpoint};
+
+const ID: &str = "The export's id.";
+
+const GZIP: &str = "application/gzip";
+
+response_type! {
+    /// The receipt of an export.
+    #[schemars(rename = "ContactExport")]
+    struct ExportResponse from export: ContactExport {
+        /// The export's id.
+        id: ExportId,
+        /// The contact's id.
+        contact_id: ContactId,
+        /// Whether the file can be read.
+        state: ExportState,
+        /// When the export was requested.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        requested_at: OffsetDateTime,
+        /// Until when receipt and file are kept.
+        #[schemars(with = "Timestamp")]
+        #[serde(with = "timestamp")]
+        expires_at: OffsetDateTime,
+    }
+}
+
+/// `POST /api/contacts/<id>/export`
+async fn create(
+    exports: Data<ContactExports>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<ContactId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::accepted(ExportResponse::from(
+        exports.create(&tenant, id).await?,
+    )))
+}
+
+pub(super) const CREATE: Endpoint = endpoint!(create, {
+    let description = "Requests a file with all that the account holds of a contact, also of a deleted one. A worker \
+                writes it within seconds; `GET /api/exports/{id}` says when it is done.";
+    Operation::new("Export a contact", description)
+        .takes(path_id("The contact's id."))
+        .responds(data_with::<ExportResponse>(202, "The receipt."))
+});
+
+/// `GET /api/exports/<id>`
+async fn get(
+    exports: Data<ContactExports>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<ExportId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(ExportResponse::from(exports.get(&tenant, id).await?)))
+}
+
+pub(super) const GET: Endpoint = endpoint!(get, {
+    Operation::new("Get an export", "Returns the receipt of an export, for 7 days.")
+        .takes(path_id(ID))
+        .responds(data::<ExportResponse>("The receipt."))
+});
+
+/// `GET /api/exports/<id>/file`
+async fn file(
+    exports: Data<ContactExports>,
+    Authenticated(tenant): TenantContext,
+    Id(id): Id<ExportId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let open = exports.open(&tenant, id).await?;
+    let file = PrivateFile {
+        sha256: hex::encode(open.stored.sha256),
+        size: open.stored.size,
+        content_type: GZIP,
+    };
+    respond(&request, &file, async |range| Ok(open.read(range).await?)).await
+}
+
+pub(super) const FILE: Endpoint = endpoint!(file, {
+    let description = "Returns the file of an export that is `done`, for 7 days: gzip of JSON lines, one a row, with its \
+                `type` (`contact`, `identity`, `tag`, `segment`, `rfm_score`, `conversation`, `message`, \
+                `message_file`, `direct_message`, `campaign_send`, `order`, `cart`, `metric_event` or `link`) and its \
+                `data`. Files of messages are there by id, for `GET /api/media/{id}`.";
+    Operation::new("Get the file of an export", description)
+        .takes(path_id(ID))
+        .takes(text("Range", "One range of bytes.").in_header().example("bytes=0-1023"))
+        .takes(
+            text("If-Range", "The `ETag` for which `Range` is meant.")
+                .in_header()
+                .example("\"9f86d0\""),
+        )
+        .takes(
+            text("If-None-Match", "Entity tags that the client has.")
+                .in_header()
+                .example("\"9f86d0\""),
+        )
+        .responds(bytes(200, "The file."))
+        .responds(bytes(206, "The requested part of the file."))
+        .responds(empty(304, "The client has the file."))
+        .responds(empty(
+            416,
+            "The range is outside the file; `Content-Range` has its size.",
+        ))
+        .refuses(ErrorCode::Storage, "")
+});
+
+fn bytes(status: u16, description: &'static str) -> ResponseDoc {
+    let schema = json!({ "type": "string", "contentMediaType": "application/octet-stream" });
+    custom_with(status, GZIP, description, schema).example(json!("(bytes)"))
+}

@@ -1,0 +1,109 @@
+//! Ports of the exports of contacts.
+
+use async_trait::async_trait;
+use serde_json::Value;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::ContactExport;
+use crate::media::MessageFilePath;
+use crate::retention::StoredArchive;
+use crate::shared::{AccountId, ContactId, Event, ExportId, RowOutcome, StoreError, string_enum};
+
+string_enum! {
+    /// The parts of an export, in the order in which the file has them.
+    ExportPart {
+        Contact = "contact",
+        Identity = "identity",
+        Tag = "tag",
+        Segment = "segment",
+        RfmScore = "rfm_score",
+        Conversation = "conversation",
+        Message = "message",
+        MessageFile = "message_file",
+        DirectMessage = "direct_message",
+        CampaignSend = "campaign_send",
+        Order = "order",
+        Cart = "cart",
+        MetricEvent = "metric_event",
+        Link = "link",
+    }
+}
+
+/// The last row of a page, by time and id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportPosition {
+    pub at: OffsetDateTime,
+    pub id: Uuid,
+}
+
+/// Rows of a part, with the position of the last one. No rows: the part has no more.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExportPage {
+    pub rows: Vec<Value>,
+    pub last: Option<ExportPosition>,
+}
+
+/// The receipts of an account.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait ContactExportStore: Send + Sync {
+    /// Stores a receipt with its events, and makes it due. `Missing`: the account has no such contact, deleted or not.
+    async fn insert(
+        &self,
+        account: AccountId,
+        export: &ContactExport,
+        events: &[Event],
+    ) -> Result<RowOutcome, StoreError>;
+
+    /// A receipt that has not expired.
+    async fn find(&self, account: AccountId, id: ExportId) -> Result<Option<ContactExport>, StoreError>;
+
+    /// The file of an export that has not expired. None also while it is written.
+    async fn file(
+        &self,
+        account: AccountId,
+        id: ExportId,
+    ) -> Result<Option<(MessageFilePath, StoredArchive)>, StoreError>;
+}
+
+/// An export that a worker has claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportClaim {
+    pub account_id: AccountId,
+    pub id: ExportId,
+    pub contact_id: ContactId,
+    /// The key of the file, and the fencing token.
+    pub key: Uuid,
+    /// The keys of attempts that did not end.
+    pub abandoned: Vec<Uuid>,
+}
+
+/// The exports of all accounts, for their worker. The database's clock decides when a lease expires.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait ContactExportQueue: Send + Sync {
+    /// Claims the export that has been due longest.
+    async fn claim(&self, key: Uuid, lease: Duration) -> Result<Option<ExportClaim>, StoreError>;
+
+    /// Extends the lease. Returns false if the claim is not current any more.
+    async fn renew(&self, claim: &ExportClaim, lease: Duration) -> Result<bool, StoreError>;
+
+    /// The rows of a part after a position, by time and id.
+    async fn page(
+        &self,
+        claim: &ExportClaim,
+        part: ExportPart,
+        after: Option<ExportPosition>,
+        limit: i64,
+    ) -> Result<ExportPage, StoreError>;
+
+    /// Records the written file. Returns false if the claim is not current any more.
+    async fn complete(&self, claim: &ExportClaim, file: StoredArchive) -> Result<bool, StoreError>;
+
+    /// The keys of the files of at most `limit` expired exports.
+    async fn expired(&self, limit: i64) -> Result<Vec<(AccountId, ExportId, Vec<Uuid>)>, StoreError>;
+
+    /// Deletes an expired export whose files were deleted.
+    async fn delete(&self, account: AccountId, id: ExportId) -> Result<(), StoreError>;
+}
