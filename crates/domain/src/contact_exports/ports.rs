@@ -32,7 +32,7 @@ string_enum! {
 
 /// The last row of a page, by time and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExportPosition {
+pub struct ExportedRow {
     pub at: OffsetDateTime,
     pub id: Uuid,
 }
@@ -41,7 +41,7 @@ pub struct ExportPosition {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportPage {
     pub rows: Vec<Value>,
-    pub last: Option<ExportPosition>,
+    pub last: Option<ExportedRow>,
 }
 
 /// The receipts of an account.
@@ -94,7 +94,7 @@ pub trait ContactExportQueue: Send + Sync {
         &self,
         claim: &ExportClaim,
         part: ExportPart,
-        after: Option<ExportPosition>,
+        after: Option<ExportedRow>,
         limit: i64,
     ) -> Result<ExportPage, StoreError>;
 

@@ -1,3 +1,5 @@
+//! The use cases and the worker of exports.
+
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
@@ -6,8 +8,7 @@ use uuid::Uuid;
 
 use super::{ContactExportError, ContactExports, EXPORT_KEPT_FOR, ExportState};
 use super::{
-    ContactExporter, ExportClaim, ExportPage, ExportPart, ExportPosition, MockContactExportQueue,
-    MockContactExportStore,
+    ContactExporter, ExportClaim, ExportPage, ExportPart, ExportedRow, MockContactExportQueue, MockContactExportStore,
 };
 use crate::retention::{ArchiveWrite, MockArchiveStorage, MockArchiveWrite, StoredArchive};
 use crate::shared::{AccountId, AuditAction, Event, MockClock, MockIds, Role, RowOutcome, Tenant, UserId};
@@ -42,7 +43,7 @@ fn queue() -> MockContactExportQueue {
     queue.expect_page().returning(|_, part, after, _| {
         let row = |n: u128| ExportPage {
             rows: vec![json!({ "n": u64::try_from(n).unwrap() })],
-            last: Some(ExportPosition {
+            last: Some(ExportedRow {
                 at: datetime!(2026-11-29 10:30 UTC),
                 id: Uuid::from_u128(n),
             }),

@@ -8,7 +8,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contact_exports::{
-    ContactExport, ContactExportQueue, ContactExportStore, ExportClaim, ExportPage, ExportPart, ExportPosition,
+    ContactExport, ContactExportQueue, ContactExportStore, ExportClaim, ExportPage, ExportPart, ExportedRow,
 };
 use recado_domain::media::MessageFilePath;
 use recado_domain::retention::StoredArchive;
@@ -211,7 +211,7 @@ impl ContactExportQueue for PgContactExports {
         &self,
         claim: &ExportClaim,
         part: ExportPart,
-        after: Option<ExportPosition>,
+        after: Option<ExportedRow>,
         limit: i64,
     ) -> Result<ExportPage, StoreError> {
         let query = sql(parts::page(part))
@@ -221,7 +221,7 @@ impl ContactExportQueue for PgContactExports {
             .bind(after.map(|after| after.id))
             .bind(limit);
         let rows: Vec<PartRow> = self.owner.rows(query).await?;
-        let last = rows.last().map(|row| ExportPosition { at: row.at, id: row.id });
+        let last = rows.last().map(|row| ExportedRow { at: row.at, id: row.id });
         Ok(ExportPage {
             rows: rows.into_iter().map(|row| row.data).collect(),
             last,

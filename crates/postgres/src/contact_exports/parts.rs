@@ -2,6 +2,27 @@
 
 use recado_domain::contact_exports::ExportPart;
 
+const DIRECT_MESSAGES: &str =
+    "SELECT created_at AS at, id, jsonb_build_object('id', id, 'kind', kind, 'status', status, 'text', text,
+               'request', request, 'client_reference', client_reference, 'send_at', send_at, 'sent_at', sent_at,
+               'wa_message_id', wa_message_id, 'error_code', error_code, 'error_message', error_message,
+               'pricing', pricing, 'conversation_id', conversation_id, 'created_at', created_at) AS data
+             FROM direct_messages WHERE account_id = $1 AND contact_id = $2";
+
+const CAMPAIGN_SENDS: &str =
+    "SELECT s.created_at AS at, s.id, jsonb_build_object('id', s.id, 'campaign_id', s.campaign_id,
+               'campaign_name', g.name, 'status', s.status, 'sent_at', s.sent_at, 'delivered_at', s.delivered_at,
+               'read_at', s.read_at, 'failed_at', s.failed_at, 'error_code', s.error_code,
+               'error_message', s.error_message, 'wa_message_id', s.wa_message_id, 'pricing', s.pricing) AS data
+             FROM campaign_sends s JOIN campaigns g ON g.account_id = s.account_id AND g.id = s.campaign_id
+             WHERE s.account_id = $1 AND s.contact_id = $2";
+
+const ORDERS: &str =
+    "SELECT o.created_at AS at, o.id, to_jsonb(o) - '{account_id,contact_id}'::text[] || jsonb_build_object('items',
+               (SELECT coalesce(jsonb_agg(to_jsonb(i) - '{account_id,order_id}'::text[] ORDER BY i.position), '[]')
+                FROM order_items i WHERE i.account_id = o.account_id AND i.order_id = o.id)) AS data
+             FROM orders o WHERE o.account_id = $1 AND o.contact_id = $2";
+
 /// The rows of a part with a time, an id and their data, of account `$1` and contact `$2`. Every part finds the rows of
 /// the contact by an index.
 fn rows(part: ExportPart) -> &'static str {
@@ -44,27 +65,9 @@ fn rows(part: ExportPart) -> &'static str {
              JOIN message_media f ON f.account_id = $1 AND f.message_id = m.id
              WHERE v.account_id = $1 AND v.contact_id = $2"
         }
-        ExportPart::DirectMessage => {
-            "SELECT created_at AS at, id, jsonb_build_object('id', id, 'kind', kind, 'status', status, 'text', text,
-               'request', request, 'client_reference', client_reference, 'send_at', send_at, 'sent_at', sent_at,
-               'wa_message_id', wa_message_id, 'error_code', error_code, 'error_message', error_message,
-               'pricing', pricing, 'conversation_id', conversation_id, 'created_at', created_at) AS data
-             FROM direct_messages WHERE account_id = $1 AND contact_id = $2"
-        }
-        ExportPart::CampaignSend => {
-            "SELECT s.created_at AS at, s.id, jsonb_build_object('id', s.id, 'campaign_id', s.campaign_id,
-               'campaign_name', g.name, 'status', s.status, 'sent_at', s.sent_at, 'delivered_at', s.delivered_at,
-               'read_at', s.read_at, 'failed_at', s.failed_at, 'error_code', s.error_code,
-               'error_message', s.error_message, 'wa_message_id', s.wa_message_id, 'pricing', s.pricing) AS data
-             FROM campaign_sends s JOIN campaigns g ON g.account_id = s.account_id AND g.id = s.campaign_id
-             WHERE s.account_id = $1 AND s.contact_id = $2"
-        }
-        ExportPart::Order => {
-            "SELECT o.created_at AS at, o.id, to_jsonb(o) - '{account_id,contact_id}'::text[] || jsonb_build_object('items',
-               (SELECT coalesce(jsonb_agg(to_jsonb(i) - '{account_id,order_id}'::text[] ORDER BY i.position), '[]')
-                FROM order_items i WHERE i.account_id = o.account_id AND i.order_id = o.id)) AS data
-             FROM orders o WHERE o.account_id = $1 AND o.contact_id = $2"
-        }
+        ExportPart::DirectMessage => DIRECT_MESSAGES,
+        ExportPart::CampaignSend => CAMPAIGN_SENDS,
+        ExportPart::Order => ORDERS,
         ExportPart::Cart => {
             "SELECT created_at AS at, id, to_jsonb(c) - '{account_id,contact_id}'::text[] AS data FROM carts c
              WHERE account_id = $1 AND contact_id = $2"

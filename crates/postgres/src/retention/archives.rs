@@ -21,29 +21,13 @@ use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::PgRetention;
+use super::conditions;
 use crate::campaigns::id_of_campaign;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pricing::published;
 use crate::sql::{FlagRow, IdRow, sql};
 use crate::transactions::in_owner;
-
-/// SQL condition: campaign `c` ended before `$2`, and nothing may change its sends but a status update. Sends of
-/// partitions that the operator's term removed cannot be archived.
-pub(super) fn over() -> String {
-    "c.status IN ('sent', 'completed', 'partial', 'cancelled') AND coalesce(c.completed_at, c.updated_at) < $2
-     AND c.frozen_at >= (SELECT coalesce(max(h.retained_from), '-infinity') FROM partition_horizons h
-       WHERE h.table_name = 'campaign_sends')
-     AND c.retry_scheduled_at IS NULL
-     AND NOT EXISTS (SELECT 1 FROM campaign_queue q WHERE q.account_id = c.account_id AND q.campaign_id = c.id)
-     AND NOT EXISTS (SELECT 1 FROM campaign_recipient_batches b
-       WHERE b.account_id = c.account_id AND b.campaign_id = c.id)
-     AND NOT EXISTS (SELECT 1 FROM campaign_retry_batches b
-       WHERE b.account_id = c.account_id AND b.campaign_id = c.id)
-     AND NOT EXISTS (SELECT 1 FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
-       AND s.unknown_at IS NOT NULL AND s.id BETWEEN first_id(c.frozen_at) AND last_id(c.frozen_at))"
-        .to_owned()
-}
 
 #[derive(QueryableByName)]
 struct TaskRow {
@@ -137,7 +121,7 @@ async fn reopen(conn: &mut AsyncPgConnection, account: AccountId, horizon: Optio
     sql(format!(
         "UPDATE campaigns c SET archiving_at = NULL, version = version + 1
          WHERE c.account_id = $1 AND c.archiving_at IS NOT NULL AND c.archived_at IS NULL AND ({}) IS NOT TRUE",
-        over(),
+        conditions::over(),
     ))
     .bind(account)
     .bind(horizon)
@@ -167,7 +151,7 @@ async fn next(
          LEFT JOIN campaign_archives a ON a.account_id = c.account_id AND a.campaign_id = c.id
          WHERE c.account_id = $1 AND c.archived_at IS NULL AND (a.retry_at IS NULL OR a.retry_at <= now()) AND {}
          ORDER BY c.archiving_at NULLS LAST, c.frozen_at LIMIT 1 FOR UPDATE OF c",
-        over(),
+        conditions::over(),
     ))
     .bind(account)
     .bind(horizon)

@@ -4,7 +4,7 @@ use recado_domain::retention::RetentionKind;
 use recado_domain::shared::{AccountId, StoreError};
 use time::OffsetDateTime;
 
-use super::archives;
+use super::conditions;
 use crate::pool::OwnerPool;
 use crate::sql::{NumberRow, sql};
 
@@ -19,7 +19,7 @@ pub(super) async fn count(
     let old = match kind {
         // By the counters: the sends are not read.
         RetentionKind::CampaignSends => {
-            let over = archives::over();
+            let over = conditions::over();
             let statement = format!(
                 "SELECT coalesce(sum(n.total), 0)::bigint AS n FROM campaigns c
                  JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id

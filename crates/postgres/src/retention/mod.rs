@@ -1,6 +1,7 @@
 //! The terms of accounts, their runs, the rows that leave, and the archives of sends.
 
 mod archives;
+mod conditions;
 mod counts;
 mod direct_messages;
 mod files;

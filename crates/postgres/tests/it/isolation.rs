@@ -84,7 +84,14 @@ fn analytics_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
 
 fn message_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
     format!(
-        "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+        "INSERT INTO contact_exports (account_id, id, contact_id, requested_at, expires_at)
+           VALUES ('{account}', '{contact}', '{contact}', now(), now());
+         INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+           VALUES ('{account}', '{tag}', '{tag}');
+         INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id)
+           VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}');
+         INSERT INTO webhook_inbox VALUES ('{account}', '{tag}', 'm', now());
+         INSERT INTO conversations (account_id, id, contact_id, last_message_at)
            VALUES ('{account}', '{tag}', '{contact}', now());
          INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
            VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now());
@@ -106,8 +113,6 @@ async fn filled() -> (DbFixture, [String; 2]) {
         fixture
             .sql(&format!(
                 "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
-                 INSERT INTO contact_exports (account_id, id, contact_id, requested_at, expires_at)
-                   VALUES ('{account}', '{contact}', '{contact}', now(), now());
                  INSERT INTO contact_identities VALUES ('{account}', '1', 'BR.1', '{contact}', NULL, NULL, now(), now());
                  INSERT INTO tags (account_id, id, name) VALUES ('{account}', '{tag}', 't');
                  INSERT INTO contact_tags VALUES ('{account}', '{contact}', '{tag}');
@@ -158,12 +163,7 @@ async fn filled() -> (DbFixture, [String; 2]) {
                    VALUES ('{account}', '{tag}', 'w', 'outbound', 'https://e.example', '{{*}}', '\\x00', 'beef');
                  INSERT INTO webhook_endpoint_ids (account_id, id) VALUES ('{account}', '{tag}');
                  INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
-                   VALUES ('{account}', '{tag}', 'message.sent', '{{}}', now());
-                 INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
-                   VALUES ('{account}', '{tag}', '{tag}');
-                 INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id)
-                   VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}');
-                 INSERT INTO webhook_inbox VALUES ('{account}', '{tag}', 'm', now())"
+                   VALUES ('{account}', '{tag}', 'message.sent', '{{}}', now())"
             ))
             .await;
         fixture.sql(&analytics_rows(&account.to_string(), tag, contact)).await;

@@ -173,13 +173,7 @@ impl Config {
         Ok(Self {
             database_url: Self::database_url(get)?,
             tenant_database_url: Self::tenant_database_url(get)?,
-            database_pool_size: parsed(
-                get,
-                "DATABASE_POOL_SIZE",
-                16,
-                |size| (4..=500).contains(size),
-                "4 to 500",
-            )?,
+            database_pool_size: Self::database_pool_size(get)?,
             redis_url: secret(get, "REDIS_URL"),
             bind,
             media_public_url: http_url(get, "MEDIA_PUBLIC_URL")?.map_or_else(
@@ -234,6 +228,11 @@ impl Config {
             otlp_endpoint: http_url(get, "OTEL_EXPORTER_OTLP_ENDPOINT")?,
             tls: OutgoingTls::read(get)?,
         })
+    }
+
+    fn database_pool_size(source: Source<'_>) -> Result<usize, ConfigError> {
+        let fits = |size: &usize| (4..=500).contains(size);
+        parsed(source, "DATABASE_POOL_SIZE", 16, fits, "4 to 500")
     }
 
     /// `BIND`: the address of the routes.

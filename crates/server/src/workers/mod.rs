@@ -36,7 +36,7 @@ use uuid::Uuid;
 pub use clicks::start_clicks;
 pub use send_rate_limiter::TokioSendRateLimiter;
 
-use crate::wiring::Shared;
+use crate::wiring::{Shared, Stores};
 use recado_api::system::{SystemClock, SystemShutdown, SystemTimer};
 use worker_loop::{SWEEP_BATCH, SWEEP_INTERVAL, UNKNOWN_BATCH, unknown_interval};
 
@@ -120,11 +120,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         let callbacks = callbacks.clone();
         async move { callbacks.process_next().await }
     });
-    let keys = stores.idempotency();
-    worker_loop::spawn(tasks, stop, "idempotency_keys", SWEEP_INTERVAL, move || {
-        let keys = keys.clone();
-        async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
-    });
+    sweep_idempotency_keys(&stores, stop, tasks);
     billing::start(shared, &stores, stop, tasks)?;
     administration::start(shared, &stores, stop, tasks)?;
     api_keys::start(shared, &stores, stop, tasks);
@@ -143,6 +139,14 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     webhooks::start(shared, &stores, stop, tasks)?;
     fail_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())
+}
+
+fn sweep_idempotency_keys(stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
+    let keys = stores.idempotency();
+    worker_loop::spawn(tasks, stop, "idempotency_keys", SWEEP_INTERVAL, move || {
+        let keys = keys.clone();
+        async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
+    });
 }
 
 /// Materializes the sends of large audiences and resets those of large retries.

@@ -2,13 +2,14 @@
 
 mod archive;
 mod runs;
+mod sends_page;
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::campaigns::{
     Budget, Campaign, CampaignInput, CampaignQuery, CampaignSend, CampaignSort, CampaignStats, CampaignStatus,
-    Campaigns, FailureClass, Reach, SegmentConfig, SendContact, SendsPage, Variables,
+    Campaigns, FailureClass, Reach, SegmentConfig, SendContact, Variables,
 };
 use recado_domain::costs::CampaignCost;
 use recado_domain::holds::HoldCause;
@@ -16,13 +17,14 @@ use recado_domain::messaging::{AddressKind, HeaderLocation, Pricing, SendStatus}
 use recado_domain::settings::LatePolicy;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{
-    AccountId, CampaignId, ContactId, FolderId, Page, PageQuery, SegmentId, SendId, TemplateId, UserId, timestamp,
+    AccountId, CampaignId, ContactId, FolderId, Page, SegmentId, SendId, TemplateId, UserId, timestamp,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+use self::sends_page::SendsPageResponse;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::body::{Json, JsonChange, PatchFields};
 use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
@@ -433,46 +435,8 @@ async fn sends(
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(HttpResponse::Ok().json(SendsPageResponse::of(campaigns.sends(&tenant, id, page).await?)))
-}
-
-/// A page of sends. For an archived campaign it is empty.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "CampaignSendsPage")]
-struct SendsPageResponse {
-    #[serde(flatten)]
-    page: Page<CampaignSendResponse>,
-    /// The archive that has the campaign's sends. Only for an archived campaign.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    archived: Option<ArchivedResponse>,
-}
-
-/// When and how many sends were archived.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ArchivedSends")]
-struct ArchivedResponse {
-    /// When the campaign was archived.
-    #[schemars(with = "Timestamp")]
-    #[serde(with = "timestamp")]
-    at: OffsetDateTime,
-    /// The number of sends in the archive.
-    #[schemars(example = 1840)]
-    sends: i64,
-}
-
-impl SendsPageResponse {
-    fn of(page: SendsPage) -> Self {
-        match page {
-            SendsPage::Stored(page) => Self {
-                page: page.map(CampaignSendResponse::from),
-                archived: None,
-            },
-            SendsPage::Archived { at, sends } => Self {
-                page: Page::new(PageQuery::new(None, None, 1, 1), vec![], 0),
-                archived: Some(ArchivedResponse { at, sends }),
-            },
-        }
-    }
+    let page = campaigns.sends(&tenant, id, page).await?;
+    Ok(HttpResponse::Ok().json(SendsPageResponse::<CampaignSendResponse>::of(page)))
 }
 
 pub(super) const SENDS: Endpoint = endpoint!(sends, {
@@ -481,9 +445,11 @@ pub(super) const SENDS: Endpoint = endpoint!(sends, {
     Operation::new("List a campaign's sends", description)
         .takes(path_id(ID))
         .takes_all(numbered_page(&LIMIT))
-        .responds(whole_body::<SendsPageResponse>("A page of sends.").example(json!({
-            "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
-        })))
+        .responds(
+            whole_body::<SendsPageResponse<CampaignSendResponse>>("A page of sends.").example(json!({
+                "data": [delivered()], "total": 1840, "page": 1, "totalPages": 92,
+            })),
+        )
 });
 
 fn campaign(description: &'static str) -> ResponseDoc {

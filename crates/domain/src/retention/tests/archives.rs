@@ -1,3 +1,5 @@
+//! Archives: killed at any call, and files that differ.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,3 +1,5 @@
+//! Tests of retention.
+
 mod archives;
 mod in_memory;
 mod terms;

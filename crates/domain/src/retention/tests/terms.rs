@@ -1,3 +1,5 @@
+//! Terms, their bounds and when they are in force.
+
 use serde_json::json;
 use time::OffsetDateTime;
 use time::macros::datetime;

@@ -1,3 +1,5 @@
+//! Turns of the worker.
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -1,3 +1,5 @@
+//! The use cases of terms.
+
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
