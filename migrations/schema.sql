@@ -420,7 +420,7 @@ CREATE TABLE public.campaign_queue (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     waiting_until timestamp with time zone,
     held bigint DEFAULT 0 NOT NULL,
-    judged_settings_at timestamp with time zone,
+    checked_settings_at timestamp with time zone,
     CONSTRAINT campaign_queue_trigger_check CHECK ((trigger = ANY (ARRAY['execute'::text, 'send'::text, 'schedule'::text, 'retry'::text])))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');

@@ -1,1 +1,1 @@
-ALTER TABLE campaign_queue DROP COLUMN waiting_until, DROP COLUMN held, DROP COLUMN judged_settings_at;
+ALTER TABLE campaign_queue DROP COLUMN waiting_until, DROP COLUMN held, DROP COLUMN checked_settings_at;

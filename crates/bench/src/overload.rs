@@ -183,15 +183,15 @@ fn steady_results(rounds: &[SteadyRound]) -> Vec<BenchResult> {
         BenchResult::less(format!("overload: {name}"), median(of), "", 1)
     };
     let tail = |latencies: &Latencies| latencies.p99() / latencies.p50();
-    let mut judged = ratio("p99 / p50 at 70 % load", &|round| tail(&round.server.since_due)).target(TAIL);
+    let mut checked = ratio("p99 / p50 at 70 % load", &|round| tail(&round.server.since_due)).target(TAIL);
     let by_machine = median(&|round| round.bare.since_due.p99() / (TAIL * round.server.since_due.p50()));
     if by_machine > MACHINE_SHARE {
-        judged = judged.inconclusive(format!(
+        checked = checked.inconclusive(format!(
             "the p99 of a bare handler is {by_machine:.1} times the p99 that the target allows"
         ));
     }
     vec![
-        judged,
+        checked,
         ratio("p99.9 / p50 at 70 % load", &|round| {
             round.server.since_due.p99_9() / round.server.since_due.p50()
         }),

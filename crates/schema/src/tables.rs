@@ -294,7 +294,7 @@ diesel::table! {
         created_at -> Timestamptz,
         waiting_until -> Nullable<Timestamptz>,
         held -> BigInt,
-        judged_settings_at -> Nullable<Timestamptz>,
+        checked_settings_at -> Nullable<Timestamptz>,
     }
 }
 

@@ -24,7 +24,7 @@
 //! crash. The outcome of a send that was started and never recorded is *unknown*: a status update or a timeout
 //! resolves it, and its run never repeats it.
 //!
-//! **A held send** waits because of the account's settings ([`holds`](crate::holds)). It is judged when it is claimed, and
+//! **A held send** waits because of the account's settings ([`holds`](crate::holds)). It is checked when it is claimed, and
 //! again in the transaction that starts it. A run whose remaining sends are all held *waits*: no worker holds it, and it
 //! goes on at `waiting_until`, or when the settings change.
 //!

@@ -117,7 +117,7 @@ pub enum ClaimOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldSends {
     pub count: i64,
-    /// When the first of them is judged again, by the store's clock.
+    /// When the first of them is checked again, by the store's clock.
     pub until: OffsetDateTime,
 }
 
@@ -263,7 +263,7 @@ pub trait SendStore: Send + Sync {
     /// none is left there, the search wraps around, so that `Wait` and `Exhausted` hold for the whole run.
     ///
     /// Due sends that the account's settings hold are not claimed: they are due again when the hold ends, or fail if they
-    /// were held for too long. If the settings have changed since the run's sends were judged, all held sends are due.
+    /// were held for too long. If the settings have changed since the run's sends were checked, all held sends are due.
     ///
     /// A worker MUST claim without a position first, also after an error. It MUST NOT start any send that it did not
     /// claim: the claim is the record from which the end of the run finds the sends in flight.
@@ -280,7 +280,7 @@ pub trait SendStore: Send + Sync {
     /// starts no send if another worker holds the run or the run has stopped, and never starts a send twice. If the
     /// contact got a message of another run from the same number within [`PAIR_INTERVAL`](super::PAIR_INTERVAL), the
     /// send does not start and is due again after that interval. A send that the account's settings hold does not start
-    /// either: it is judged in the transaction that starts the others, one after another with every other start for the
+    /// either: it is checked in the transaction that starts the others, one after another with every other start for the
     /// same person.
     ///
     /// After an error, any part of it may have been committed. The caller may then record `Sent`, `Failed` and

@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
 use crate::campaigns::{Recipient, Variables};
-use crate::holds::{HoldCause, HoldFacts, Judge, Judgement, held_too_long};
+use crate::holds::{HoldCause, HoldFacts, HoldPolicy, HoldDecision, held_too_long};
 use crate::messaging::{Addressee, Category, MessageContent, MetaStatus, WINDOW};
 use crate::shared::{ContactId, MediaId, MessageId, ProfileId, ZoneName, redacted_debug};
 use crate::templates::{MessageValues, OFFER_ENDED, Template};
@@ -102,8 +102,8 @@ pub enum Departure {
     Fail(String),
 }
 
-/// Decides on a due message of a number that may send. The messages of one transaction have one judge.
-pub fn departure(facts: DepartureFacts, judge: &mut Judge) -> Departure {
+/// Decides on a due message of a number that may send. The messages of one transaction have one policy.
+pub fn departure(facts: DepartureFacts, policy: &mut HoldPolicy) -> Departure {
     if facts.is_number_removed {
         return Departure::Fail(NUMBER_REMOVED.to_owned());
     }
@@ -126,10 +126,10 @@ pub fn departure(facts: DepartureFacts, judge: &mut Judge) -> Departure {
         {
             Departure::Fail(OFFER_ENDED.to_owned())
         }
-        Ok((to, content)) => match judge.judge(&facts.hold_facts()) {
-            Judgement::Held { cause, until } => Departure::Hold { cause, until },
-            Judgement::TooLong(cause) => Departure::Fail(held_too_long(cause)),
-            Judgement::Free => Departure::Leave(Box::new(LeavingMessage {
+        Ok((to, content)) => match policy.decide(&facts.hold_facts()) {
+            HoldDecision::Held { cause, until } => Departure::Hold { cause, until },
+            HoldDecision::TooLong(cause) => Departure::Fail(held_too_long(cause)),
+            HoldDecision::Free => Departure::Leave(Box::new(LeavingMessage {
                 id: facts.id,
                 attempts: facts.attempts,
                 to,

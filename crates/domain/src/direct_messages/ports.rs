@@ -85,12 +85,12 @@ pub trait DirectMessageQueue: Send + Sync {
     async fn inputs(&self, queue: NumberQueue) -> Result<Option<QueueInputs>, StoreError>;
 
     /// How many messages are due, at most `limit`. Holds due messages that the account's settings hold, so that they take
-    /// no send slot; `start` judges the others again.
+    /// no send slot; `start` checks the others again.
     async fn due(&self, queue: NumberQueue, limit: u32) -> Result<u32, StoreError>;
 
     /// Decides on up to `limit` due messages by [`departure`](super::departure): starts those that leave, holds those that
     /// the account's settings hold, and fails the others. Returns the started ones. None: another worker has leased the
-    /// queue. Marketing messages to one person are judged one after another, with those of campaigns.
+    /// queue. Marketing messages to one person are checked one after another, with those of campaigns.
     ///
     /// The caller MUST call WhatsApp for a message only after this has returned it, and once.
     async fn start(
@@ -127,7 +127,7 @@ pub trait DirectMessageQueue: Send + Sync {
     /// Releases the queue after an error. Messages that were started and not recorded become unknown.
     async fn abandon(&self, queue: NumberQueue, worker: Uuid) -> Result<(), StoreError>;
 
-    /// Makes at most `limit` held messages due whose account has changed its settings since they were judged, across
+    /// Makes at most `limit` held messages due whose account has changed its settings since they were checked, across
     /// accounts. Returns how many.
     async fn release_holds(&self, limit: i64) -> Result<u64, StoreError>;
 

@@ -22,7 +22,7 @@ const PAGE: i64 = 1000;
 /// The sends that one transaction removes.
 const BATCH: i64 = 1000;
 
-/// The transactions of one step, so that other accounts have their turn.
+/// The transactions of one step, so that other accounts are served between.
 const BATCHES_PER_STEP: usize = 10;
 
 /// How long after a refused file the next attempt begins.

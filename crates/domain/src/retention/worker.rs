@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::minutes(2);
 /// The most rows that one transaction removes, and the most files that are released at once.
 const BATCH: i64 = 1000;
 
-/// The batches and campaigns of one turn. Then the next account has its turn.
+/// The batches and campaigns of one iteration. Then the next account is served.
 const STEPS_PER_TURN: u32 = 50;
 
 /// How often an account has a run.
@@ -36,9 +36,9 @@ pub struct RetentionWorker {
     pub ids: Arc<dyn Ids>,
 }
 
-/// How a turn ended.
+/// How a iteration ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Iteration {
     /// The run is over.
     Done,
     /// More rows may be over their term.
@@ -47,7 +47,7 @@ enum Turn {
     Lost,
 }
 
-/// The steps that a turn has left.
+/// The steps that a iteration has left.
 struct Budget<'a> {
     runs: &'a dyn RetentionRuns,
     claim: &'a RetentionClaim,
@@ -61,25 +61,25 @@ impl Lease for Budget<'_> {
 }
 
 impl Budget<'_> {
-    /// Takes a step. An end of the turn is the error.
-    async fn take(&mut self) -> Result<Result<(), Turn>, StoreError> {
+    /// Takes a step. An end of the iteration is the error.
+    async fn take(&mut self) -> Result<Result<(), Iteration>, StoreError> {
         if self.steps == 0 {
-            return Ok(Err(Turn::More));
+            return Ok(Err(Iteration::More));
         }
         self.steps = self.steps.saturating_sub(1);
-        Ok(self.renew().await?.then_some(()).ok_or(Turn::Lost))
+        Ok(self.renew().await?.then_some(()).ok_or(Iteration::Lost))
     }
 }
 
 impl RetentionWorker {
-    /// Gives the next account its turn. Returns false if none is due.
+    /// Serves the next account. Returns false if none is due.
     pub async fn run_next(&self) -> Result<bool, StoreError> {
         let Some(claim) = self.runs.claim(self.ids.next(), LEASE, &self.bounds).await? else {
             return Ok(false);
         };
-        match self.turn(&claim).await {
-            Ok(Turn::More | Turn::Lost) => self.runs.end(&claim, Some(claim.now), None).await?,
-            Ok(Turn::Done) => {
+        match self.iteration(&claim).await {
+            Ok(Iteration::More | Iteration::Lost) => self.runs.end(&claim, Some(claim.now), None).await?,
+            Ok(Iteration::Done) => {
                 let counts = self.count(&claim).await?;
                 self.runs.end(&claim, self.next_run(&claim), Some(counts)).await?;
             }
@@ -99,8 +99,8 @@ impl RetentionWorker {
         claim.terms.remove_any(&self.bounds).then_some(next)
     }
 
-    /// One turn. A failing kind does not keep the others from leaving; its error is returned at the end.
-    async fn turn(&self, claim: &RetentionClaim) -> Result<Turn, StoreError> {
+    /// One iteration. A failing kind does not keep the others from leaving; its error is returned at the end.
+    async fn iteration(&self, claim: &RetentionClaim) -> Result<Iteration, StoreError> {
         let mut budget = Budget {
             runs: self.runs.as_ref(),
             claim,
@@ -109,27 +109,27 @@ impl RetentionWorker {
         let mut failure = None;
         for part in PARTS {
             match self.part(claim, *part, &mut budget).await {
-                Ok(Turn::Done) => {}
-                Ok(end @ (Turn::More | Turn::Lost)) => return failure.map_or(Ok(end), Err),
+                Ok(Iteration::Done) => {}
+                Ok(end @ (Iteration::More | Iteration::Lost)) => return failure.map_or(Ok(end), Err),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        failure.map_or(Ok(Turn::Done), Err)
+        failure.map_or(Ok(Iteration::Done), Err)
     }
 
-    async fn part(&self, claim: &RetentionClaim, part: Part, budget: &mut Budget<'_>) -> Result<Turn, StoreError> {
+    async fn part(&self, claim: &RetentionClaim, part: Part, budget: &mut Budget<'_>) -> Result<Iteration, StoreError> {
         let horizon = |kind| claim.terms.horizon(kind, &self.bounds, claim.now);
         match part {
             Part::Files => {
                 let latest = [RetentionKind::Media, RetentionKind::Messages].map(horizon);
                 match latest.into_iter().flatten().max() {
                     Some(horizon) => self.remove_files(claim, horizon, budget).await,
-                    None => Ok(Turn::Done),
+                    None => Ok(Iteration::Done),
                 }
             }
             Part::Rows(kind, rows) => match horizon(kind) {
                 Some(horizon) => self.remove_rows(claim, rows, horizon, budget).await,
-                None => Ok(Turn::Done),
+                None => Ok(Iteration::Done),
             },
             Part::Archives => self.archive(claim, horizon(RetentionKind::CampaignSends), budget).await,
         }
@@ -142,7 +142,7 @@ impl RetentionWorker {
         claim: &RetentionClaim,
         horizon: OffsetDateTime,
         budget: &mut Budget<'_>,
-    ) -> Result<Turn, StoreError> {
+    ) -> Result<Iteration, StoreError> {
         loop {
             if let Err(end) = budget.take().await? {
                 return Ok(end);
@@ -153,7 +153,7 @@ impl RetentionWorker {
                 deleted.map_err(|error| StoreError::Unavailable(error.into()))?;
             }
             if released.is_empty() {
-                return Ok(Turn::Done);
+                return Ok(Iteration::Done);
             }
             self.runs.forget_bytes(claim.account_id, &released).await?;
         }
@@ -165,14 +165,14 @@ impl RetentionWorker {
         rows: RetainedRows,
         horizon: OffsetDateTime,
         budget: &mut Budget<'_>,
-    ) -> Result<Turn, StoreError> {
+    ) -> Result<Iteration, StoreError> {
         loop {
             if let Err(end) = budget.take().await? {
                 return Ok(end);
             }
             let removed = self.runs.remove(claim.account_id, rows, horizon, BATCH).await?;
             if removed < BATCH {
-                return Ok(Turn::Done);
+                return Ok(Iteration::Done);
             }
         }
     }
@@ -182,9 +182,9 @@ impl RetentionWorker {
         claim: &RetentionClaim,
         horizon: Option<OffsetDateTime>,
         budget: &mut Budget<'_>,
-    ) -> Result<Turn, StoreError> {
+    ) -> Result<Iteration, StoreError> {
         let Some(archiver) = &self.archiver else {
-            return Ok(Turn::Done);
+            return Ok(Iteration::Done);
         };
         loop {
             if let Err(end) = budget.take().await? {
@@ -192,8 +192,8 @@ impl RetentionWorker {
             }
             match archiver.step(claim.account_id, horizon, &*budget).await? {
                 StepOutcome::Done => {}
-                StepOutcome::Idle => return Ok(Turn::Done),
-                StepOutcome::Lost => return Ok(Turn::Lost),
+                StepOutcome::Idle => return Ok(Iteration::Done),
+                StepOutcome::Lost => return Ok(Iteration::Lost),
             }
         }
     }
@@ -211,7 +211,7 @@ impl RetentionWorker {
     }
 }
 
-/// What a turn removes, in this order: files before their messages, archives last because they take longest.
+/// What a iteration removes, in this order: files before their messages, archives last because they take longest.
 #[derive(Clone, Copy)]
 enum Part {
     Files,

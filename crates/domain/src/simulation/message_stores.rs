@@ -18,7 +18,7 @@ use crate::direct_messages::{
     DirectMessageQuery, DirectMessageQueue, DirectMessageStore, HoldReason, LeavingMessage, MessageRequest,
     NumberChoice, NumberQueue, QueueInputs, Requested, RequestedTemplate,
 };
-use crate::holds::Judge;
+use crate::holds::HoldPolicy;
 use crate::shared::{AccountId, Clock, ContactId, CursorPage, MessageId, ProfileId, StoreError};
 use crate::templates::tests::approved_template;
 use crate::whatsapp::StoredProfile;
@@ -149,8 +149,8 @@ impl Stores {
             attempts: row.attempts,
             now,
         };
-        let mut judge = Judge::off(now);
-        let started = self.messages().start(queue, worker, limit, lease, facts, &mut judge)?;
+        let mut policy = HoldPolicy::off(now);
+        let started = self.messages().start(queue, worker, limit, lease, facts, &mut policy)?;
         let starter = self.queue_holder(worker, lease);
         self.ledger().messages_started(queue, starter, now, &started, &contacts);
         Some(started)

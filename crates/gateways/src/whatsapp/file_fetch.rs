@@ -45,7 +45,7 @@ pub struct WhatsappFiles {
 enum Route {
     /// The API's own origin, which the operator configured.
     Api,
-    /// Another origin, judged by the egress rules.
+    /// Another origin, checked by the egress rules.
     Egress,
 }
 

@@ -148,12 +148,12 @@ pub(super) async fn claim_sends(
             Err(outcome) => return Ok(outcome.into()),
         };
     }
-    judge_claimed(conn, run, &held, rows).await
+    check_claimed(conn, run, &held, rows).await
 }
 
-/// Holds the claimed sends that the account's settings hold, so that they take no send slot. The others are judged again
+/// Holds the claimed sends that the account's settings hold, so that they take no send slot. The others are checked again
 /// when they start.
-async fn judge_claimed(
+async fn check_claimed(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     held: &HeldRow,
@@ -167,11 +167,11 @@ async fn judge_claimed(
     let mut too_long = vec![];
     if held.may_hold {
         let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
-        let judged = holds::judge(conn, run, &ids, Purpose::Precheck).await?;
-        holds::hold(conn, run, &judged).await?;
-        let free: HashSet<SendId> = judged.free.into_iter().collect();
+        let checked = holds::policy(conn, run, &ids, Purpose::Precheck).await?;
+        holds::hold(conn, run, &checked).await?;
+        let free: HashSet<SendId> = checked.free.into_iter().collect();
         sends.retain(|send| free.contains(&send.id));
-        too_long = judged.too_long;
+        too_long = checked.too_long;
     }
     if held.is_waiting && !sends.is_empty() {
         holds::end_wait(conn, run).await?;

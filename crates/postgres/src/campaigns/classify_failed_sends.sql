@@ -1,4 +1,4 @@
--- CTEs that classify the failed sends of a campaign (`judged`). `ids`: the range of the campaign's send ids;
+-- CTEs that classify the failed sends of a campaign (`checked`). `ids`: the range of the campaign's send ids;
 -- `has_opted_out`: whether contact c did.
 -- $1 account, $2 campaign, $3 time of the retry or null, $4 chosen codes or null, $5 retries chosen codes before their
 -- time, $6 the code of a send without code, $7 to $11 one array for each column of the rules.
@@ -14,7 +14,7 @@ rules AS MATERIALIZED (
     f.failed_at + nullif(CASE f.earlier WHEN 0 THEN r.first WHEN 1 THEN r.second ELSE r.further END, 0)
       * interval '1 microsecond' AS due_at
   FROM failed f LEFT JOIN rules r ON r.code = f.code
-), judged AS MATERIALIZED (
+), checked AS MATERIALIZED (
   SELECT t.id, t.contact_id, t.code, t.due_at, CASE
       WHEN $4 IS NOT NULL AND NOT t.code = ANY ($4) THEN 'not_chosen'
       WHEN t.kind = 'never' THEN 'never'

@@ -1,4 +1,4 @@
-//! Sends that the account's settings hold: judged when they are claimed, and again in the transaction that starts them.
+//! Sends that the account's settings hold: checked when they are claimed, and again in the transaction that starts them.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::QueuedRun;
-use recado_domain::holds::{HoldCause, HoldFacts, Judgement, held_too_long};
+use recado_domain::holds::{HoldCause, HoldFacts, HoldDecision, held_too_long};
 use recado_domain::messaging::{Category, SendStatus};
 use recado_domain::shared::{SendId, ZoneName};
 use time::{Duration, OffsetDateTime};
@@ -17,7 +17,7 @@ use super::send_ids::{id_of_campaign, smallest};
 use super::sends::{SendChanges, lock_sends};
 use crate::errors::{DbResult, parse_enum};
 use crate::filters::HAS_OPTED_OUT;
-use crate::holds::{Purpose, contacts_judge, hold_settings};
+use crate::holds::{Purpose, contacts_policy, hold_settings};
 use crate::sql::{FENCE, FlagRow, TextRow, collect_column, key_rows, sql, uuids};
 
 /// Sends that are held until the same time are due one after another within so many microseconds. A claim begins at the
@@ -27,14 +27,14 @@ const SPREAD: usize = 1000;
 /// The most held sends that become due together after a change of the settings.
 const RELEASE_BATCH: i64 = 5000;
 
-/// Sends of a run by their judgement.
-pub(super) struct JudgedSends {
+/// Sends of a run by their decision.
+pub(super) struct CheckedSends {
     pub(super) free: Vec<SendId>,
     held: Vec<(Uuid, HoldCause, OffsetDateTime)>,
     pub(super) too_long: Vec<(SendId, HoldCause)>,
 }
 
-impl JudgedSends {
+impl CheckedSends {
     fn all_free(sends: &[SendId]) -> Self {
         Self {
             free: sends.to_vec(),
@@ -63,55 +63,55 @@ struct DueSendRow {
     now: OffsetDateTime,
 }
 
-/// Judges sends of a run. Before a start the sends and their contacts are locked.
-pub(super) async fn judge(
+/// Decides on sends of a run. Before a start the sends and their contacts are locked.
+pub(super) async fn decide(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     sends: &[SendId],
     purpose: Purpose,
-) -> DbResult<JudgedSends> {
-    let mut judged = JudgedSends::all_free(sends);
+) -> DbResult<CheckedSends> {
+    let mut checked = CheckedSends::all_free(sends);
     if sends.is_empty() {
-        return Ok(judged);
+        return Ok(checked);
     }
     let Some(settings) = hold_settings(conn, run.account_id).await? else {
-        return Ok(judged);
+        return Ok(checked);
     };
     let Some(category) = category(conn, run).await? else {
-        return Ok(judged);
+        return Ok(checked);
     };
     if !settings.settings.may_hold(category) {
-        return Ok(judged);
+        return Ok(checked);
     }
     let rows = due_sends(conn, run, sends, purpose).await?;
     let Some(now) = rows.iter().map(|row| row.now).next() else {
-        return Ok(judged);
+        return Ok(checked);
     };
     let contacts = collect_column(&rows, |row| row.contact_id);
-    let judge = contacts_judge(conn, run.account_id, settings, Some(category), contacts, now, purpose);
-    let mut judge = judge.await?;
+    let policy = contacts_policy(conn, run.account_id, settings, Some(category), contacts, now, purpose);
+    let mut policy = policy.await?;
     for row in rows {
         if !row.is_reachable {
             continue;
         }
         let facts = HoldFacts {
             category: Some(category),
-            person: judge.person(row.contact_id),
+            person: policy.person(row.contact_id),
             time_zone: row.time_zone.map(ZoneName::stored),
             phone: row.phone,
             due_at: row.held_since.unwrap_or(now),
             expires_at: None,
         };
-        match judge.judge.judge(&facts) {
-            Judgement::Free => {}
-            Judgement::Held { cause, until } => judged.held.push((row.id, cause, until)),
-            Judgement::TooLong(cause) => judged.too_long.push((row.id.into(), cause)),
+        match policy.policy.decide(&facts) {
+            HoldDecision::Free => {}
+            HoldDecision::Held { cause, until } => checked.held.push((row.id, cause, until)),
+            HoldDecision::TooLong(cause) => checked.too_long.push((row.id.into(), cause)),
         }
     }
-    let held = judged.held.iter().map(|(id, _, _)| *id);
-    let kept_back: HashSet<Uuid> = held.chain(judged.too_long.iter().map(|(id, _)| id.0)).collect();
-    judged.free.retain(|send| !kept_back.contains(&send.0));
-    Ok(judged)
+    let held = checked.held.iter().map(|(id, _, _)| *id);
+    let kept_back: HashSet<Uuid> = held.chain(checked.too_long.iter().map(|(id, _)| id.0)).collect();
+    checked.free.retain(|send| !kept_back.contains(&send.0));
+    Ok(checked)
 }
 
 /// The category of the run's template now.
@@ -158,9 +158,9 @@ async fn due_sends(
     Ok(rows)
 }
 
-/// Holds the sends of a judgement that wait.
-pub(super) async fn hold(conn: &mut AsyncPgConnection, run: QueuedRun, judged: &JudgedSends) -> DbResult<()> {
-    let held = &judged.held;
+/// Holds the sends of a decision that wait.
+pub(super) async fn hold(conn: &mut AsyncPgConnection, run: QueuedRun, checked: &CheckedSends) -> DbResult<()> {
+    let held = &checked.held;
     if held.is_empty() {
         return Ok(());
     }
@@ -230,7 +230,7 @@ pub(super) async fn fail_claimed(
     }
 }
 
-/// Makes held sends due, because the settings have changed since they were judged. False: there may be more of them.
+/// Makes held sends due, because the settings have changed since they were checked. False: there may be more of them.
 pub(super) async fn release(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
@@ -254,7 +254,7 @@ pub(super) async fn release(
     if i64::try_from(released).is_ok_and(|released| released >= RELEASE_BATCH) {
         return Ok(false);
     }
-    sql("UPDATE campaign_queue SET judged_settings_at = $3 WHERE account_id = $1 AND campaign_id = $2")
+    sql("UPDATE campaign_queue SET checked_settings_at = $3 WHERE account_id = $1 AND campaign_id = $2")
         .bind(run.account_id)
         .bind(run.campaign_id)
         .bind(changed_at)

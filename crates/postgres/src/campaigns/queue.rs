@@ -25,9 +25,9 @@ struct ExpiredLeaseRow {
 }
 
 /// Whether an unleased run `q` may be leased: it is not postponed, and does not wait for held sends. A waiting run is due
-/// at once when the settings that hold messages have changed since its sends were judged.
+/// at once when the settings that hold messages have changed since its sends were checked.
 const IS_DUE: &str = "((q.retry_at <= now()) IS NOT FALSE OR (q.waiting_until IS NOT NULL
-    AND q.judged_settings_at IS DISTINCT FROM (SELECT s.holds_changed_at FROM account_settings s
+    AND q.checked_settings_at IS DISTINCT FROM (SELECT s.holds_changed_at FROM account_settings s
       WHERE s.account_id = q.account_id)))";
 
 /// Leases the unclaimed run that has waited longest, across all accounts. The run is then neither postponed nor does it

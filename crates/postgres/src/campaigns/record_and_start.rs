@@ -126,8 +126,8 @@ async fn start_checked(
     next: &[SendId],
 ) -> DbResult<StartedSends> {
     rows::share_lock(conn, run).await?;
-    let judged = holds::judge(conn, run, next, Purpose::Start).await?;
-    let next = judged.free.as_slice();
+    let checked = holds::policy(conn, run, next, Purpose::Start).await?;
+    let next = checked.free.as_slice();
     let admitted = budgets::admit(conn, run, next).await?;
     let is_over_budget = admitted.as_ref().is_some_and(|admitted| admitted.is_over_budget);
     let ids: Option<Vec<SendId>> = admitted
@@ -145,8 +145,8 @@ async fn start_checked(
     let reserved = reserved.into_iter().filter(|(send, _)| started.sends.contains(send));
     budgets::reserve(conn, run, reserved.collect()).await?;
     if started.goes_on {
-        holds::hold(conn, run, &judged).await?;
-        holds::fail(conn, run, &judged.too_long).await?;
+        holds::hold(conn, run, &checked).await?;
+        holds::fail(conn, run, &checked.too_long).await?;
     }
     Ok(StartedSends {
         is_over_budget: is_over_budget && started.goes_on,

@@ -1,5 +1,5 @@
 -- Locks the queue entry that the worker holds, and renews its lease after a tenth of it. No row: it holds none.
--- `may_hold`: whether the account's settings hold messages; `settings_changed`: since the run's sends were judged.
+-- `may_hold`: whether the account's settings hold messages; `settings_changed`: since the run's sends were checked.
 -- `scope`: the scope of the user ids of number `p`. $1 account, $2 campaign, $3 worker, $4 lease in microseconds.
 WITH held AS (
   SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
@@ -7,7 +7,7 @@ WITH held AS (
         AND p.verification_state <> 'verified' AND NOT c.simulated) AS may_continue,
     q.trigger = 'retry' AS is_retry, c.frozen_at, c.reach = 'any' AS by_user_id, c.profile_id,
     q.waiting_until IS NOT NULL AS is_waiting, s.holds_changed_at AS settings_at,
-    s.holds_changed_at IS DISTINCT FROM q.judged_settings_at AS settings_changed,
+    s.holds_changed_at IS DISTINCT FROM q.checked_settings_at AS settings_changed,
     (s.quiet_hours IS NOT NULL OR s.max_marketing_per_contact IS NOT NULL) IS TRUE AS may_hold,
     q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
   FROM campaign_queue q, campaigns c, accounts a LEFT JOIN account_settings s ON s.account_id = a.id

@@ -79,7 +79,7 @@ fn microseconds(wait: &Duration) -> i64 {
     i64::try_from(wait.whole_microseconds()).unwrap_or(i64::MAX)
 }
 
-const TOTALS: &str = "SELECT reason, code, count(*) AS n, min(due_at) AS earliest FROM judged
+const TOTALS: &str = "SELECT reason, code, count(*) AS n, min(due_at) AS earliest FROM checked
      GROUP BY reason, code ORDER BY reason, code";
 
 #[derive(QueryableByName)]
@@ -141,7 +141,7 @@ pub(super) async fn choose_failed_sends(
 ) -> DbResult<RetryReport> {
     let text = format!(
         "WITH {classified}, chosen AS MATERIALIZED (
-           SELECT coalesce(array_agg(id ORDER BY contact_id), '{{}}') AS ids FROM judged WHERE reason IS NULL
+           SELECT coalesce(array_agg(id ORDER BY contact_id), '{{}}') AS ids FROM checked WHERE reason IS NULL
          ), batches AS (
            INSERT INTO campaign_retry_batches (account_id, campaign_id, batch_no, send_ids)
            SELECT $1, $2, batch_no, ids[(batch_no - 1) * $12 + 1 : batch_no * $12]

@@ -372,7 +372,7 @@ async fn enqueue(
            SET trigger = excluded.trigger, user_id = excluded.user_id, ip_address = excluded.ip_address,
              prepared = excluded.prepared, worker = excluded.worker, leased_until = excluded.leased_until,
              support_admin = excluded.support_admin, created_at = now(), retry_at = NULL, retries = 0,
-             waiting_until = NULL, held = 0, judged_settings_at = NULL")
+             waiting_until = NULL, held = 0, checked_settings_at = NULL")
     .bind(account)
     .bind(id)
     .bind(entry.trigger.as_str())

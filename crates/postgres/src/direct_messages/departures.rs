@@ -17,7 +17,7 @@ use super::facts::{ContactKey, contacts, requested_templates};
 use super::stored_profile;
 use crate::billing;
 use crate::errors::{DbResult, corrupt, parse_enum};
-use crate::holds::{ContactsJudge, HoldSettings, Purpose, contacts_judge, hold_settings};
+use crate::holds::{ContactsPolicy, HoldSettings, Purpose, contacts_policy, hold_settings};
 use crate::sql::{collect_column, key_rows, sql};
 
 /// The most batches of due messages that are held before the next batch is counted.
@@ -94,9 +94,9 @@ pub(super) async fn departures(
         ..Departures::default()
     };
     let recipients = collect_column(&rows, |row| row.contact_id);
-    let mut judge = match settings {
-        Some(settings) => contacts_judge(conn, account, settings, None, recipients, now, purpose).await?,
-        None => ContactsJudge::off(now),
+    let mut policy = match settings {
+        Some(settings) => contacts_policy(conn, account, settings, None, recipients, now, purpose).await?,
+        None => ContactsPolicy::off(now),
     };
     for (row, content) in rows.into_iter().zip(contents) {
         let key: Option<&RequestedTemplate> = content.template_key();
@@ -112,11 +112,11 @@ pub(super) async fn departures(
             send_at: row.send_at,
             held_by: row.hold_rule.as_deref().map(parse_enum).transpose()?,
             time_zone: row.time_zone.map(ZoneName::stored),
-            person: judge.person(row.contact_id),
+            person: policy.person(row.contact_id),
             attempts: row.attempts.unsigned_abs(),
             now,
         };
-        match departure(facts, &mut judge.judge) {
+        match departure(facts, &mut policy.policy) {
             Departure::Leave(message) => departures.leaving.push(*message),
             Departure::Hold { cause, until } => departures.held.push((row.id, cause, until)),
             Departure::Fail(message) => departures.failed.push((row.id.into(), message)),

@@ -1,4 +1,4 @@
-//! Reads what a judge of due messages needs: an account's settings, and when marketing messages were started.
+//! Reads what a policy of due messages needs: an account's settings, and when marketing messages were started.
 //!
 //! The limit of messages is exact over concurrent transactions: each locks the contacts of a person before it reads their
 //! messages, and holds the locks until its own messages are started. Sends and direct messages are locked before contacts,
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::holds::Judge;
+use recado_domain::holds::HoldPolicy;
 use recado_domain::messaging::Category;
 use recado_domain::settings::{AccountSettings, MarketingCap};
 use recado_domain::shared::{AccountId, ContactId};
@@ -36,26 +36,26 @@ pub(crate) async fn hold_settings(conn: &mut AsyncPgConnection, account: Account
     Ok(found.map(|(settings, changed_at)| HoldSettings { settings, changed_at }))
 }
 
-/// Whether the caller starts the messages that it judges.
+/// Whether the caller starts the messages that it checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// It starts them in the same transaction.
     Start,
-    /// It only holds messages early; the others are judged again.
+    /// It only holds messages early; the others are checked again.
     Precheck,
 }
 
-/// A judge of messages to these contacts, and the person of each.
-pub(crate) struct ContactsJudge {
-    pub(crate) judge: Judge,
+/// A policy of messages to these contacts, and the person of each.
+pub(crate) struct ContactsPolicy {
+    pub(crate) policy: HoldPolicy,
     persons: BTreeMap<Uuid, Vec<Uuid>>,
 }
 
-impl ContactsJudge {
-    /// A judge that holds nothing.
+impl ContactsPolicy {
+    /// A policy that holds nothing.
     pub(crate) fn off(now: OffsetDateTime) -> Self {
         Self {
-            judge: Judge::off(now),
+            policy: HoldPolicy::off(now),
             persons: BTreeMap::new(),
         }
     }
@@ -70,8 +70,8 @@ impl ContactsJudge {
     }
 }
 
-/// Reads what a judge needs. `category`: that of all messages, if they have one.
-pub(crate) async fn contacts_judge(
+/// Reads what a policy needs. `category`: that of all messages, if they have one.
+pub(crate) async fn contacts_policy(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     HoldSettings { settings, .. }: HoldSettings,
@@ -79,11 +79,11 @@ pub(crate) async fn contacts_judge(
     contacts: Vec<Uuid>,
     now: OffsetDateTime,
     purpose: Purpose,
-) -> DbResult<ContactsJudge> {
+) -> DbResult<ContactsPolicy> {
     let Some(cap) = settings.cap_of(category.or(Some(Category::Marketing))) else {
-        let judge = Judge::new(settings, now, BTreeMap::new());
-        return Ok(ContactsJudge {
-            judge,
+        let policy = HoldPolicy::new(settings, now, BTreeMap::new());
+        return Ok(ContactsPolicy {
+            policy,
             persons: BTreeMap::new(),
         });
     };
@@ -109,8 +109,8 @@ pub(crate) async fn contacts_judge(
         let person = firsts.get(&row.contact_id).copied().unwrap_or(row.contact_id);
         by_person.entry(person.into()).or_default().push(row.started_at);
     }
-    let judge = Judge::new(settings, now, by_person);
-    Ok(ContactsJudge { judge, persons })
+    let policy = HoldPolicy::new(settings, now, by_person);
+    Ok(ContactsPolicy { policy, persons })
 }
 
 #[derive(QueryableByName)]

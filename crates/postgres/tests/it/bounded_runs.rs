@@ -1,4 +1,4 @@
-//! The cost of a run's end, of a retry and of its claims does not depend on the number of the campaign's sends. Judged by
+//! The cost of a run's end, of a retry and of its claims does not depend on the number of the campaign's sends. Checked by
 //! the rows that are read, and by what is counted afterwards.
 
 use std::collections::BTreeSet;

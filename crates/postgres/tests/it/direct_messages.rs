@@ -160,7 +160,7 @@ async fn hold_by_setting(fixture: &DbFixture, until: &str) {
 }
 
 #[tokio::test]
-async fn message_is_judged_again_whenever_the_settings_that_hold_it_have_changed() {
+async fn message_is_checked_again_whenever_the_settings_that_hold_it_have_changed() {
     let fixture = DbFixture::new().await;
     let store = queues(&fixture);
     message_due_in(&fixture, id(), 0).await;

@@ -56,7 +56,7 @@ async fn concurrent_starts_never_exceed_the_cap() {
         let (_, run) = fixture.started(worker).await;
         runs.push((run, worker, claimed(&fixture, run, worker).await));
     }
-    // All sends were claimed before there was a limit, so only their starts are judged.
+    // All sends were claimed before there was a limit, so only their starts are checked.
     set_cap(&fixture, 2).await;
     let starts = runs
         .iter()

@@ -246,7 +246,7 @@ async fn runs_are_claimed_once_by_the_longest_wait() {
     assert_eq!((first.account_id, second.account_id), (other, fixture.account));
     assert_eq!(store.claim(id(), LEASE, &BOUNDS).await.unwrap(), None);
     assert!(store.renew(&first, LEASE).await.unwrap());
-    // A large account waits behind the others after its turn.
+    // A large account waits behind the others after its iteration.
     store.end(&first, Some(first.now), None).await.unwrap();
     store
         .end(&second, Some(second.now - Duration::HOUR), None)

@@ -263,7 +263,7 @@ async fn many_held_sends_become_due_in_batches() {
     fixture
         .sql(
             "UPDATE campaign_sends SET hold_reason = 'cap', held_since = now(), retry_at = now() + interval '1 day';
-             UPDATE campaign_queue SET worker = NULL, leased_until = NULL, held = 6000, judged_settings_at = now(),
+             UPDATE campaign_queue SET worker = NULL, leased_until = NULL, held = 6000, checked_settings_at = now(),
                retry_at = now() + interval '1 day', waiting_until = now() + interval '1 day'",
         )
         .await;

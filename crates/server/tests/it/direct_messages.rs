@@ -272,7 +272,7 @@ fn scheduled_message_is_sent_by_a_number_that_was_connected_since() {
     assert_eq!(sent["profile_id"], json!(profile));
     assert!(sent["wa_message_id"].is_string(), "{sent}");
     assert_eq!(server.whatsapp.sends().len(), 1);
-    // Those that are due later are judged then: a number that is not verified holds them.
+    // Those that are due later are checked then: a number that is not verified holds them.
     server
         .db
         .run("UPDATE whatsapp_profiles SET verification_state = 'failed', next_check_at = NULL");

@@ -324,7 +324,7 @@ fn cap_is_exact_over_servers_campaigns_and_direct_messages() {
         (Duration::hours(47)..=Duration::hours(48)).contains(&ends_in),
         "{ends_in}"
     );
-    // A higher limit is judged at once.
+    // A higher limit is checked at once.
     settings(&ana, cap(5, 7));
     for id in &campaigns {
         final_status(&ana, id);
@@ -356,7 +356,7 @@ fn failed_messages_do_not_count_and_retry_time_is_when_one_fits() {
     let template = utility(&ana);
     let other = ana.campaign(json!({ "name": "Pedido", "template_id": template }));
     assert_eq!(ana.execute(&other).ok()["status"], "completed");
-    // The first message fails after all, so the second fits when it is judged again.
+    // The first message fails after all, so the second fits when it is checked again.
     server
         .db
         .run("UPDATE campaign_sends SET status = 'failed', failed_at = now() WHERE sent_at IS NOT NULL");

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::super::HeldSends;
 use super::tables::{RunTables, SendKey};
-use crate::holds::{HoldFacts, Judge, Judgement, held_too_long};
+use crate::holds::{HoldFacts, HoldPolicy, HoldDecision, held_too_long};
 use crate::messaging::{Category, SendStatus};
 use crate::shared::{AccountId, CampaignId, ContactId};
 
@@ -32,7 +32,7 @@ impl RunTables {
     }
 
     /// Holds and fails those of these sends of one campaign that the account's settings hold. Returns the others.
-    pub(super) fn judge(&mut self, keys: Vec<SendKey>) -> Vec<SendKey> {
+    pub(super) fn check_holds(&mut self, keys: Vec<SendKey>) -> Vec<SendKey> {
         let Some((id, _)) = keys.first().copied() else {
             return keys;
         };
@@ -47,7 +47,7 @@ impl RunTables {
             return keys;
         }
         let now = self.now;
-        let mut judge = Judge::new(settings.clone(), now, self.marketing_starts(account_id));
+        let mut policy = HoldPolicy::new(settings.clone(), now, self.marketing_starts(account_id));
         let mut free = vec![];
         for key in keys {
             let contact = self.account(id).and_then(|account| account.contacts.get(&key.1));
@@ -59,22 +59,22 @@ impl RunTables {
                 due_at: self.sends.get(&key).and_then(|send| send.held_since).unwrap_or(now),
                 expires_at: None,
             };
-            match judge.judge(&facts) {
-                Judgement::Free => free.push(key),
-                Judgement::Held { cause, until } => self.change(key, |send| {
+            match policy.decide(&facts) {
+                HoldDecision::Free => free.push(key),
+                HoldDecision::Held { cause, until } => self.change(key, |send| {
                     send.held_since.get_or_insert(now);
                     (send.hold, send.retry_at) = (Some(cause), Some(until));
                 }),
-                Judgement::TooLong(cause) => self.advance(key, SendStatus::Failed, None, &held_too_long(cause)),
+                HoldDecision::TooLong(cause) => self.advance(key, SendStatus::Failed, None, &held_too_long(cause)),
             }
         }
         if let Some(entry) = self.entry_mut(id) {
-            entry.judged_by.get_or_insert(settings);
+            entry.checked_by.get_or_insert(settings);
         }
         free
     }
 
-    /// Makes the held sends due if the settings have changed since they were judged.
+    /// Makes the held sends due if the settings have changed since they were checked.
     pub(super) fn release_holds(&mut self, id: CampaignId) {
         if !self.settings_changed(id) {
             return;
@@ -85,13 +85,13 @@ impl RunTables {
         }
         self.entry_mut(id)
             .into_iter()
-            .for_each(|entry| entry.judged_by.clone_from(&settings));
+            .for_each(|entry| entry.checked_by.clone_from(&settings));
     }
 
     fn settings_changed(&self, id: CampaignId) -> bool {
-        let judged_by = self.entry(id).and_then(|entry| entry.judged_by.as_ref());
+        let checked_by = self.entry(id).and_then(|entry| entry.checked_by.as_ref());
         let settings = self.account(id).map(|account| &account.settings);
-        judged_by.is_some_and(|judged_by| Some(judged_by) != settings)
+        checked_by.is_some_and(|checked_by| Some(checked_by) != settings)
     }
 
     /// What the run waits for, if all its remaining sends are held.

@@ -102,7 +102,7 @@ impl RunTables {
             position: queued.as_ref().map_or(self.last_position, |entry| entry.position),
             postponed: queued.and_then(|entry| entry.postponed),
             waiting: None,
-            judged_by: None,
+            checked_by: None,
         });
     }
 

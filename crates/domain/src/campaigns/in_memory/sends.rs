@@ -53,7 +53,7 @@ impl RunTables {
         let (due, fresh) = self.due_sends(id, after);
         let size = usize::try_from(size).unwrap_or(0);
         let due: Vec<SendKey> = due.into_iter().chain(fresh).take(size).collect();
-        let free = self.judge(due.clone());
+        let free = self.check_holds(due.clone());
         if let Some(last) = due.iter().map(|key| key.1).max().filter(|_| free.is_empty()) {
             return ClaimOutcome::Skipped(last);
         }
@@ -118,8 +118,8 @@ impl RunTables {
             .filter_map(|send| self.key_of(*send))
             .filter(can_start)
             .collect();
-        let judges = goes_on && self.bug != Some(PlantedBug::JudgedAtClaim);
-        let keys = if judges { self.judge(keys) } else { keys }.into_iter();
+        let checks = goes_on && self.bug != Some(PlantedBug::CheckedAtClaim);
+        let keys = if checks { self.check_holds(keys) } else { keys }.into_iter();
         let starting: Vec<(SendKey, Option<OffsetDateTime>)> = keys.map(|key| (key, self.free_at(key))).collect();
         // A send that did not start has no result.
         for (send, result) in results.iter().filter(|(_, result)| is_plain(result)) {

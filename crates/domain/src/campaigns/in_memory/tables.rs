@@ -24,8 +24,8 @@ pub enum PlantedBug {
     IgnoresHolder,
     /// The end of a run releases the reservations of in-flight sends, and their results release them again.
     ReleasesTwice,
-    /// A send is judged when it is claimed, and not when it starts.
-    JudgedAtClaim,
+    /// A send is checked when it is claimed, and not when it starts.
+    CheckedAtClaim,
 }
 
 #[derive(Clone, Debug)]
@@ -62,8 +62,8 @@ pub struct InMemoryQueueEntry {
     pub(super) postponed: Option<(u32, OffsetDateTime)>,
     /// The held sends of a waiting run.
     pub waiting: Option<HeldSends>,
-    /// The settings by which the held sends were judged.
-    pub(super) judged_by: Option<AccountSettings>,
+    /// The settings by which the held sends were checked.
+    pub(super) checked_by: Option<AccountSettings>,
 }
 
 #[derive(Clone, Debug)]

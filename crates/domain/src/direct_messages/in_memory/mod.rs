@@ -14,7 +14,7 @@ use super::{
     EXPIRED, HoldReason, LeavingMessage, MessageState, NumberQueue, cancelled_event, departure,
 };
 use crate::campaigns::{MessageStatusEvent, NEVER_CONFIRMED, SendResult};
-use crate::holds::Judge;
+use crate::holds::HoldPolicy;
 use crate::messaging::SendStatus;
 use crate::shared::{AccountId, MessageId, ProfileId};
 
@@ -280,7 +280,7 @@ impl MessageTables {
         limit: u32,
         lease: Duration,
         facts: impl Fn(&InMemoryMessage) -> DepartureFacts,
-        judge: &mut Judge,
+        policy: &mut HoldPolicy,
     ) -> Option<Vec<LeavingMessage>> {
         let (now, leased_until) = (self.now, self.now + lease);
         let ignores_holder = self.has_bug(PlantedMessageBug::StartIgnoresHolder);
@@ -302,7 +302,7 @@ impl MessageTables {
             if self.has_bug(PlantedMessageBug::ExpiryIgnored) {
                 facts.expires_at = now + Duration::SECOND;
             }
-            match departure(facts, judge) {
+            match departure(facts, policy) {
                 Departure::Hold { cause, until } => drop(self.change(id, |row| {
                     row.due_at = Some(until);
                     (row.message.hold_reason, row.message.retry_at) = (Some(cause.into()), Some(until));

@@ -7,7 +7,7 @@ use time::Duration;
 
 use super::*;
 use crate::campaigns::Variables;
-use crate::holds::{HoldCause, Judge};
+use crate::holds::{HoldCause, HoldPolicy};
 use crate::messaging::{Addressee, Category, ContentInput, HeaderType, MetaStatus};
 use crate::settings::{AccountSettings, MarketingCap};
 use crate::shared::MediaId;
@@ -261,7 +261,7 @@ fn departing(content: RequestedContent) -> DepartureFacts {
 
 /// The departure of an account that holds nothing.
 fn departure(facts: DepartureFacts) -> Departure {
-    super::super::departure(facts, &mut Judge::off(NOW))
+    super::super::departure(facts, &mut HoldPolicy::off(NOW))
 }
 
 #[test]
@@ -277,8 +277,8 @@ fn settings_hold_templates_and_no_free_form_message() {
         expires_at: NOW + Duration::WEEK,
         ..departing(request(template_input()).content)
     };
-    let mut judge = Judge::new(settings, NOW, BTreeMap::new());
-    let mut departure = |facts| super::super::departure(facts, &mut judge);
+    let mut policy = HoldPolicy::new(settings, NOW, BTreeMap::new());
+    let mut departure = |facts| super::super::departure(facts, &mut policy);
     assert!(matches!(departure(facts()), Departure::Leave(_)));
     let (cause, until) = (HoldCause::Cap, NOW + Duration::DAY);
     assert_eq!(departure(facts()), Departure::Hold { cause, until });

@@ -3,5 +3,5 @@
 mod archives;
 mod in_memory;
 mod terms;
-mod turns;
+mod iterations;
 mod use_cases;

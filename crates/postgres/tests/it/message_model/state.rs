@@ -9,7 +9,7 @@ use recado_domain::direct_messages::{
     CancelOutcome, ContactFacts, ContentKind, CreationOutcome, CreationPlan, DepartureFacts, DirectMessage,
     DirectStatus, LeavingMessage, NewDirectMessage, NumberQueue, RequestedContent, RequestedTemplate,
 };
-use recado_domain::holds::Judge;
+use recado_domain::holds::HoldPolicy;
 use recado_domain::messaging::MessageContent;
 use recado_domain::shared::{AccountId, MessageId, UserId};
 use recado_domain::templates::Template;
@@ -208,8 +208,8 @@ impl State {
             } => {
                 let (queue, mut tables) = (queue_of(*queue), self.tables.clone());
                 let facts = |row: &InMemoryMessage| self.departure_facts(row, *is_number_removed);
-                let mut judge = Judge::off(self.tables.now);
-                let started = tables.start(queue, number(*worker), *limit, LEASE, facts, &mut judge);
+                let mut policy = HoldPolicy::off(self.tables.now);
+                let started = tables.start(queue, number(*worker), *limit, LEASE, facts, &mut policy);
                 self.tables = tables;
                 StepOutcome::Started(started)
             }

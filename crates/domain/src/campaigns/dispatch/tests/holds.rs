@@ -72,7 +72,7 @@ async fn run_whose_sends_are_held_waits_and_goes_on_by_itself() {
 }
 
 #[tokio::test]
-async fn changed_settings_are_judged_again_at_once() {
+async fn changed_settings_are_checked_again_at_once() {
     let fixture = Fixture::new(3, |to, _| accepted(to));
     set(&fixture, quiet(time!(9:00), time!(11:00)));
     fixture.run().await;
@@ -87,8 +87,8 @@ async fn changed_settings_are_judged_again_at_once() {
 }
 
 #[tokio::test]
-async fn send_is_judged_again_when_it_starts() {
-    for (bug, calls) in [(None, 1), (Some(PlantedBug::JudgedAtClaim), 3)] {
+async fn send_is_checked_again_when_it_starts() {
+    for (bug, calls) in [(None, 1), (Some(PlantedBug::CheckedAtClaim), 3)] {
         let fixture = Fixture::new(3, |to, _| accepted(to));
         set(&fixture, quiet(time!(10:30), time!(11:00)));
         fixture.runs.tables().bug = bug;

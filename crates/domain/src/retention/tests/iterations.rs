@@ -151,7 +151,7 @@ async fn failing_file_store_keeps_files_and_nothing_else() {
     assert!(matches!(error, StoreError::Unavailable(_)));
 }
 
-/// An account with more rows than a turn removes waits behind the others, without counting.
+/// An account with more rows than a iteration removes waits behind the others, without counting.
 #[tokio::test]
 async fn large_account_gets_no_more_than_its_turn() {
     let mut runs = claimed(terms(&[(RetentionKind::MetricEvents, 30)]));
@@ -164,7 +164,7 @@ async fn large_account_gets_no_more_than_its_turn() {
     assert!(worker(runs, MockMessageFileStorage::new()).run_next().await.unwrap());
 }
 
-/// A change of the terms, or another worker, ends the turn before the next batch.
+/// A change of the terms, or another worker, ends the iteration before the next batch.
 #[tokio::test]
 async fn lost_claim_removes_nothing_more() {
     let mut runs = claimed(terms(&[(RetentionKind::Orders, 30), (RetentionKind::Audit, 400)]));

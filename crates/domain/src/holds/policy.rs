@@ -1,4 +1,4 @@
-//! Judges the messages of one account that are due, with the settings and starts that one transaction reads.
+//! Decides on the messages of one account that are due, with the settings and starts that one transaction reads.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub fn held_too_long(cause: HoldCause) -> String {
     format!("held too long: {cause}")
 }
 
-/// What a judgement of a due message depends on.
+/// What a decision of a due message depends on.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HoldFacts {
     /// None: the message has no template.
@@ -44,27 +44,27 @@ redacted_debug!(HoldFacts { category, due_at });
 
 /// What becomes of a due message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum HoldDecision {
     /// It may start. A marketing message counts from now on.
     Free,
-    /// It is judged again at `until`.
+    /// It is checked again at `until`.
     Held { cause: HoldCause, until: OffsetDateTime },
     /// It was held for as long as the account allows, or until it expired. It MUST fail.
     TooLong(HoldCause),
 }
 
-/// The judge of an account's messages at one time.
+/// The policy of an account's messages at one time.
 #[derive(Clone, Debug)]
-pub struct Judge {
+pub struct HoldPolicy {
     settings: AccountSettings,
     now: OffsetDateTime,
     /// When marketing messages to each person were started, latest first.
     starts: BTreeMap<ContactId, Vec<OffsetDateTime>>,
 }
 
-impl Judge {
+impl HoldPolicy {
     /// `starts`: for each person, the times of [`Self::counted`] messages in any order. They MUST NOT change before the
-    /// judged messages are started.
+    /// checked messages are started.
     pub fn new(
         settings: AccountSettings,
         now: OffsetDateTime,
@@ -76,28 +76,28 @@ impl Judge {
         Self { settings, now, starts }
     }
 
-    /// A judge that holds nothing.
+    /// A policy that holds nothing.
     pub fn off(now: OffsetDateTime) -> Self {
         Self::new(AccountSettings::default(), now, BTreeMap::new())
     }
 
-    /// Judges a due message.
-    pub fn judge(&mut self, facts: &HoldFacts) -> Judgement {
+    /// Decides on a due message.
+    pub fn decide(&mut self, facts: &HoldFacts) -> HoldDecision {
         match self.hold(facts) {
             None => {
                 if self.settings.cap_of(facts.category).is_some() {
                     self.starts.entry(facts.person).or_default().insert(0, self.now);
                 }
-                Judgement::Free
+                HoldDecision::Free
             }
             Some((cause, until)) => {
                 let held_since = facts.due_at + Duration::hours(self.settings.hold_at_most_hours.into());
                 let end = facts.expires_at.map_or(held_since, |at| at.min(held_since));
                 if self.now >= end {
-                    return Judgement::TooLong(cause);
+                    return HoldDecision::TooLong(cause);
                 }
                 let until = until.min(end);
-                Judgement::Held { cause, until }
+                HoldDecision::Held { cause, until }
             }
         }
     }
@@ -199,29 +199,29 @@ mod tests {
         }
     }
 
-    fn judge_at(now: OffsetDateTime, starts: &[OffsetDateTime]) -> Judge {
-        Judge::new(settings(), now, [(PERSON, starts.to_vec())].into())
+    fn policy_at(now: OffsetDateTime, starts: &[OffsetDateTime]) -> HoldPolicy {
+        HoldPolicy::new(settings(), now, [(PERSON, starts.to_vec())].into())
     }
 
-    fn held(cause: HoldCause, until: OffsetDateTime) -> Judgement {
-        Judgement::Held { cause, until }
+    fn held(cause: HoldCause, until: OffsetDateTime) -> HoldDecision {
+        HoldDecision::Held { cause, until }
     }
 
     #[test]
     fn only_messages_of_held_categories_are_held() {
         let night = datetime!(2026-03-02 23:00 UTC);
         let starts = [night - Duration::HOUR, night - Duration::HOUR];
-        let judged = |category| {
+        let checked = |category| {
             let facts = HoldFacts {
                 category,
                 ..facts(Category::Marketing)
             };
-            judge_at(night, &starts).judge(&facts)
+            policy_at(night, &starts).decide(&facts)
         };
         let morning = datetime!(2026-03-03 08:00 UTC);
-        assert_eq!(judged(Some(Category::Marketing)), held(HoldCause::QuietHours, morning));
+        assert_eq!(checked(Some(Category::Marketing)), held(HoldCause::QuietHours, morning));
         for category in [Some(Category::Utility), Some(Category::Authentication), None] {
-            assert_eq!(judged(category), Judgement::Free, "{category:?}");
+            assert_eq!(checked(category), HoldDecision::Free, "{category:?}");
         }
         let mut both = settings();
         both.quiet_hours
@@ -229,13 +229,13 @@ mod tests {
             .unwrap()
             .categories
             .push(HeldCategory::Utility);
-        let mut judge = Judge::new(both, night, BTreeMap::new());
+        let mut policy = HoldPolicy::new(both, night, BTreeMap::new());
         assert_eq!(
-            judge.judge(&facts(Category::Utility)),
+            policy.decide(&facts(Category::Utility)),
             held(HoldCause::QuietHours, morning)
         );
-        assert_eq!(judge.judge(&facts(Category::Authentication)), Judgement::Free);
-        assert_eq!(Judge::off(night).judge(&facts(Category::Marketing)), Judgement::Free);
+        assert_eq!(policy.decide(&facts(Category::Authentication)), HoldDecision::Free);
+        assert_eq!(HoldPolicy::off(night).decide(&facts(Category::Marketing)), HoldDecision::Free);
     }
 
     #[test]
@@ -246,45 +246,45 @@ mod tests {
             phone: Some("+5511961234567".into()),
             ..facts(Category::Marketing)
         };
-        assert_eq!(judge_at(at, &[]).judge(&brazilian), Judgement::Free);
+        assert_eq!(policy_at(at, &[]).decide(&brazilian), HoldDecision::Free);
         let mut account = settings();
         account.quiet_hours.as_mut().unwrap().zone = QuietZone::Account;
         let until = datetime!(2026-03-03 08:00 UTC);
-        let judged = Judge::new(account, at, BTreeMap::new()).judge(&brazilian);
-        assert_eq!(judged, held(HoldCause::QuietHours, until));
+        let checked = HoldPolicy::new(account, at, BTreeMap::new()).decide(&brazilian);
+        assert_eq!(checked, held(HoldCause::QuietHours, until));
     }
 
     #[test]
     fn cap_holds_until_the_oldest_counted_message_leaves_the_window() {
         let marketing = facts(Category::Marketing);
         let (older, newer) = (NOW - Duration::hours(23), NOW - Duration::hours(1));
-        assert_eq!(judge_at(NOW, &[newer]).judge(&marketing), Judgement::Free);
+        assert_eq!(policy_at(NOW, &[newer]).decide(&marketing), HoldDecision::Free);
         assert_eq!(
-            judge_at(NOW, &[newer, older]).judge(&marketing),
+            policy_at(NOW, &[newer, older]).decide(&marketing),
             held(HoldCause::Cap, NOW + Duration::HOUR)
         );
         let window = Duration::DAY;
-        assert_eq!(judge_at(NOW, &[NOW - window, newer]).judge(&marketing), Judgement::Free);
+        assert_eq!(policy_at(NOW, &[NOW - window, newer]).decide(&marketing), HoldDecision::Free);
         // It fits at 22:00, when it is quiet.
         let at = datetime!(2026-03-02 23:00 UTC) - window;
         assert_eq!(
-            judge_at(NOW, &[at, newer]).judge(&marketing),
+            policy_at(NOW, &[at, newer]).decide(&marketing),
             held(HoldCause::Cap, datetime!(2026-03-03 08:00 UTC))
         );
     }
 
     #[test]
-    fn messages_that_are_judged_together_count_each_other() {
-        let mut judge = judge_at(NOW, &[]);
-        let judged: Vec<Judgement> = (0..3).map(|_| judge.judge(&facts(Category::Marketing))).collect();
+    fn messages_that_are_checked_together_count_each_other() {
+        let mut policy = policy_at(NOW, &[]);
+        let checked: Vec<HoldDecision> = (0..3).map(|_| policy.decide(&facts(Category::Marketing))).collect();
         let third = held(HoldCause::Cap, NOW + Duration::DAY);
-        assert_eq!(judged, [Judgement::Free, Judgement::Free, third]);
-        assert_eq!(judge.judge(&facts(Category::Utility)), Judgement::Free);
+        assert_eq!(checked, [HoldDecision::Free, HoldDecision::Free, third]);
+        assert_eq!(policy.decide(&facts(Category::Utility)), HoldDecision::Free);
         let other = HoldFacts {
             person: ContactId(Uuid::max()),
             ..facts(Category::Marketing)
         };
-        assert_eq!(judge.judge(&other), Judgement::Free);
+        assert_eq!(policy.decide(&other), HoldDecision::Free);
     }
 
     #[test]
@@ -295,20 +295,20 @@ mod tests {
             max_marketing_per_contact: Some(MarketingCap { n: 2, days: 90 }),
             ..AccountSettings::default()
         };
-        let judged = |due_at, expires_at| {
+        let checked = |due_at, expires_at| {
             let facts = HoldFacts {
                 due_at,
                 expires_at,
                 ..facts(Category::Marketing)
             };
-            Judge::new(settings.clone(), NOW, [(PERSON, starts.to_vec())].into()).judge(&facts)
+            HoldPolicy::new(settings.clone(), NOW, [(PERSON, starts.to_vec())].into()).decide(&facts)
         };
-        assert_eq!(judged(NOW, None), held(HoldCause::Cap, NOW + Duration::hours(2)));
+        assert_eq!(checked(NOW, None), held(HoldCause::Cap, NOW + Duration::hours(2)));
         let soon = Some(NOW + Duration::MINUTE);
-        assert_eq!(judged(NOW, soon), held(HoldCause::Cap, NOW + Duration::MINUTE));
-        let too_long = Judgement::TooLong(HoldCause::Cap);
-        assert_eq!(judged(NOW - Duration::hours(2), None), too_long);
-        assert_eq!(judged(NOW, Some(NOW)), too_long);
+        assert_eq!(checked(NOW, soon), held(HoldCause::Cap, NOW + Duration::MINUTE));
+        let too_long = HoldDecision::TooLong(HoldCause::Cap);
+        assert_eq!(checked(NOW - Duration::hours(2), None), too_long);
+        assert_eq!(checked(NOW, Some(NOW)), too_long);
         assert_eq!(held_too_long(HoldCause::Cap), "held too long: cap");
         assert_eq!(held_too_long(HoldCause::QuietHours), "held too long: quiet_hours");
         // A message that may leave leaves, however late.
@@ -316,6 +316,6 @@ mod tests {
             due_at: NOW - Duration::WEEK,
             ..facts(Category::Marketing)
         };
-        assert_eq!(Judge::new(settings, NOW, BTreeMap::new()).judge(&late), Judgement::Free);
+        assert_eq!(HoldPolicy::new(settings, NOW, BTreeMap::new()).decide(&late), HoldDecision::Free);
     }
 }
