@@ -2114,7 +2114,7 @@ CREATE INDEX message_media_due_at_idx ON public.message_media USING btree (due_a
 
 CREATE INDEX message_media_expires_at_idx ON public.message_media USING btree (expires_at) WHERE (state = 'ready'::text);
 
-CREATE INDEX message_media_kept_idx ON public.message_media USING btree (account_id, written_at) WHERE ((message_id IS NOT NULL) AND ((state = ANY (ARRAY['pending'::text, 'ready'::text])) OR (abandoned <> '{}'::uuid[])));
+CREATE INDEX message_media_written_idx ON public.message_media USING btree (account_id, written_at) WHERE ((message_id IS NOT NULL) AND ((state = ANY (ARRAY['pending'::text, 'ready'::text])) OR (abandoned <> '{}'::uuid[])));
 
 CREATE INDEX message_media_lost_idx ON public.message_media USING btree (account_id) WHERE ((state = ANY (ARRAY['failed'::text, 'expired'::text])) AND (message_id IS NOT NULL) AND (lost_reported_at IS NULL));
 

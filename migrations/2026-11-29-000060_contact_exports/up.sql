@@ -1,4 +1,4 @@
--- Files with all that is held of a contact. They are kept until `expires_at`.
+-- Files with all that is held of a contact. They are stored until `expires_at`.
 CREATE TABLE contact_exports (
   account_id uuid NOT NULL,
   id uuid NOT NULL,

@@ -26,7 +26,7 @@ impl PgRowLocks {
     }
 }
 
-struct Held(Transaction);
+struct AdvisoryLock(Transaction);
 
 #[async_trait]
 impl RowLocks for PgRowLocks {
@@ -35,14 +35,14 @@ impl RowLocks for PgRowLocks {
         let lock = sql("SELECT pg_advisory_xact_lock($1, hashtext($2))");
         let locked = lock.bind(CLASS).bind(row).execute(transaction.conn()?).await;
         match locked {
-            Ok(_) => Ok(Box::new(Held(transaction))),
+            Ok(_) => Ok(Box::new(AdvisoryLock(transaction))),
             Err(error) => transaction.end(Err(DbError::from(error))).await,
         }
     }
 }
 
 #[async_trait]
-impl RowLock for Held {
+impl RowLock for AdvisoryLock {
     async fn release(self: Box<Self>) {
         if let Err(error) = self.0.rollback().await {
             tracing::debug!(%error, "the lock of a row is released by closing its connection");

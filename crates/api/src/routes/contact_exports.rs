@@ -34,7 +34,7 @@ response_type! {
         #[schemars(with = "Timestamp")]
         #[serde(with = "timestamp")]
         requested_at: OffsetDateTime,
-        /// Until when receipt and file are kept.
+        /// Until when receipt and file are available.
         #[schemars(with = "Timestamp")]
         #[serde(with = "timestamp")]
         expires_at: OffsetDateTime,

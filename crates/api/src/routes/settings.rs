@@ -126,7 +126,7 @@ async fn update(
 }
 
 pub(super) const UPDATE: Endpoint = endpoint!(update, {
-    let description = "Updates the given fields: absent fields are kept, and null restores the default of a field. \
+    let description = "Updates the given fields: absent fields do not change, and null restores the default of a field. \
                 `quiet_hours`, `opt_out_words` and `cost_alerts` are replaced as a whole. Opt-out words act from the next \
                 message on, never backward.";
     let example = json!({

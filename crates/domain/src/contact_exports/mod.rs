@@ -17,7 +17,7 @@ pub use worker::ContactExporter;
 
 use crate::shared::{ContactId, ExportId, string_enum};
 
-/// How long an export is kept after its request.
+/// How long an export is stored after its request.
 pub const EXPORT_KEPT_FOR: Duration = Duration::days(7);
 
 string_enum! {

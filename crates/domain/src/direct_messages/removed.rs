@@ -1,4 +1,4 @@
-//! What is kept of a message that was removed: its reference, which is never used again.
+//! What stays of a message that was removed: its reference, which is never used again.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -13,7 +13,7 @@ pub struct RemovedMessage {
     /// The last status.
     pub status: DirectStatus,
     pub client_reference: String,
-    /// [`request_hash`] of the request. None: nothing of the request is kept, so any request is a repetition.
+    /// [`request_hash`] of the request. None: nothing of the request is stored, so any request is a repetition.
     pub request_hash: Option<Vec<u8>>,
 }
 

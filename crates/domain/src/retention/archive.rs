@@ -72,7 +72,7 @@ struct CountedLine {
 
 /// Counts the lines of an archive by status, as they are read. Holds one incomplete line in memory.
 #[derive(Debug, Default)]
-pub struct ArchiveTally {
+pub struct ArchiveCount {
     counts: SendCounts,
     last_id: Option<Uuid>,
     /// The bytes after the last end of a line.
@@ -84,7 +84,7 @@ pub struct ArchiveTally {
 /// A line has a few hundred bytes; longer ones were not written here.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-impl ArchiveTally {
+impl ArchiveCount {
     /// Adds the next bytes, which may begin and end within a line.
     pub fn add(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);

@@ -1,7 +1,7 @@
 //! Moves the sends of ended campaigns into files: write, read back, count, and only then remove rows.
 //!
 //! A send is in the table until its file was read back and has exactly the sends that the counters count. Killed at any
-//! moment, the next run writes the file again under another key, or goes on to remove rows. So a send is in the table or
+//! time, the next run writes the file again under another key, or goes on to remove rows. So a send is in the table or
 //! in a verified file, at most in both.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use serde_json::json;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::archive::ArchiveTally;
+use super::archive::ArchiveCount;
 use super::{ArchiveFile, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask, StoredArchive};
 use crate::media::{MediaStoreError, MessageFilePath};
 use crate::shared::{AccountId, CampaignId, Event, Ids, NotificationDraft, NotificationKind, SendId, StoreError};
@@ -116,19 +116,19 @@ impl Archiver {
         let Some((written, months)) = self.write_file(&path, task.campaign_id, lease).await? else {
             return Ok(Attempt::Lost);
         };
-        let mut tally = ArchiveTally::default();
+        let mut count = ArchiveCount::default();
         let opened = self.storage.open(&path, written.size).await.map_err(store_failed)?;
         let mut read_back = None;
         if let Some(mut file) = opened {
             while let Some(lines) = file.next().await.map_err(store_failed)? {
-                tally.add(&lines);
+                count.add(&lines);
                 if !lease.renew().await? {
                     return Ok(Attempt::Lost);
                 }
             }
             read_back = Some(file.stored());
         }
-        let counts = tally.finish();
+        let counts = count.finish();
         let is_equal = read_back == Some(written) && counts == Some(task.counts);
         let file = ArchiveFile {
             key: task.key,

@@ -74,7 +74,7 @@ pub enum RetainedRows {
     Audit,
 }
 
-/// Files whose rows say that they are no longer kept. Their bytes may still be stored.
+/// Files whose rows say that they are released. Their bytes may still be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleasedFile {
     pub id: MediaId,
@@ -108,7 +108,7 @@ pub trait RetentionRuns: Send + Sync {
     ) -> Result<i64, StoreError>;
 
     /// Releases at most `limit` files of messages that were written before `horizon`: their rows say first that they
-    /// are not kept. A file stays among them until [`forget_bytes`](Self::forget_bytes).
+    /// are no longer stored. A file stays among them until [`record_deleted`](Self::record_deleted).
     async fn release_files(
         &self,
         account: AccountId,
@@ -117,7 +117,7 @@ pub trait RetentionRuns: Send + Sync {
     ) -> Result<Vec<ReleasedFile>, StoreError>;
 
     /// Records that the bytes of released files were deleted.
-    async fn forget_bytes(&self, account: AccountId, files: &[ReleasedFile]) -> Result<(), StoreError>;
+    async fn record_deleted(&self, account: AccountId, files: &[ReleasedFile]) -> Result<(), StoreError>;
 
     /// Counts the rows of a kind from before `horizon`, at most a million.
     async fn count(&self, account: AccountId, kind: RetentionKind, horizon: OffsetDateTime) -> Result<i64, StoreError>;

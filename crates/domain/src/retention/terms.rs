@@ -122,7 +122,7 @@ impl Term {
     }
 }
 
-/// The terms of an account by the stored value of their kind. A missing kind is kept for ever.
+/// The terms of an account by the stored value of their kind. A missing kind stays for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RetentionTerms(BTreeMap<String, Term>);
@@ -196,7 +196,7 @@ impl RetentionTerms {
 /// The days of shortened terms, by their field.
 pub(super) type Shortened = BTreeMap<&'static str, u16>;
 
-/// Rollups are kept by days of UTC, so rows leave by whole days.
+/// Rollups have days of UTC, so rows leave by whole days.
 fn horizon(days: Option<u16>, now: OffsetDateTime) -> Option<OffsetDateTime> {
     let at = now.checked_sub(Duration::days(days?.into()))?;
     Some(at.to_offset(time::UtcOffset::UTC).date().midnight().assume_utc())

@@ -155,7 +155,7 @@ impl RetentionWorker {
             if released.is_empty() {
                 return Ok(Iteration::Done);
             }
-            self.runs.forget_bytes(claim.account_id, &released).await?;
+            self.runs.record_deleted(claim.account_id, &released).await?;
         }
     }
 

@@ -74,7 +74,7 @@ pub trait RowLocks: Send + Sync {
     async fn lock(&self, row: &str) -> Result<Box<dyn RowLock>, StoreError>;
 }
 
-/// A held lock. Dropping it releases it and closes its connection; `release` keeps the connection.
+/// The lock of a row. Dropping it releases it and closes its connection; `release` keeps the connection.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait RowLock: Send {

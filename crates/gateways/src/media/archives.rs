@@ -109,9 +109,9 @@ impl ArchiveRead for GzipRead {
                 }
                 continue;
             }
-            let piece = self.pending.split_to(self.pending.remaining().min(READ_BYTES));
-            self.stored.add(&piece);
-            self.decoder.write_all(&piece).map_err(failed)?;
+            let chunk = self.pending.split_to(self.pending.remaining().min(READ_BYTES));
+            self.stored.add(&chunk);
+            self.decoder.write_all(&chunk).map_err(failed)?;
             // The decoder keeps what it expanded until its next write.
             self.decoder.flush().map_err(failed)?;
         }

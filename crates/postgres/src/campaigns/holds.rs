@@ -109,8 +109,8 @@ pub(super) async fn decide(
         }
     }
     let held = checked.held.iter().map(|(id, _, _)| *id);
-    let kept_back: HashSet<Uuid> = held.chain(checked.too_long.iter().map(|(id, _)| id.0)).collect();
-    checked.free.retain(|send| !kept_back.contains(&send.0));
+    let held_or_failed: HashSet<Uuid> = held.chain(checked.too_long.iter().map(|(id, _)| id.0)).collect();
+    checked.free.retain(|send| !held_or_failed.contains(&send.0));
     Ok(checked)
 }
 

@@ -170,7 +170,7 @@ impl ContactExportStore for PgContactExports {
     }
 }
 
-/// An interrupted attempt may have stored its file, so its key is kept until the next one has deleted it.
+/// An interrupted attempt may have stored its file, so its key is stored until the next one has deleted it.
 const CLAIM: &str = "UPDATE contact_exports e SET due_at = now() + $2 * interval '1 microsecond', file_key = $1,
        abandoned = e.abandoned || array_remove(ARRAY[e.file_key], NULL)
      FROM (SELECT account_id, id FROM contact_exports WHERE due_at <= now()

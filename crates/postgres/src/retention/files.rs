@@ -1,4 +1,4 @@
-//! The files of messages that are no longer kept.
+//! The files of messages whose term is over.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Uuid as SqlUuid};
@@ -55,7 +55,7 @@ pub(super) async fn release(
     Ok(released.collect())
 }
 
-pub(super) fn forget<'a>(account: AccountId, files: &[ReleasedFile]) -> Sql<'a> {
+pub(super) fn record_deleted<'a>(account: AccountId, files: &[ReleasedFile]) -> Sql<'a> {
     sql(format!(
         "UPDATE message_media f SET abandoned = '{{}}' FROM {keys} k WHERE f.account_id = $1 AND f.id = k.id",
         keys = key_rows("$2", "id"),

@@ -232,8 +232,8 @@ impl RetentionRuns for PgRetention {
         in_owner!(self.owner, |conn| files::release(conn, account, horizon, limit))
     }
 
-    async fn forget_bytes(&self, account: AccountId, files: &[ReleasedFile]) -> Result<(), StoreError> {
-        self.owner.run(files::forget(account, files)).await.map(drop)
+    async fn record_deleted(&self, account: AccountId, files: &[ReleasedFile]) -> Result<(), StoreError> {
+        self.owner.run(files::record_deleted(account, files)).await.map(drop)
     }
 
     async fn count(&self, account: AccountId, kind: RetentionKind, horizon: OffsetDateTime) -> Result<i64, StoreError> {

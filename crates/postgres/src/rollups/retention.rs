@@ -1,7 +1,7 @@
 //! What the retention of source rows means for the comparison of a rollup: a sum stays as it was when rows that it
 //! counts are dropped.
 
-/// SQL: from which time on the rows of tables are kept: by the operator's terms, and by those of account `$1`.
+/// SQL: from which time on the rows of tables are stored: by the operator's terms, and by those of account `$1`.
 pub(super) const HORIZONS: &str = "(SELECT table_name, retained_from FROM partition_horizons
      UNION ALL SELECT table_name, retained_from FROM retention_horizons WHERE account_id = $1)";
 

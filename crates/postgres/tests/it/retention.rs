@@ -343,14 +343,14 @@ async fn reference_of_a_removed_message_is_not_used_again() {
         .remove(account, RetainedRows::DirectMessages, horizon().unwrap(), 10)
         .await;
     assert_eq!(removed.unwrap(), 1);
-    let kept = "SELECT message_id || ' ' || status || ' ' || length(request_hash) FROM direct_message_references";
-    assert_eq!(fixture.text(kept).await.unwrap(), format!("{old} sent 32"));
+    let references = "SELECT message_id || ' ' || status || ' ' || length(request_hash) FROM direct_message_references";
+    assert_eq!(fixture.text(references).await.unwrap(), format!("{old} sent 32"));
     // Removed twice (a server of the previous version made it again): the first message keeps the reference.
     fixture.sql(&insert(new, 40)).await;
     let store = fixture.retention();
     let again = store.remove(account, RetainedRows::DirectMessages, horizon().unwrap(), 10);
     assert_eq!(again.await.unwrap(), 1);
-    assert_eq!(fixture.text(kept).await.unwrap(), format!("{old} sent 32"));
+    assert_eq!(fixture.text(references).await.unwrap(), format!("{old} sent 32"));
 }
 
 /// The insert looks for removed references after it has inserted, so a removal in between is found.

@@ -136,9 +136,9 @@ fn terms_are_partial_bounded_and_can_be_taken_back() {
     }
     let set = put(&ana, json!({ "messages_days": 90, "audit_days": 400 }));
     assert_eq!((&set["messages_days"], &set["audit_days"]), (&json!(90), &json!(400)));
-    let kept = put(&ana, json!({ "audit_days": 500, "faxes_days": 3 }));
-    assert_eq!((&kept["messages_days"], &kept["audit_days"]), (&json!(90), &json!(500)));
-    assert!(text(&kept["takes_effect_at"]) > text(&state_time(DAY - 60)), "{kept}");
+    let changed = put(&ana, json!({ "audit_days": 500, "faxes_days": 3 }));
+    assert_eq!((&changed["messages_days"], &changed["audit_days"]), (&json!(90), &json!(500)));
+    assert!(text(&changed["takes_effect_at"]) > text(&state_time(DAY - 60)), "{changed}");
     // Soon a run counts, and says when the next one is.
     let counted = eventually("a run", || {
         Some(get(&ana)).filter(|state| !state["last_run_at"].is_null())
@@ -270,7 +270,7 @@ fn run_removes_what_is_over_its_term_and_keeps_sums() {
     assert_eq!(counted["would_remove"], expected);
     assert_eq!(counts(&server, &ana.account)[..4], before[..4]);
     assert!(verify(&server));
-    let (kept_sums, of_bia) = (sums(&server), counts(&server, &bia.account));
+    let (sums_before, of_bia) = (sums(&server), counts(&server, &bia.account));
 
     let state = run_now(&ana);
     let [events, orders, items, notifications, audits_now, _] = counts(&server, &ana.account);
@@ -278,7 +278,7 @@ fn run_removes_what_is_over_its_term_and_keeps_sums() {
     // The PUT is an entry, too.
     assert_eq!(audits_now, audits);
     assert_eq!(state["would_remove"]["orders"], 0);
-    assert_eq!(sums(&server), kept_sums);
+    assert_eq!(sums(&server), sums_before);
     assert!(verify(&server));
     // With everything null nothing is removed.
     assert_eq!(counts(&server, &bia.account), of_bia);
@@ -286,7 +286,7 @@ fn run_removes_what_is_over_its_term_and_keeps_sums() {
     let order = json!({ "external_id": "1", "platform": "loja", "status": "paid", "total": 10,
         "placed_at": "2026-01-01T12:00:00Z", "paid_at": "2026-01-01T12:00:00Z", "items": [] });
     ana.post("/api/orders", json!({ "orders": [order] })).expect(200);
-    assert_eq!(sums(&server), kept_sums);
+    assert_eq!(sums(&server), sums_before);
     // The total of the audit log is that of its rows.
     let total = ana.get("/api/audit-logs").ok();
     assert_eq!(total["total"].as_i64().unwrap_or(audits_now), audits_now, "{total}");

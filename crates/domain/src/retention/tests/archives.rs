@@ -64,7 +64,7 @@ async fn sends_leave_only_after_their_file_was_read_back() {
     assert_eq!(tables.files.len(), 1);
 }
 
-/// A worker dies at each of its calls, before or after the call's effect. At that moment, and after every later step,
+/// A worker dies at each of its calls, before or after the call's effect. Then, and after every later step,
 /// each send is in the table or in the verified file; in the end all are in the file, which is the only one.
 #[tokio::test]
 async fn archive_survives_a_death_at_every_call() {
@@ -130,7 +130,7 @@ async fn worker_without_its_lease_writes_no_archive() {
 }
 
 #[tokio::test]
-async fn campaign_is_kept_without_a_term() {
+async fn campaign_stays_without_a_term() {
     let (store, ids) = (InMemory::new(30), Arc::new(Numbers::default()));
     let step = archiver(&store, &ids).step(ACCOUNT, None, &Held::new()).await.unwrap();
     assert_eq!(step, StepOutcome::Idle);

@@ -16,7 +16,7 @@ use crate::campaigns::SendCounts;
 use crate::media::{MediaStoreError, MediaStream, MessageFilePath};
 use crate::messaging::SendStatus;
 use crate::retention::{
-    ArchiveFile, ArchiveRead, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTally, ArchiveTask, ArchiveWrite,
+    ArchiveFile, ArchiveRead, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveCount, ArchiveTask, ArchiveWrite,
     ArchivedSend, StoredArchive,
 };
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError};
@@ -333,7 +333,7 @@ impl ArchiveRead for Reading {
 }
 
 #[test]
-fn tally_counts_lines_in_any_pieces() {
+fn count_reads_lines_in_any_chunks() {
     let mut lines = vec![];
     for (number, status) in SendStatus::ALL.iter().enumerate() {
         send(u128::try_from(number).unwrap() + 1, *status)
@@ -341,11 +341,11 @@ fn tally_counts_lines_in_any_pieces() {
             .unwrap();
     }
     for size in [1, 7, 1000] {
-        let mut tally = ArchiveTally::default();
-        for piece in lines.chunks(size) {
-            tally.add(piece);
+        let mut count = ArchiveCount::default();
+        for chunk in lines.chunks(size) {
+            count.add(chunk);
         }
-        let counts = tally.finish().unwrap();
+        let counts = count.finish().unwrap();
         assert_eq!(counts.total, 5);
         assert!(SendStatus::ALL.iter().all(|status| counts.of(*status) == 1));
     }
@@ -355,8 +355,8 @@ fn tally_counts_lines_in_any_pieces() {
         &[lines.as_slice(), lines.as_slice()].concat(),
         b"{}\n",
     ] {
-        let mut tally = ArchiveTally::default();
-        tally.add(damaged);
-        assert_eq!(tally.finish(), None);
+        let mut count = ArchiveCount::default();
+        count.add(damaged);
+        assert_eq!(count.finish(), None);
     }
 }

@@ -90,8 +90,8 @@ async fn files_leave_before_their_messages() {
         Ok(released.into_iter().collect())
     });
     let log = calls.clone();
-    runs.expect_forget_bytes().returning(move |_, _| {
-        log.lock().unwrap().push("forget");
+    runs.expect_record_deleted().returning(move |_, _| {
+        log.lock().unwrap().push("record");
         Ok(())
     });
     let log = calls.clone();
@@ -115,7 +115,7 @@ async fn files_leave_before_their_messages() {
     worker(runs, files).run_next().await.unwrap();
     assert_eq!(
         *calls.lock().unwrap(),
-        ["release", "delete", "forget", "release", "messages", "direct"]
+        ["release", "delete", "record", "release", "messages", "direct"]
     );
 }
 
@@ -153,7 +153,7 @@ async fn failing_file_store_keeps_files_and_nothing_else() {
 
 /// An account with more rows than a iteration removes waits behind the others, without counting.
 #[tokio::test]
-async fn large_account_gets_no_more_than_its_turn() {
+async fn large_account_gets_no_more_than_its_share() {
     let mut runs = claimed(terms(&[(RetentionKind::MetricEvents, 30)]));
     runs.expect_renew().returning(|_, _| Ok(true));
     runs.expect_remove().times(50).returning(|_, _, _, limit| Ok(limit));

@@ -1,1 +1,0 @@
-DROP INDEX CONCURRENTLY message_media_kept_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY message_media_written_idx;
