@@ -167,7 +167,7 @@ async fn check_claimed(
     let mut too_long = vec![];
     if held.may_hold {
         let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
-        let checked = holds::policy(conn, run, &ids, Purpose::Precheck).await?;
+        let checked = holds::decide(conn, run, &ids, Purpose::Precheck).await?;
         holds::hold(conn, run, &checked).await?;
         let free: HashSet<SendId> = checked.free.into_iter().collect();
         sends.retain(|send| free.contains(&send.id));

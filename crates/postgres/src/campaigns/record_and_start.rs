@@ -126,7 +126,7 @@ async fn start_checked(
     next: &[SendId],
 ) -> DbResult<StartedSends> {
     rows::share_lock(conn, run).await?;
-    let checked = holds::policy(conn, run, next, Purpose::Start).await?;
+    let checked = holds::decide(conn, run, next, Purpose::Start).await?;
     let next = checked.free.as_slice();
     let admitted = budgets::admit(conn, run, next).await?;
     let is_over_budget = admitted.as_ref().is_some_and(|admitted| admitted.is_over_budget);
