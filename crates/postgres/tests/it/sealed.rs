@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::support::{DbFixture, id};
 
 /// Binary columns that hold no sealed value, and what they hold.
-const UNSEALED: [(&str, &str); 7] = [
+const UNSEALED: [(&str, &str); 10] = [
     // SHA-256 of long random secrets.
     ("api_key_hashes.key_hash", "hash"),
     ("invite_tokens.token_hash", "hash"),
@@ -23,6 +23,10 @@ const UNSEALED: [(&str, &str); 7] = [
     ("mail_recipients.address_hash", "hash"),
     // A hash of the number and of WhatsApp's message id.
     ("whatsapp_held_messages.key", "hash"),
+    // Hashes of files in the media store, and of the id and the request of a removed message.
+    ("campaign_archives.sha256", "hash"),
+    ("contact_exports.sha256", "hash"),
+    ("direct_message_references.request_hash", "hash"),
     // WhatsApp's callbacks as they were received.
     ("whatsapp_callbacks.body", "callback"),
 ];

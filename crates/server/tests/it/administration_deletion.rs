@@ -85,7 +85,7 @@ fn account_deletion_removes_all_its_rows_and_no_others() {
         .into_iter()
         .filter(|file| file.starts_with(&bia.account))
         .collect();
-    assert_eq!((server.media.files(), bia_files.len()), (bia_files.clone(), 2));
+    assert_eq!((server.media.files(), bia_files.len()), (bia_files.clone(), 3));
     assert!(!server.media.path().join(&ana.account).exists());
     assert_eq!(count_gateway_cancellations(&server), 1);
     // Sessions, API keys and support mode of the account are refused.

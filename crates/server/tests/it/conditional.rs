@@ -52,6 +52,7 @@ fn other_entity_tag_is_refused_and_changes_nothing() {
 /// A valid change of the row of each PUT.
 const CHANGES: &[(&str, &str)] = &[
     ("/api/brand-context", r#"{ "company_name": "Loja" }"#),
+    ("/api/retention", r#"{ "messages_days": 400 }"#),
     ("/api/settings", r#"{ "hold_at_most_hours": 5 }"#),
     ("/api/contacts/{id}", r#"{ "name": "Outro" }"#),
     ("/api/segments/{id}", r#"{ "name": "Outro" }"#),
