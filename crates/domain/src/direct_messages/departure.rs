@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
 use crate::campaigns::{Recipient, Variables};
-use crate::holds::{HoldCause, HoldFacts, HoldPolicy, HoldDecision, held_too_long};
+use crate::holds::{HoldCause, HoldDecision, HoldFacts, HoldPolicy, held_too_long};
 use crate::messaging::{Addressee, Category, MessageContent, MetaStatus, WINDOW};
 use crate::shared::{ContactId, MediaId, MessageId, ProfileId, ZoneName, redacted_debug};
 use crate::templates::{MessageValues, OFFER_ENDED, Template};

@@ -11,7 +11,7 @@ mod policy;
 mod quiet_hours;
 
 pub use contact_zone::{contact_zone, zone_of_phone};
-pub use policy::{HoldCause, HoldFacts, HoldPolicy, HoldDecision, held_too_long};
+pub use policy::{HoldCause, HoldDecision, HoldFacts, HoldPolicy, held_too_long};
 pub use quiet_hours::quiet_until;
 #[cfg(test)]
 pub(crate) use quiet_hours::tests::shows_quiet;

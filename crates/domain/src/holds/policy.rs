@@ -235,7 +235,10 @@ mod tests {
             held(HoldCause::QuietHours, morning)
         );
         assert_eq!(policy.decide(&facts(Category::Authentication)), HoldDecision::Free);
-        assert_eq!(HoldPolicy::off(night).decide(&facts(Category::Marketing)), HoldDecision::Free);
+        assert_eq!(
+            HoldPolicy::off(night).decide(&facts(Category::Marketing)),
+            HoldDecision::Free
+        );
     }
 
     #[test]
@@ -264,7 +267,10 @@ mod tests {
             held(HoldCause::Cap, NOW + Duration::HOUR)
         );
         let window = Duration::DAY;
-        assert_eq!(policy_at(NOW, &[NOW - window, newer]).decide(&marketing), HoldDecision::Free);
+        assert_eq!(
+            policy_at(NOW, &[NOW - window, newer]).decide(&marketing),
+            HoldDecision::Free
+        );
         // It fits at 22:00, when it is quiet.
         let at = datetime!(2026-03-02 23:00 UTC) - window;
         assert_eq!(
@@ -316,6 +322,9 @@ mod tests {
             due_at: NOW - Duration::WEEK,
             ..facts(Category::Marketing)
         };
-        assert_eq!(HoldPolicy::new(settings, NOW, BTreeMap::new()).decide(&late), HoldDecision::Free);
+        assert_eq!(
+            HoldPolicy::new(settings, NOW, BTreeMap::new()).decide(&late),
+            HoldDecision::Free
+        );
     }
 }

@@ -7,7 +7,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::QueuedRun;
-use recado_domain::holds::{HoldCause, HoldFacts, HoldDecision, held_too_long};
+use recado_domain::holds::{HoldCause, HoldDecision, HoldFacts, held_too_long};
 use recado_domain::messaging::{Category, SendStatus};
 use recado_domain::shared::{SendId, ZoneName};
 use time::{Duration, OffsetDateTime};

@@ -304,13 +304,8 @@ fn campaign_that_is_found_too_late_sends_nothing_and_is_a_draft() {
     );
     let notification = eventually("the notification", || {
         let page = ana.get("/api/notifications?limit=100").ok();
-        let found = page["data"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|item| item["type"] == "error")
-            .cloned();
-        found
+        let mut items = page["data"].as_array().unwrap().iter();
+        items.find(|item| item["type"] == "error").cloned()
     });
     assert_eq!(notification["data"], json!({ "campaign_id": id, "reason": "late" }));
     let audits =
@@ -413,7 +408,7 @@ fn cost_alert_is_given_once_a_month_of_the_accounts_zone() {
     until("two events", || alerts(&ana) == [first.clone(), second.clone()]);
     let warnings = eventually("the notifications", || {
         let page = ana.get("/api/notifications?limit=100").ok();
-        let found: Vec<Value> = page["data"].as_array().unwrap().iter().cloned().collect();
+        let found: Vec<Value> = page["data"].as_array().unwrap().to_vec();
         let found: Vec<Value> = found.into_iter().filter(|item| item["type"] == "warning").collect();
         (found.len() == 2).then_some(found)
     });

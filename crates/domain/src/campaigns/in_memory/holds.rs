@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::super::HeldSends;
 use super::tables::{RunTables, SendKey};
-use crate::holds::{HoldFacts, HoldPolicy, HoldDecision, held_too_long};
+use crate::holds::{HoldDecision, HoldFacts, HoldPolicy, held_too_long};
 use crate::messaging::{Category, SendStatus};
 use crate::shared::{AccountId, CampaignId, ContactId};
 

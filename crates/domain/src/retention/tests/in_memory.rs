@@ -16,7 +16,7 @@ use crate::campaigns::SendCounts;
 use crate::media::{MediaStoreError, MediaStream, MessageFilePath};
 use crate::messaging::SendStatus;
 use crate::retention::{
-    ArchiveFile, ArchiveRead, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveCount, ArchiveTask, ArchiveWrite,
+    ArchiveCount, ArchiveFile, ArchiveRead, ArchiveStep, ArchiveStorage, ArchiveStore, ArchiveTask, ArchiveWrite,
     ArchivedSend, StoredArchive,
 };
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError};

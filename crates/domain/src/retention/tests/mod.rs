@@ -2,6 +2,6 @@
 
 mod archives;
 mod in_memory;
-mod terms;
 mod iterations;
+mod terms;
 mod use_cases;
