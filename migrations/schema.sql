@@ -2114,8 +2114,6 @@ CREATE INDEX message_media_due_at_idx ON public.message_media USING btree (due_a
 
 CREATE INDEX message_media_expires_at_idx ON public.message_media USING btree (expires_at) WHERE (state = 'ready'::text);
 
-CREATE INDEX message_media_written_idx ON public.message_media USING btree (account_id, written_at) WHERE ((message_id IS NOT NULL) AND ((state = ANY (ARRAY['pending'::text, 'ready'::text])) OR (abandoned <> '{}'::uuid[])));
-
 CREATE INDEX message_media_lost_idx ON public.message_media USING btree (account_id) WHERE ((state = ANY (ARRAY['failed'::text, 'expired'::text])) AND (message_id IS NOT NULL) AND (lost_reported_at IS NULL));
 
 CREATE INDEX message_media_lost_reported_at_idx ON public.message_media USING btree (account_id, lost_reported_at) WHERE (lost_reported_at IS NOT NULL);
@@ -2123,6 +2121,8 @@ CREATE INDEX message_media_lost_reported_at_idx ON public.message_media USING bt
 CREATE INDEX message_media_message_id_idx ON public.message_media USING btree (account_id, message_id) WHERE (message_id IS NOT NULL);
 
 CREATE INDEX message_media_pending_idx ON public.message_media USING btree (phone_number_id, due_at) WHERE (state = 'pending'::text);
+
+CREATE INDEX message_media_written_idx ON public.message_media USING btree (account_id, written_at) WHERE ((message_id IS NOT NULL) AND ((state = ANY (ARRAY['pending'::text, 'ready'::text])) OR (abandoned <> '{}'::uuid[])));
 
 CREATE INDEX message_templates_folder_id_idx ON public.message_templates USING btree (account_id, folder_id) WHERE (folder_id IS NOT NULL);
 

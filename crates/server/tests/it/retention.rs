@@ -164,7 +164,12 @@ fn terms_are_partial_bounded_and_can_be_taken_back() {
     );
     let entries = ana.get("/api/audit-logs?entity_type=retention").ok();
     assert_eq!(entries["logs"].as_array().map_or(0, Vec::len), 3, "{entries}");
+}
 
+#[test]
+fn members_and_viewers_read_terms_and_do_not_change_them() {
+    let server = Server::new();
+    let ana = server.owner();
     for role in ["member", "viewer"] {
         let user = server.member(&ana.account, role);
         get(&user);
