@@ -63,7 +63,7 @@ pub struct HoldPolicy {
 }
 
 impl HoldPolicy {
-    /// `starts`: for each person, the times of [`Self::counted`] messages in any order. They MUST NOT change before the
+    /// `starts`: for each person, the times of counted messages in any order. They MUST NOT change before the
     /// checked messages are started.
     pub fn new(
         settings: AccountSettings,
