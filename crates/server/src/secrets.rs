@@ -1,6 +1,6 @@
 //! `recado secrets rotate`: seals every stored secret under `APP_SECRET`.
 //!
-//! The command may be killed at any moment and repeated: it reads only values that do not name the current key, and
+//! The command may be killed at any time and repeated: it reads only values that do not name the current key, and
 //! each batch is one transaction. Servers go on meanwhile, because they open values under each configured secret.
 
 use std::collections::BTreeMap;

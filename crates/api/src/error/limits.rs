@@ -70,7 +70,7 @@ impl From<IdempotencyError> for ApiError {
                 ReachedLimit {
                     limit: u32::try_from(MAX_KEYS_PER_DAY).unwrap_or(u32::MAX),
                     message: error.to_string(),
-                    // Rounded up, so that the next attempt does not come a moment too early.
+                    // Rounded up, so that the next attempt does not come too early.
                     wait: until_midnight(OffsetDateTime::now_utc()) + Duration::SECOND,
                 },
             ),

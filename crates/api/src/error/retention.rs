@@ -19,7 +19,6 @@ impl From<ContactExportError> for ApiError {
     fn from(error: ContactExportError) -> Self {
         match error {
             ContactExportError::NotFound => Self::not_found(),
-            ContactExportError::Media(error) => error.into(),
             ContactExportError::Store(error) => error.into(),
         }
     }
@@ -29,7 +28,6 @@ impl From<ArchiveError> for ApiError {
     fn from(error: ArchiveError) -> Self {
         match error {
             ArchiveError::NotFound => Self::not_found(),
-            ArchiveError::Media(error) => error.into(),
             ArchiveError::Store(error) => error.into(),
         }
     }

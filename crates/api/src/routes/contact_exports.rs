@@ -5,20 +5,17 @@ use actix_web::{HttpRequest, HttpResponse};
 use recado_domain::contact_exports::{ContactExport, ContactExports, ExportState};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ContactId, ExportId, timestamp};
-use serde_json::json;
 use time::OffsetDateTime;
 
 pub(super) use super::retention::TAG;
-use crate::error::{ApiError, ErrorCode};
+use crate::error::ApiError;
 use crate::web::extractors::{Authenticated, Id, TenantContext};
-use crate::web::operation::{Operation, ResponseDoc, custom_with, data, data_with, empty, path_id, text};
-use crate::web::private_file::{PrivateFile, respond};
+use crate::web::operation::{Operation, data, data_with, path_id};
+use crate::web::private_file::{PrivateFile, gzip_bytes, respond, returns_private_file};
 use crate::web::responses::{self, response_type};
 use crate::web::route::{Endpoint, endpoint};
 
 const ID: &str = "The export's id.";
-
-const GZIP: &str = "application/gzip";
 
 response_type! {
     /// The receipt of an export.
@@ -83,11 +80,7 @@ async fn file(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let open = exports.open(&tenant, id).await?;
-    let file = PrivateFile {
-        sha256: hex::encode(open.stored.sha256),
-        size: open.stored.size,
-        content_type: GZIP,
-    };
+    let file = PrivateFile::gzip(open.stored.size, open.stored.sha256);
     respond(&request, &file, async |range| Ok(open.read(range).await?)).await
 }
 
@@ -96,30 +89,6 @@ pub(super) const FILE: Endpoint = endpoint!(file, {
                 `type` (`contact`, `identity`, `tag`, `segment`, `rfm_score`, `conversation`, `message`, \
                 `message_file`, `direct_message`, `campaign_send`, `order`, `cart`, `metric_event` or `link`) and its \
                 `data`. Files of messages are there by id, for `GET /api/media/{id}`.";
-    Operation::new("Get the file of an export", description)
-        .takes(path_id(ID))
-        .takes(text("Range", "One range of bytes.").in_header().example("bytes=0-1023"))
-        .takes(
-            text("If-Range", "The `ETag` for which `Range` is meant.")
-                .in_header()
-                .example("\"9f86d0\""),
-        )
-        .takes(
-            text("If-None-Match", "Entity tags that the client has.")
-                .in_header()
-                .example("\"9f86d0\""),
-        )
-        .responds(bytes(200, "The file."))
-        .responds(bytes(206, "The requested part of the file."))
-        .responds(empty(304, "The client has the file."))
-        .responds(empty(
-            416,
-            "The range is outside the file; `Content-Range` has its size.",
-        ))
-        .refuses(ErrorCode::Storage, "")
+    let operation = Operation::new("Get the file of an export", description).takes(path_id(ID));
+    returns_private_file(operation, gzip_bytes)
 });
-
-fn bytes(status: u16, description: &'static str) -> ResponseDoc {
-    let schema = json!({ "type": "string", "contentMediaType": "application/octet-stream" });
-    custom_with(status, GZIP, description, schema).example(json!("(bytes)"))
-}

@@ -16,11 +16,9 @@ use serde_json::json;
 use crate::error::{ApiError, ErrorCode};
 use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::multipart::{Form, FormEvent, Malformed};
-use crate::web::operation::{
-    Body, OpenApiTag, Operation, created, custom, custom_with, data, empty, id, path_id, text,
-};
+use crate::web::operation::{Body, OpenApiTag, Operation, created, custom, custom_with, data, id, path_id, text};
 use crate::web::paced::PacedBody;
-use crate::web::private_file::{PrivateFile, respond};
+use crate::web::private_file::{PrivateFile, respond, returns_private_file};
 use crate::web::responses::response_type;
 use crate::web::route::{Endpoint, endpoint};
 use crate::web::shares::Shares;
@@ -379,33 +377,14 @@ async fn get(
 }
 
 pub(super) const GET: Endpoint = endpoint!(get, {
-    let description = "Returns the bytes of a file: of a message, or of an upload. A single `Range` of bytes returns \
-                that part; several ranges return the whole file. `If-None-Match` and `If-Range` compare the `ETag`.";
-    Operation::new("Get a message file", description)
+    let description = "Returns the bytes of a file: of a message, or of an upload.";
+    let operation = Operation::new("Get a message file", description)
         .takes(path_id("The file's id."))
-        .takes(text("Range", "One range of bytes.").in_header().example("bytes=0-1023"))
-        .takes(
-            text("If-Range", "The `ETag` for which `Range` is meant.")
-                .in_header()
-                .example("\"9f86d0\""),
-        )
-        .takes(
-            text("If-None-Match", "Entity tags that the client has.")
-                .in_header()
-                .example("\"9f86d0\""),
-        )
-        .responds(message_file_bytes(200, "The file."))
-        .responds(message_file_bytes(206, "The requested part of the file."))
-        .responds(empty(304, "The client has the file."))
-        .responds(empty(
-            416,
-            "The range is outside the file; `Content-Range` has its size.",
-        ))
         .refuses(
             ErrorCode::Conflict,
             "The file is not fetched yet: `details.state` is `pending`. Try again after `Retry-After`.",
-        )
-        .refuses(ErrorCode::Storage, "")
+        );
+    returns_private_file(operation, message_file_bytes)
 });
 
 /// A response with bytes of any media type that a message's file may have.

@@ -13,7 +13,7 @@ pub fn register_refusals() {
     }
 }
 
-/// Counts a refusal. Refusals are rare, so no handle is kept.
+/// Counts a refusal. Refusals are rare, so no handle is stored.
 pub fn count_refusal(reason: RefusalReason) {
     counter!(REFUSALS, "reason" => reason.as_str()).increment(1);
 }

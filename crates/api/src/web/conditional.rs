@@ -11,9 +11,10 @@ use actix_web::http::header::{ETAG, HeaderMap, IF_MATCH};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
 use recado_domain::shared::{RowLocks, Tenant};
+use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::web::handler::call;
+use crate::web::handler::{call, catch_panic};
 use crate::web::ranges::matches_strongly;
 use crate::web::representation::tagged;
 use crate::web::route::RouteSpec;
@@ -28,7 +29,7 @@ pub async fn call_if_match<B: MessageBody + 'static>(
     let Some(expected) = expected_tags(request.headers()) else {
         return call(request, next).await;
     };
-    let lock = match locks.lock(&row_name(&request)).await {
+    let lock = match locks.lock(&row_name(read, &request)).await {
         Ok(lock) => lock,
         Err(error) => return request.error_response(ApiError::from(error)),
     };
@@ -49,11 +50,13 @@ fn expected_tags(headers: &HeaderMap) -> Option<String> {
     (!tags.is_empty()).then(|| tags.join(","))
 }
 
-/// The account and the path. Some paths are the same in every account.
-fn row_name(request: &ServiceRequest) -> String {
+/// The account, the path template and the id. Other spellings of a path name the same row.
+fn row_name(read: &RouteSpec, request: &ServiceRequest) -> String {
     let extensions = request.extensions();
     let account = extensions.get::<Tenant>().map(|tenant| tenant.account_id.to_string());
-    format!("{} {}", account.unwrap_or_default(), request.path())
+    let id = request.match_info().get("id").and_then(|id| Uuid::parse_str(id).ok());
+    let parts = [account, Some(read.path.to_owned()), id.map(|id| id.to_string())];
+    parts.map(Option::unwrap_or_default).join(" ")
 }
 
 /// The response to a request whose tags do not fit the row. A row that does not exist is left to the handler.
@@ -75,8 +78,6 @@ async fn read_row(read: &RouteSpec, request: &ServiceRequest) -> HttpResponse {
     let Ok(handler) = (read.endpoint.handler)().new_service(()).await else {
         return ApiError::internal("a handler cannot be built").error_response();
     };
-    match handler.call(request).await {
-        Ok(response) => response.into_parts().1,
-        Err(error) => error.error_response(),
-    }
+    let http = request.request().clone();
+    catch_panic(http, handler.call(request)).await.into_parts().1
 }

@@ -12,7 +12,7 @@ mod worker;
 use time::{Duration, OffsetDateTime};
 
 pub use ports::*;
-pub use service::{ContactExportError, ContactExports, OpenExport};
+pub use service::{ContactExportError, ContactExports};
 pub use worker::ContactExporter;
 
 use crate::shared::{ContactId, ExportId, string_enum};

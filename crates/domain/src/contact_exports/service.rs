@@ -1,14 +1,12 @@
 //! The use cases of exports: request one, read its receipt and its file.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::json;
 use thiserror::Error;
 
 use super::{ContactExport, ContactExportStore, EXPORT_KEPT_FOR, ExportState};
-use crate::media::{MediaStoreError, MediaStream, MessageFilePath};
-use crate::retention::{ArchiveStorage, StoredArchive};
+use crate::retention::{ArchiveStorage, OpenArchive};
 use crate::shared::{AuditAction, Clock, ContactId, Event, ExportId, Ids, StoreError, Tenant};
 
 #[derive(Debug, Error)]
@@ -16,8 +14,6 @@ pub enum ContactExportError {
     /// The account has no such contact or export, the export has expired, or its file is not written yet.
     #[error("not found")]
     NotFound,
-    #[error(transparent)]
-    Media(#[from] MediaStoreError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -28,13 +24,6 @@ pub struct ContactExports {
     storage: Arc<dyn ArchiveStorage>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-}
-
-/// The file of an export, which can be read.
-pub struct OpenExport {
-    path: MessageFilePath,
-    pub stored: StoredArchive,
-    storage: Arc<dyn ArchiveStorage>,
 }
 
 impl ContactExports {
@@ -74,22 +63,13 @@ impl ContactExports {
         found.ok_or(ContactExportError::NotFound)
     }
 
-    pub async fn open(&self, tenant: &Tenant, id: ExportId) -> Result<OpenExport, ContactExportError> {
+    pub async fn open(&self, tenant: &Tenant, id: ExportId) -> Result<OpenArchive, ContactExportError> {
         let found = self.store.file(tenant.account_id, id).await?;
         let (path, stored) = found.ok_or(ContactExportError::NotFound)?;
-        Ok(OpenExport {
+        Ok(OpenArchive {
             path,
             stored,
             storage: self.storage.clone(),
         })
-    }
-}
-
-impl OpenExport {
-    /// These bytes of the compressed file. The range is not empty.
-    pub async fn read(&self, range: Range<u64>) -> Result<MediaStream, ContactExportError> {
-        let missing = || MediaStoreError::Failed(format!("{} does not exist", self.path).into());
-        let content = self.storage.read(&self.path, range).await?;
-        Ok(content.ok_or_else(missing)?)
     }
 }

@@ -49,7 +49,7 @@ const MAX_BURSTS_PER_RESERVATION: u32 = 10;
 pub enum QueueEnd {
     /// No message is due.
     Empty,
-    /// All messages of the number are kept back.
+    /// All messages of the number are held.
     Held(HoldReason),
     /// The server stops, or the queue gives way to others.
     HandedOver,

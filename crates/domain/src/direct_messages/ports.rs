@@ -66,7 +66,7 @@ pub struct QueueInputs {
     pub profile: Option<StoredProfile>,
     /// Whether the account is active.
     pub is_active: bool,
-    /// Why and how long all messages of the queue are still kept back.
+    /// Why and how long all messages of the queue are still held.
     pub held: Option<(HoldReason, Duration)>,
     /// Of a queue without a number: the number that sends its messages, because the account has connected one.
     pub successor: Option<NumberChoice>,

@@ -179,7 +179,7 @@ pub trait ArchiveStore: Send + Sync {
     ) -> Result<Vec<ArchivedSend>, StoreError>;
 
     /// Records the verified file: from now on the campaign is archived. Returns false if another attempt has begun, and
-    /// the file belongs to nobody.
+    /// no row has the file.
     async fn complete(&self, account: AccountId, campaign: CampaignId, file: &ArchiveFile) -> Result<bool, StoreError>;
 
     /// Ends an attempt whose file disagrees with the counters: the campaign is as before, and the next attempt begins

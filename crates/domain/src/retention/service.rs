@@ -126,8 +126,6 @@ pub enum ArchiveError {
     #[error("not found")]
     NotFound,
     #[error(transparent)]
-    Media(#[from] MediaStoreError),
-    #[error(transparent)]
     Store(#[from] StoreError),
 }
 
@@ -137,11 +135,11 @@ pub struct Archives {
     storage: Arc<dyn ArchiveStorage>,
 }
 
-/// The archive of a campaign, which can be read.
+/// A compressed file of rows, which can be read: an archive or an export.
 pub struct OpenArchive {
-    path: MessageFilePath,
+    pub(crate) path: MessageFilePath,
     pub stored: StoredArchive,
-    storage: Arc<dyn ArchiveStorage>,
+    pub(crate) storage: Arc<dyn ArchiveStorage>,
 }
 
 impl Archives {
@@ -162,9 +160,8 @@ impl Archives {
 
 impl OpenArchive {
     /// These bytes of the compressed file. The range is not empty.
-    pub async fn read(&self, range: Range<u64>) -> Result<MediaStream, ArchiveError> {
+    pub async fn read(&self, range: Range<u64>) -> Result<MediaStream, MediaStoreError> {
         let missing = || MediaStoreError::Failed(format!("{} does not exist", self.path).into());
-        let content = self.storage.read(&self.path, range).await?;
-        Ok(content.ok_or_else(missing)?)
+        self.storage.read(&self.path, range).await?.ok_or_else(missing)
     }
 }

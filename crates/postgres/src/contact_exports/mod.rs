@@ -5,7 +5,7 @@ mod parts;
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Binary, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contact_exports::{
     ContactExport, ContactExportQueue, ContactExportStore, ExportClaim, ExportPage, ExportPart, ExportedRow,
@@ -17,9 +17,10 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::{OwnerPool, TenantPool};
+use crate::retention::FileRow;
 use crate::sql::sql;
 use crate::transactions::{in_owner, in_tenant};
 
@@ -48,16 +49,6 @@ struct ExportRow {
     requested_at: OffsetDateTime,
     #[diesel(sql_type = Timestamptz)]
     expires_at: OffsetDateTime,
-}
-
-#[derive(QueryableByName)]
-struct FileRow {
-    #[diesel(sql_type = SqlUuid)]
-    file_key: Uuid,
-    #[diesel(sql_type = BigInt)]
-    size: i64,
-    #[diesel(sql_type = Binary)]
-    sha256: Vec<u8>,
 }
 
 #[derive(QueryableByName)]
@@ -155,18 +146,8 @@ impl ContactExportStore for PgContactExports {
              WHERE account_id = $1 AND id = $2 AND expires_at > now() AND state = 'done'")
         .bind(account)
         .bind(id);
-        let Some(row) = self.tenants.read_row_if_any::<FileRow, _>(account, query).await? else {
-            return Ok(None);
-        };
-        let path = MessageFilePath {
-            account_id: account,
-            key: row.file_key,
-        };
-        let stored = StoredArchive {
-            size: row.size.unsigned_abs(),
-            sha256: row.sha256.try_into().map_err(|_| corrupt("a hash of another length"))?,
-        };
-        Ok(Some((path, stored)))
+        let row: Option<FileRow> = self.tenants.read_row_if_any(account, query).await?;
+        row.map(|row| row.stored(account)).transpose()
     }
 }
 

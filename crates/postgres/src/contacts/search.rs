@@ -76,7 +76,7 @@ async fn build(conn: &mut AsyncPgConnection) -> Result<(), BoxError> {
     let class: TextRow = sql(OPERATOR_CLASS).get_result(conn).await?;
     for statement in [
         "DROP INDEX CONCURRENTLY IF EXISTS contacts_search_idx".to_owned(),
-        // Reads also scan the list of pending entries, so it is kept short.
+        // Reads also scan the list of pending entries, so it is short.
         format!(
             "CREATE INDEX CONCURRENTLY contacts_search_idx ON contacts
                USING gin ((account_id::text), {SEARCHED_TEXT} {class})

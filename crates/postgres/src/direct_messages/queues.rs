@@ -301,7 +301,7 @@ struct HeldRow {
     now: OffsetDateTime,
 }
 
-/// Why and how long the messages of a queue are still kept back.
+/// Why and how long the messages of a queue are still held.
 async fn held(conn: &mut AsyncPgConnection, queue: NumberQueue) -> DbResult<Option<(HoldReason, Duration)>> {
     let row: Option<HeldRow> = sql("SELECT hold_reason, held_until, now() AS now FROM direct_message_queues
          WHERE account_id = $1 AND profile_id = $2 AND hold_reason IS NOT NULL AND held_until > now()")

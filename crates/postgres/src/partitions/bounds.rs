@@ -99,7 +99,7 @@ impl PartitionKey {
     }
 }
 
-/// The first moment of a day in UTC.
+/// The begin of a day in UTC.
 pub(super) fn start_time(start: Date) -> OffsetDateTime {
     start.midnight().assume_utc()
 }

@@ -18,7 +18,7 @@ use crate::transactions::in_transaction;
 /// `lock_timeout` of each change. Removing a partition locks its table, and other users wait behind that request.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// One process changes partitions at a time, and the others wait for it: nobody else waits behind them. The lock ends
+/// One process changes partitions at a time, and the others wait for it: nothing else waits behind them. The lock ends
 /// with the transaction.
 fn lock() -> String {
     format!(

@@ -1,4 +1,4 @@
-//! The partitioned tables, and how long their rows are kept.
+//! The partitioned tables, and how long their rows are stored.
 
 use super::bounds::{Interval, PartitionKey};
 
@@ -16,7 +16,7 @@ pub struct PartitionedTable {
     pub retention: RetentionTerm,
 }
 
-/// How long the rows of a table are kept.
+/// How long the rows of a table are stored.
 #[derive(Clone, Copy, Debug)]
 pub enum RetentionTerm {
     /// A fixed number of days.

@@ -7,9 +7,7 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{
-    Array, BigInt, Binary, Bool, Date as SqlDate, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid,
-};
+use diesel::sql_types::{Array, BigInt, Bool, Date as SqlDate, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::SendCounts;
 use recado_domain::media::MessageFilePath;
@@ -20,10 +18,10 @@ use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::PgRetention;
 use super::conditions;
+use super::{FileRow, PgRetention};
 use crate::campaigns::id_of_campaign;
-use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pricing::published;
 use crate::sql::{FlagRow, IdRow, sql};
@@ -104,16 +102,6 @@ impl TryFrom<SendRow> for ArchivedSend {
             quota_month: row.quota_month,
         })
     }
-}
-
-#[derive(QueryableByName)]
-struct FileRow {
-    #[diesel(sql_type = SqlUuid)]
-    file_key: Uuid,
-    #[diesel(sql_type = BigInt)]
-    size: i64,
-    #[diesel(sql_type = Binary)]
-    sha256: Vec<u8>,
 }
 
 /// Opens the campaigns again that are closed without a verified file, and not over any more: their term became longer.
@@ -402,17 +390,7 @@ impl ArchiveStore for PgRetention {
              WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND a.verified_at IS NOT NULL")
         .bind(account)
         .bind(campaign);
-        let Some(row) = self.tenants.read_row_if_any::<FileRow, _>(account, query).await? else {
-            return Ok(None);
-        };
-        let path = MessageFilePath {
-            account_id: account,
-            key: row.file_key,
-        };
-        let stored = StoredArchive {
-            size: row.size.unsigned_abs(),
-            sha256: row.sha256.try_into().map_err(|_| corrupt("a hash of another length"))?,
-        };
-        Ok(Some((path, stored)))
+        let row: Option<FileRow> = self.tenants.read_row_if_any(account, query).await?;
+        row.map(|row| row.stored(account)).transpose()
     }
 }

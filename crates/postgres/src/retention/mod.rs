@@ -4,6 +4,7 @@ mod archives;
 mod conditions;
 mod counts;
 mod direct_messages;
+mod file_row;
 mod files;
 mod rows;
 
@@ -26,6 +27,8 @@ use crate::outbox;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::sql;
 use crate::transactions::{in_owner, in_tenant};
+
+pub(crate) use file_row::FileRow;
 
 /// The most accounts without a row that one claim gives a run, where the operator forces a term.
 const FORCED_ACCOUNTS: i64 = 1000;

@@ -41,7 +41,7 @@ pub struct TlsRefusal {
 enum Failure {
     /// The server cannot be trusted, now or later.
     Refused(String),
-    /// The server cannot be reached at the moment.
+    /// The server cannot be reached now.
     Unavailable(String),
 }
 

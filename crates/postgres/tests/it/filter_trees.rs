@@ -665,11 +665,11 @@ async fn preview_adds_members_and_names_unknown_ones() {
     let preview = world.preview(&none, &contacts[..2]).await;
     assert_eq!((preview.count, preview.reachable), (2, 2));
     assert_eq!(world.preview(&none, &[]).await.count, 0);
-    let nobody = serde_json::from_value(json!({ "all": [{ "opted_out": true }] })).unwrap();
-    assert_eq!(world.preview(&nobody, &[contacts[0], contacts[0]]).await.count, 1);
+    let opted_out = serde_json::from_value(json!({ "all": [{ "opted_out": true }] })).unwrap();
+    assert_eq!(world.preview(&opted_out, &[contacts[0], contacts[0]]).await.count, 1);
     let unknown = world
         .segments()
-        .preview(account, &nobody, &[contacts[0], ContactId(id())], 10)
+        .preview(account, &opted_out, &[contacts[0], ContactId(id())], 10)
         .await;
     assert_eq!(unknown.unwrap(), PreviewOutcome::Unknown(vec![1]));
 }

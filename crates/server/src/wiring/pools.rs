@@ -1,6 +1,7 @@
 //! Connection pools: their purposes, sizes and timeouts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use recado_domain::audit::AuditLogs;
@@ -30,6 +31,10 @@ const NOTIFICATION_CONNECTIONS: usize = 1;
 
 /// Connections of each HTTP thread for requests with `If-Match`: each holds one while it uses others.
 const ROW_LOCK_CONNECTIONS: usize = 1;
+
+/// How long such a request may take. Some of them call WhatsApp or the payment gateway. PostgreSQL ends a lock that is
+/// held for longer.
+const LONGEST_WRITE: Duration = Duration::from_secs(90);
 
 impl Shared {
     /// The configuration of a pool that is counted under `purpose`.
@@ -66,8 +71,11 @@ impl Shared {
 
     /// Locks of rows, with their own connections.
     pub(super) fn row_locks(&self) -> anyhow::Result<PgRowLocks> {
-        let pool = OwnerPool::new(&self.pool("row_locks", ROW_LOCK_CONNECTIONS))
-            .context("DATABASE_URL is not a valid PostgreSQL URL")?;
+        let config = PoolConfig {
+            idle_in_transaction_timeout: LONGEST_WRITE,
+            ..self.pool("row_locks", ROW_LOCK_CONNECTIONS)
+        };
+        let pool = OwnerPool::new(&config).context("DATABASE_URL is not a valid PostgreSQL URL")?;
         Ok(PgRowLocks::new(pool))
     }
 

@@ -251,7 +251,7 @@ fn campaign_to_newcomers_leaves_out_earlier_recipients() {
     assert_eq!(ana.execute(&newcomers).ok()["total"], 1);
     assert_eq!(ana.sends(&newcomers)[0]["contacts"]["name"], "Davi");
     final_status(&ana, &newcomers);
-    // Now everybody got a campaign.
+    // Now every contact got a campaign.
     let again = ana.campaign(json!({ "name": "Novos", "template_id": template, "newcomers_only": true }));
     ana.execute(&again).refused(400, "VALIDATION_ERROR");
     let all = ana

@@ -396,7 +396,7 @@ fn status_names_the_user_id_of_its_recipient() {
         (&found()["same_person_as"], &other["same_person_as"]),
         (&other["id"], &json!(contact))
     );
-    // A status of somebody else's message says nothing.
+    // A status of a message that the account did not send says nothing.
     report(
         "0190a1b2-c3d4-7e5f-8a9b-000000000001",
         "BR.7",

@@ -21,8 +21,8 @@ const MAX_TOKENS: usize = 1_000;
 /// Numbers that an account lists to one token: more than the product reads.
 const MAX_NUMBERS_OF_TOKEN: usize = 2_500;
 
-/// Failed registrations of a number before the platform refuses more with 133016. It forgets them after 72 hours; the
-/// simulator forgets them when it is reset.
+/// Failed registrations of a number before the platform refuses more with 133016. It drops them after 72 hours; the
+/// simulator drops them when it is reset.
 const MAX_FAILED_REGISTRATIONS: u32 = 10;
 
 /// Page sizes of the list of numbers.

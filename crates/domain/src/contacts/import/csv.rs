@@ -52,7 +52,7 @@ impl HeaderBuffer {
     }
 }
 
-/// A push parser for CSV (RFC 4180). It also accepts LF, CRLF, blank lines and a byte-order mark.
+/// A push parser for CSV (RFC 4180). It also accepts LF, CRLF, empty lines and a byte-order mark.
 pub(crate) struct CsvDecoder {
     /// The header line, until it is complete.
     header: Option<HeaderBuffer>,

@@ -3,7 +3,7 @@
 /// The longest line in bytes. A longer one has no content, so that the import reports and skips it.
 pub(super) const LINE_BYTES: usize = 64 * 1024;
 
-/// A non-blank line.
+/// A line that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// The line number, counted from 1.

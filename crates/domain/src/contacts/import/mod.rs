@@ -61,7 +61,7 @@ pub struct LineError {
 }
 
 /// The result of an import. `imported + updated + skipped` is the number of rows: the CSV records after the header, or
-/// the JSON lines without blank lines.
+/// the JSON lines without empty lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportReport {
     /// The number of new contacts.

@@ -414,7 +414,7 @@ impl MessageTables {
         }
     }
 
-    /// Why and how long the messages of a queue are still kept back.
+    /// Why and how long the messages of a queue are still held.
     pub fn held(&self, queue: NumberQueue) -> Option<(HoldReason, Duration)> {
         let row = self.queues.get(&queue)?;
         let left = row.held_until? - self.now;

@@ -1,4 +1,4 @@
-//! Reading the files of messages, and removing what is no longer kept.
+//! Reading the files of messages, and removing what is no longer needed.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -276,7 +276,7 @@ fn every_file_ends_whole_and_once() {
 #[test]
 fn simulation_of_files_finds_every_planted_bug() {
     use PlantedFileBug::*;
-    // The first seed is known to find the bug, unless the steps have changed since. `RenewIgnoresClaim` harms nobody:
+    // The first seed is known to find the bug, unless the steps have changed since. `RenewIgnoresClaim` harms no message:
     // the lost claim is noticed when the outcome is recorded.
     for (first, bug) in [
         (0, ClaimIgnoresLease),

@@ -51,7 +51,7 @@ impl NumberActivity {
 }
 
 impl NumberHealth {
-    /// `asked`: WhatsApp's answer of this moment, if it was asked and answered.
+    /// `asked`: WhatsApp's present answer, if it was asked and answered.
     pub(super) fn new(profile: Profile, activity: NumberActivity, asked: Option<HealthReport>) -> Self {
         let stale = asked.is_none() && !activity.is_fresh();
         let now = activity.now;

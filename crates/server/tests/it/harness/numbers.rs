@@ -17,7 +17,7 @@ pub enum NumberFault {
     MissingPermission,
     /// The number is in no page of its account.
     AbsentFromAccount,
-    /// The number belongs to somebody else.
+    /// The number belongs to another business.
     OtherOwner,
     /// The number is not registered; this PIN registers it.
     Unregistered(&'static str),

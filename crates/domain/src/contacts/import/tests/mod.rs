@@ -381,7 +381,7 @@ enum Row {
     WrongPhone(String),
     Nul(u32),
     Overlong(u32),
-    /// A blank line.
+    /// An empty line.
     EmptyLine,
 }
 
@@ -400,7 +400,7 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 impl Row {
-    /// Returns the name and phone number as the file has them, or `None` for a blank line.
+    /// Returns the name and phone number as the file has them, or `None` for an empty line.
     fn cells(&self) -> Option<(String, String)> {
         let phone = |number: &u32| match number % 3 {
             0 => format!("11961{number:06}"),
