@@ -7,15 +7,16 @@
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{Payload, Service as _, ServiceFactory as _, ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ETAG, HeaderMap, IF_MATCH};
+use actix_web::http::header::{ETAG, IF_MATCH};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
 use recado_domain::shared::{RowLocks, Tenant};
 use uuid::Uuid;
 
 use crate::error::ApiError;
+use crate::web::body::{JSON_BYTES, read};
 use crate::web::handler::{call, catch_panic};
-use crate::web::ranges::matches_strongly;
+use crate::web::ranges::{matches_strongly, tag_list};
 use crate::web::representation::tagged;
 use crate::web::route::RouteSpec;
 
@@ -23,12 +24,16 @@ use crate::web::route::RouteSpec;
 pub async fn call_if_match<B: MessageBody + 'static>(
     locks: &dyn RowLocks,
     read: &'static RouteSpec,
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<B>,
 ) -> ServiceResponse<BoxBody> {
-    let Some(expected) = expected_tags(request.headers()) else {
+    let Some(expected) = tag_list(request.headers(), &IF_MATCH) else {
         return call(request, next).await;
     };
+    // A slow client does not hold the lock.
+    if let Err(error) = read_body(&mut request).await {
+        return request.error_response(error);
+    }
     let lock = match locks.lock(&row_name(read, &request)).await {
         Ok(lock) => lock,
         Err(error) => return request.error_response(ApiError::from(error)),
@@ -41,13 +46,12 @@ pub async fn call_if_match<B: MessageBody + 'static>(
     response
 }
 
-/// The tags that the request names, of all its `If-Match` headers.
-fn expected_tags(headers: &HeaderMap) -> Option<String> {
-    let tags: Vec<&str> = headers
-        .get_all(IF_MATCH)
-        .map(|tags| tags.to_str().unwrap_or_default())
-        .collect();
-    (!tags.is_empty()).then(|| tags.join(","))
+/// Reads the whole body, so that the handler finds it in memory.
+async fn read_body(request: &mut ServiceRequest) -> Result<(), ApiError> {
+    let payload = request.take_payload();
+    let body = read(request.request(), payload, JSON_BYTES).await?;
+    request.set_payload(Payload::from(body));
+    Ok(())
 }
 
 /// The account, the path template and the id. Other spellings of a path name the same row.

@@ -19,7 +19,7 @@ pub enum Selection {
 /// Decides by the headers, the file's quoted entity tag and its size. Several ranges, and a malformed one, select the
 /// whole file.
 pub fn select(headers: &HeaderMap, etag: &str, size: u64) -> Selection {
-    if text(headers, &IF_NONE_MATCH).is_some_and(|tags| matches_any(tags, etag)) {
+    if tag_list(headers, &IF_NONE_MATCH).is_some_and(|tags| matches_any(&tags, etag)) {
         return Selection::NotModified;
     }
     let is_current = text(headers, &IF_RANGE).is_none_or(|tag| tag.trim() == etag);
@@ -42,6 +42,15 @@ pub fn matches_any(tags: &str, etag: &str) -> bool {
     tags.split(',')
         .map(str::trim)
         .any(|tag| tag == "*" || uncoded(tag.strip_prefix("W/").unwrap_or(tag)) == uncoded(etag))
+}
+
+/// The entity tags of all headers of this name. None: there is no such header.
+pub fn tag_list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lists: Vec<&str> = headers
+        .get_all(name)
+        .map(|list| list.to_str().unwrap_or_default())
+        .collect();
+    (!lists.is_empty()).then(|| lists.join(","))
 }
 
 /// Whether a list of entity tags has this one, of a complete body or a compressed form. Weak tags do not count.

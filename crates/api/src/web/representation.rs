@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::crypto::sha256;
-use crate::web::ranges::matches_any;
+use crate::web::ranges::{matches_any, tag_list};
 use crate::web::route::{Access, Content, RouteSpec};
 
 /// A smaller body is not compressed.
@@ -99,12 +99,9 @@ pub fn set_tag_of(response: &mut HttpResponse, row: HttpResponse) {
 /// Responds with 304 if the client has the entity tag of a 200.
 fn unless_known(request: &HttpRequest, response: HttpResponse) -> HttpResponse {
     let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
-    let known = request
-        .headers()
-        .get(IF_NONE_MATCH)
-        .and_then(|known| known.to_str().ok());
+    let known = tag_list(request.headers(), &IF_NONE_MATCH);
     match (tag, known) {
-        (Some(tag), Some(known)) if response.status() == StatusCode::OK && matches_any(known, tag) => {
+        (Some(tag), Some(known)) if response.status() == StatusCode::OK && matches_any(&known, tag) => {
             not_modified(response)
         }
         _ => response,

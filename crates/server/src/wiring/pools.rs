@@ -29,8 +29,12 @@ const AUDIT_CONNECTIONS: usize = 1;
 /// Connections of each HTTP thread for notifications that are still in the outbox.
 const NOTIFICATION_CONNECTIONS: usize = 1;
 
-/// Connections of each HTTP thread for requests with `If-Match`: each holds one while it uses others.
-const ROW_LOCK_CONNECTIONS: usize = 1;
+/// Connections of each HTTP thread for requests with `If-Match`: each holds one while it uses others. The second one is
+/// for other rows while a request waits for its row.
+const ROW_LOCK_CONNECTIONS: usize = 2;
+
+/// How long such a request waits for a connection, behind others for the same row.
+const ROW_LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// How long such a request may take. Some of them call WhatsApp or the payment gateway. PostgreSQL ends a lock that is
 /// held for longer.
@@ -73,6 +77,7 @@ impl Shared {
     pub(super) fn row_locks(&self) -> anyhow::Result<PgRowLocks> {
         let config = PoolConfig {
             idle_in_transaction_timeout: LONGEST_WRITE,
+            wait_timeout: ROW_LOCK_WAIT,
             ..self.pool("row_locks", ROW_LOCK_CONNECTIONS)
         };
         let pool = OwnerPool::new(&config).context("DATABASE_URL is not a valid PostgreSQL URL")?;

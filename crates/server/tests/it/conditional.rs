@@ -93,6 +93,8 @@ fn one_of_many_writes_with_one_entity_tag_is_applied() {
     let ana = server.owner();
     let path = format!("/api/contacts/{}", ana.contact("Ana", "+5511961111111"));
     let tag = etag(&ana.get(&path));
+    let version = || server.db.count("FROM (SELECT generate_series(1, version) FROM contacts) v");
+    let before = version();
     let replies: Vec<Reply> = thread::scope(|scope| {
         let write = |number: usize| {
             let request = ana.request("PUT", &path).header("If-Match", &tag);
@@ -110,9 +112,7 @@ fn one_of_many_writes_with_one_entity_tag_is_applied() {
         }
     }
     assert_eq!(names, [text(&ana.get(&path).ok()["name"])]);
-    server.db.wait_for_outbox();
-    let changes = "FROM outbox_events WHERE kind = 'contact.updated'";
-    assert!(server.db.count(changes) <= 1);
+    assert_eq!(version(), before + 1);
 }
 
 #[test]
