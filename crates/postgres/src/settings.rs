@@ -13,7 +13,7 @@ use recado_domain::shared::{AccountId, Event, StoreError, UserId, ZoneName};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use time::OffsetDateTime;
+use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::errors::{DbResult, corrupt};
@@ -216,6 +216,11 @@ pub(crate) async fn cost_alerts(
 /// an alert, and what a new alert's amount was passed by before gives no alert.
 async fn recompute_months(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
     let months = cost_months::table.filter(cost_months::account_id.eq(account.0));
+    // In the order in which status updates lock months.
+    let locked = months
+        .select(cost_months::month)
+        .order((cost_months::currency, cost_months::month));
+    locked.for_update().load::<Date>(&mut *conn).await?;
     diesel::update(months)
         .set(cost_months::summed_at.eq(None::<OffsetDateTime>))
         .execute(conn)

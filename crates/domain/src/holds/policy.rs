@@ -24,7 +24,7 @@ pub fn held_too_long(cause: HoldCause) -> String {
     format!("held too long: {cause}")
 }
 
-/// What a decision of a due message depends on.
+/// What a decision on a due message depends on.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HoldFacts {
     /// None: the message has no template.
@@ -34,7 +34,7 @@ pub struct HoldFacts {
     pub time_zone: Option<ZoneName>,
     /// E.164.
     pub phone: Option<String>,
-    /// When the message was due: a campaign's when the run first came to it.
+    /// When the message was due: a campaign's when it was first held.
     pub due_at: OffsetDateTime,
     /// When the message expires, if it does.
     pub expires_at: Option<OffsetDateTime>,
@@ -91,8 +91,8 @@ impl HoldPolicy {
                 HoldDecision::Free
             }
             Some((cause, until)) => {
-                let held_since = facts.due_at + Duration::hours(self.settings.hold_at_most_hours.into());
-                let end = facts.expires_at.map_or(held_since, |at| at.min(held_since));
+                let latest_end = facts.due_at + Duration::hours(self.settings.hold_at_most_hours.into());
+                let end = facts.expires_at.map_or(latest_end, |at| at.min(latest_end));
                 if self.now >= end {
                     return HoldDecision::TooLong(cause);
                 }

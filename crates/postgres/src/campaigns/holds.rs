@@ -27,7 +27,7 @@ const SPREAD: usize = 1000;
 /// The most held sends that become due together after a change of the settings.
 const RELEASE_BATCH: i64 = 5000;
 
-/// Sends of a run by their decision.
+/// Sends of a run by what was decided on them.
 pub(super) struct CheckedSends {
     pub(super) free: Vec<SendId>,
     held: Vec<(Uuid, HoldCause, OffsetDateTime)>,
@@ -158,7 +158,7 @@ async fn due_sends(
     Ok(rows)
 }
 
-/// Holds the sends of a decision that wait.
+/// Holds the sends that wait by a decision.
 pub(super) async fn hold(conn: &mut AsyncPgConnection, run: QueuedRun, checked: &CheckedSends) -> DbResult<()> {
     let held = &checked.held;
     if held.is_empty() {
@@ -242,7 +242,8 @@ pub(super) async fn release(
              AND started_at IS NULL AND hold_reason IS NOT NULL AND ",
         id_of_campaign!("id"),
         " ORDER BY retry_at LIMIT $3)
-         UPDATE campaign_sends s SET retry_at = now() FROM held h
+         UPDATE campaign_sends s SET retry_at = now() - h.n * interval '1 microsecond'
+         FROM (SELECT id, row_number() OVER () AS n FROM held LIMIT (SELECT count(*) FROM held)) h
          WHERE s.account_id = $1 AND s.id = h.id AND s.id >= (SELECT first_id(frozen_at) FROM campaigns
            WHERE account_id = $1 AND id = $2) AND s.status = 'pending' AND s.started_at IS NULL"
     ))

@@ -3,9 +3,9 @@
 SELECT m.account_id, m.id FROM account_settings s CROSS JOIN LATERAL (
   (SELECT account_id, id FROM direct_messages
    WHERE account_id = s.account_id AND hold_rule IS NOT NULL AND held_settings_at < s.holds_changed_at
-     AND due_at IS NOT NULL LIMIT $1)
+     AND due_at IS NOT NULL ORDER BY held_settings_at LIMIT $1)
   UNION ALL
   (SELECT account_id, id FROM direct_messages
    WHERE account_id = s.account_id AND hold_rule IS NOT NULL AND held_settings_at > s.holds_changed_at
-     AND due_at IS NOT NULL LIMIT $1)) m
+     AND due_at IS NOT NULL ORDER BY held_settings_at LIMIT $1)) m
 LIMIT $1

@@ -1,4 +1,4 @@
-//! Reads what a policy of due messages needs: an account's settings, and when marketing messages were started.
+//! Reads what a policy for due messages needs: an account's settings, and when marketing messages were started.
 //!
 //! The limit of messages is exact over concurrent transactions: each locks the contacts of a person before it reads their
 //! messages, and holds the locks until its own messages are started. Sends and direct messages are locked before contacts,
@@ -45,7 +45,7 @@ pub(crate) enum Purpose {
     Precheck,
 }
 
-/// A policy of messages to these contacts, and the person of each.
+/// A policy for messages to these contacts, and the person of each.
 pub(crate) struct ContactsPolicy {
     pub(crate) policy: HoldPolicy,
     persons: BTreeMap<Uuid, Vec<Uuid>>,
