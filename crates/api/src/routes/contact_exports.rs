@@ -87,7 +87,7 @@ async fn file(
 pub(super) const FILE: Endpoint = endpoint!(file, {
     let description = "Returns the file of an export that is `done`, for 7 days: gzip of JSON lines, one a row, with its \
                 `type` (`contact`, `identity`, `tag`, `segment`, `rfm_score`, `conversation`, `message`, \
-                `message_file`, `direct_message`, `campaign_send`, `order`, `cart`, `metric_event` or `link`) and its \
+                `message_file`, `direct_message`, `campaign_send`, `order`, `cart`, `metric_event`, `metric_totals` or `link`) and its \
                 `data`. Files of messages are there by id, for `GET /api/media/{id}`.";
     let operation = Operation::new("Get the file of an export", description).takes(path_id(ID));
     returns_private_file(operation, gzip_bytes)

@@ -26,6 +26,8 @@ string_enum! {
         Order = "order",
         Cart = "cart",
         MetricEvent = "metric_event",
+        /// One row with the totals of all metrics. They outlive the events.
+        MetricTotals = "metric_totals",
         Link = "link",
     }
 }

@@ -87,7 +87,11 @@ impl Archiver {
         }
         let (file, is_equal) = match self.attempt(account, task, lease).await? {
             Attempt::ReadBack(file, is_equal) => (file, is_equal),
-            Attempt::Lost => return Ok(StepOutcome::Lost),
+            // No other attempt has this key, so none verifies the file.
+            Attempt::Lost => {
+                self.delete(account, task.key).await?;
+                return Ok(StepOutcome::Lost);
+            }
         };
         if !is_equal {
             let refused = refused_event(task, file.sends);

@@ -69,8 +69,8 @@ impl Retention {
         retry_on_conflict(|| async {
             let (stored, now) = (self.store.find(account).await?, self.clock.now());
             let (terms, shortened) = stored.terms.changed(&input, &self.bounds, now);
-            // The next run counts at once what the new terms would remove.
-            let next_run_at = terms.remove_any(&self.bounds).then_some(now);
+            // The next run counts what the new terms would remove, or opens a campaign again whose archive has begun.
+            let next_run_at = Some(now);
             let audit = tenant.audit(AuditAction::Update, "retention", account);
             let mut events = vec![Event::Audit(audit.with_changes(json!(input.changes())))];
             if let (false, Some(at)) = (shortened.is_empty(), terms.take_effect_at(now)) {

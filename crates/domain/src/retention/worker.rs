@@ -77,19 +77,20 @@ impl RetentionWorker {
         let Some(claim) = self.runs.claim(self.ids.next(), LEASE, &self.bounds).await? else {
             return Ok(false);
         };
-        match self.iteration(&claim).await {
-            Ok(Iteration::More | Iteration::Lost) => self.runs.end(&claim, Some(claim.now), None).await?,
-            Ok(Iteration::Done) => {
-                let counts = self.count(&claim).await?;
-                self.runs.end(&claim, self.next_run(&claim), Some(counts)).await?;
-            }
-            Err(error) => {
-                let retry_at = claim.now.saturating_add(FAILURE_PAUSE);
-                self.runs.end(&claim, Some(retry_at), None).await?;
-                return Err(error);
-            }
-        }
-        Ok(true)
+        let ended = match self.iteration(&claim).await {
+            Ok(Iteration::More | Iteration::Lost) => Ok((Some(claim.now), None)),
+            Ok(Iteration::Done) => self
+                .count(&claim)
+                .await
+                .map(|counts| (self.next_run(&claim), Some(counts))),
+            Err(error) => Err(error),
+        };
+        let (next, counts) = match &ended {
+            Ok((next, counts)) => (*next, counts.clone()),
+            Err(_) => (Some(claim.now.saturating_add(FAILURE_PAUSE)), None),
+        };
+        self.runs.end(&claim, next, counts).await?;
+        ended.map(|_| true)
     }
 
     /// The next run: when a shorter term takes effect, or after `RUN_INTERVAL`. None: the account keeps everything.

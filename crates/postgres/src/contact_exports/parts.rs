@@ -54,7 +54,7 @@ fn rows(part: ExportPart) -> &'static str {
              WHERE account_id = $1 AND contact_id = $2"
         }
         ExportPart::Message => {
-            "SELECT m.created_at AS at, m.id, to_jsonb(m) - '{account_id,payload,recorded_at}'::text[] AS data
+            "SELECT m.created_at AS at, m.id, to_jsonb(m) - '{account_id,recorded_at}'::text[] AS data
              FROM conversations v JOIN messages m ON m.account_id = $1 AND m.conversation_id = v.id
              WHERE v.account_id = $1 AND v.contact_id = $2"
         }
@@ -75,6 +75,11 @@ fn rows(part: ExportPart) -> &'static str {
         ExportPart::MetricEvent => {
             "SELECT occurred_at AS at, id, to_jsonb(e) - '{account_id,contact_id}'::text[] AS data FROM metric_events e
              WHERE account_id = $1 AND contact_id = $2"
+        }
+        ExportPart::MetricTotals => {
+            "SELECT timestamptz 'epoch' AS at, contact_id AS id,
+               jsonb_agg(to_jsonb(t) - '{account_id,contact_id}'::text[] ORDER BY metric_name) AS data
+             FROM metric_contacts t WHERE account_id = $1 AND contact_id = $2 GROUP BY 1, 2"
         }
         ExportPart::Link => {
             "SELECT created_at AS at, id, to_jsonb(l) - '{account_id,contact_id}'::text[] AS data FROM links l

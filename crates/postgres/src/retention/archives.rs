@@ -291,8 +291,7 @@ async fn remove_sends(
          ), gone AS (
            DELETE FROM campaign_sends s USING old o WHERE s.account_id = $1 AND s.id = o.id AND s.id > $3 AND ",
         id_of_campaign!("s.id"),
-        "    RETURNING s.id
-         ) SELECT id FROM gone ORDER BY id DESC LIMIT 1"
+        ") SELECT id FROM old ORDER BY id DESC LIMIT 1"
     ))
     .bind(account)
     .bind(campaign)

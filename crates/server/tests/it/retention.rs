@@ -149,10 +149,8 @@ fn terms_are_partial_bounded_and_can_be_taken_back() {
     assert!(!counted["next_run_at"].is_null());
 
     let back = put(&ana, json!({ "messages_days": null, "audit_days": null }));
-    assert_eq!(
-        (&back["takes_effect_at"], &back["next_run_at"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!(back["takes_effect_at"], Value::Null);
+    until("the last run ends", || get(&ana)["next_run_at"].is_null());
     server.db.wait_for_outbox();
     let warnings = ana.get("/api/notifications?limit=100").ok();
     let warnings: Vec<&Value> = warnings["data"].as_array().unwrap().iter().collect();
@@ -297,7 +295,7 @@ fn run_removes_what_is_over_its_term_and_keeps_sums() {
     assert_eq!(sums(&server), sums_before);
     // The total of the audit log is that of its rows.
     let total = ana.get("/api/audit-logs").ok();
-    assert_eq!(total["total"].as_i64().unwrap_or(audits_now), audits_now, "{total}");
+    assert_eq!(total["total"], json!(audits_now), "{total}");
 }
 
 #[test]
