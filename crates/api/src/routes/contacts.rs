@@ -316,8 +316,7 @@ async fn update(
     Id(id): Id<ContactId>,
     JsonChange(input): JsonChange<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    contacts.update(&tenant, id, input.into()).await?;
-    let details = contacts.details(&tenant, id).await?;
+    let details = contacts.update(&tenant, id, input.into()).await?;
     Ok(responses::ok(ContactDetailsResponse::from(details)))
 }
 

@@ -61,7 +61,8 @@ pub trait ContactStore: Send + Sync {
 
     /// Guarded write: writes the fields that the change names if the contact still has `version`. Without a version,
     /// the write is unconditional. The consent changes only if `opted_out` is set, by `Consent::decided` at the
-    /// database's current time. Returns the errors of `insert`.
+    /// database's current time. Returns the contact as this write left it, before any later write, or the errors of
+    /// `insert`.
     async fn update(
         &self,
         account: AccountId,
@@ -69,7 +70,7 @@ pub trait ContactStore: Send + Sync {
         version: Option<i64>,
         change: &ContactChange,
         now: OffsetDateTime,
-    ) -> Result<UpdateOutcome<Contact>, StoreError>;
+    ) -> Result<UpdateOutcome<ContactDetails>, StoreError>;
 
     /// Soft-deletes a contact.
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<RowOutcome, StoreError>;

@@ -109,7 +109,7 @@ async fn update(
     version: Option<i64>,
     change: &ContactChange,
     now: OffsetDateTime,
-) -> DbResult<UpdateOutcome<Contact>> {
+) -> DbResult<UpdateOutcome<ContactDetails>> {
     let ConsentColumns {
         opted_out_at,
         consent_at,
@@ -158,11 +158,13 @@ async fn update(
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     };
     user_ids::check_free(conn, account, user_id, id).await?;
-    let row = written.append_event(conn, account, kind).await?;
+    written.append_event(conn, account, kind).await?;
     if let Some(tags) = &change.tag_ids {
         set_tags(conn, account, id, tags).await?;
     }
-    Ok(UpdateOutcome::Done(load_tags(conn, account, row).await?))
+    // The transaction has the row locked, so this is the contact as this write left it.
+    let written = details(conn, account, id).await?;
+    Ok(written.map_or(UpdateOutcome::Missing, UpdateOutcome::Done))
 }
 
 async fn details(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<Option<ContactDetails>> {
@@ -304,7 +306,7 @@ impl ContactStore for PgContacts {
         version: Option<i64>,
         change: &ContactChange,
         now: OffsetDateTime,
-    ) -> Result<UpdateOutcome<Contact>, StoreError> {
+    ) -> Result<UpdateOutcome<ContactDetails>, StoreError> {
         in_tenant!(self.tenants, account, |conn| update(
             conn, account, id, version, change, now
         ))

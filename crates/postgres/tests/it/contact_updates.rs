@@ -22,7 +22,7 @@ pub(crate) async fn update(fixture: &DbFixture, id: ContactId, change: &ContactC
         .update(fixture.account, id, Some(stored.version), change, now)
         .await;
     match updated.unwrap() {
-        UpdateOutcome::Done(contact) => contact,
+        UpdateOutcome::Done(details) => details.contact,
         outcome => panic!("{outcome:?}"),
     }
 }
@@ -87,7 +87,12 @@ async fn update_of_an_older_version_writes_nothing() {
         version: first.version + 1,
         ..first
     };
-    assert_eq!(any.unwrap(), UpdateOutcome::Done(expected));
+    let UpdateOutcome::Done(updated) = any.unwrap() else {
+        panic!("the contact was not updated")
+    };
+    assert_eq!(updated.contact, expected);
+    let read = contacts.details(fixture.account, ana.id).await.unwrap();
+    assert_eq!(read, Some(updated));
 }
 
 /// Covers every other writer of the fields of a contact update.

@@ -93,7 +93,11 @@ fn one_of_many_writes_with_one_entity_tag_is_applied() {
     let ana = server.owner();
     let path = format!("/api/contacts/{}", ana.contact("Ana", "+5511961111111"));
     let tag = etag(&ana.get(&path));
-    let version = || server.db.count("FROM (SELECT generate_series(1, version) FROM contacts) v");
+    let version = || {
+        server
+            .db
+            .count("FROM (SELECT generate_series(1, version) FROM contacts) v")
+    };
     let before = version();
     let replies: Vec<Reply> = thread::scope(|scope| {
         let write = |number: usize| {

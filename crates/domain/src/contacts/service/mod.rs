@@ -57,7 +57,12 @@ impl Contacts {
     }
 
     /// Changes the given fields of a contact. Concurrent changes of other fields are preserved.
-    pub async fn update(&self, tenant: &Tenant, id: ContactId, input: ContactInput) -> Result<Contact, ContactError> {
+    pub async fn update(
+        &self,
+        tenant: &Tenant,
+        id: ContactId,
+        input: ContactInput,
+    ) -> Result<ContactDetails, ContactError> {
         // Invalid input takes precedence over `NotFound`.
         let change = ContactChange::from_input(input)?;
         retry_on_conflict(async || {
@@ -76,15 +81,11 @@ impl Contacts {
 
     /// Replaces a contact's tags.
     pub async fn set_tags(&self, tenant: &Tenant, id: ContactId, tags: Vec<TagId>) -> Result<Contact, ContactError> {
-        self.update(
-            tenant,
-            id,
-            ContactInput {
-                tag_ids: Some(tags),
-                ..ContactInput::default()
-            },
-        )
-        .await
+        let input = ContactInput {
+            tag_ids: Some(tags),
+            ..ContactInput::default()
+        };
+        Ok(self.update(tenant, id, input).await?.contact)
     }
 
     pub async fn delete(&self, tenant: &Tenant, id: ContactId) -> Result<(), ContactError> {

@@ -42,6 +42,15 @@ fn apply_change(stored: Contact, change: &ContactChange) -> Contact {
     }
 }
 
+fn details(contact: Contact) -> ContactDetails {
+    ContactDetails {
+        contact,
+        first_referral: None,
+        user_ids: vec![],
+        same_person_as: None,
+    }
+}
+
 /// A store with one contact and optimistic locking. `concurrent_change` runs before every write, with its number.
 fn store_with(stored: Contact, concurrent_change: impl Fn(usize, &mut Contact) + Send + 'static) -> MockContactStore {
     let row = Arc::new(Mutex::new((stored, 0)));
@@ -58,7 +67,7 @@ fn store_with(stored: Contact, concurrent_change: impl Fn(usize, &mut Contact) +
             return Ok(UpdateOutcome::Stale);
         }
         *contact = apply_change(contact.clone(), change);
-        Ok(UpdateOutcome::Done(contact.clone()))
+        Ok(UpdateOutcome::Done(details(contact.clone())))
     });
     store
 }
@@ -173,7 +182,7 @@ async fn contact_keeps_its_last_phone_or_user_id() {
         phone: Some(Some("11961234567".into())),
         ..cleared
     };
-    let with_phone = contacts.update(&tenant(), id, with_phone).await.unwrap();
+    let with_phone = contacts.update(&tenant(), id, with_phone).await.unwrap().contact;
     assert_eq!(
         (with_phone.phone.as_deref(), with_phone.wa_user_id),
         (Some("+5511961234567"), None)
@@ -207,7 +216,8 @@ async fn contact_update_keeps_absent_fields_and_clears_on_null() {
     let changed = contacts(store)
         .update(&tenant(), ContactId(Uuid::nil()), change)
         .await
-        .unwrap();
+        .unwrap()
+        .contact;
     assert_eq!((changed.name.as_str(), changed.email), ("Ana", None));
     assert_eq!(
         (changed.phone.as_deref(), changed.attributes.len()),
@@ -264,7 +274,9 @@ async fn update_of_an_oversized_contact_checks_only_given_fields() {
         let contacts = contacts(store_with(oversized_contact(), |_, _| {}));
         let updated = contacts.update(&tenant(), ContactId(Uuid::nil()), change).await;
         match updated {
-            Ok(updated) => assert_eq!((updated.phone.as_deref(), updated.attributes.len()), (Some("+0"), 200)),
+            Ok(ContactDetails { contact, .. }) => {
+                assert_eq!((contact.phone.as_deref(), contact.attributes.len()), (Some("+0"), 200));
+            }
             Err(ContactError::Invalid(errors)) => assert!(rejected && errors.0.contains_key("attributes")),
             Err(error) => panic!("{error:?}"),
         }
@@ -292,7 +304,7 @@ async fn update_beside_a_moved_phone_keeps_the_new_phone() {
         }
     });
     let updated = contacts(store).update(&tenant(), ContactId(Uuid::nil()), email()).await;
-    let updated = updated.unwrap();
+    let updated = updated.unwrap().contact;
     assert_eq!(updated.phone.as_deref(), Some("+5511977777777"));
     assert_eq!(updated.email.as_deref(), Some("ana@loja.example"));
 }
@@ -331,7 +343,7 @@ async fn update_of_an_address_that_loses_every_attempt_is_a_conflict() {
         .update(&tenant(), id, email())
         .await
         .unwrap();
-    assert_eq!(updated.email.as_deref(), Some("ana@loja.example"));
+    assert_eq!(updated.contact.email.as_deref(), Some("ana@loja.example"));
 }
 
 #[test]
