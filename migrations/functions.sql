@@ -64,20 +64,20 @@ $$;
 
 -- The smallest id of a millisecond; the smallest of all ids for an unknown time. Ids of version 7 and send ids begin
 -- with their time in milliseconds since 1970.
-CREATE OR REPLACE FUNCTION first_id(at timestamptz) RETURNS uuid LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION first_id(at timestamptz) RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS $$
   SELECT overlay(repeat('0', 32) PLACING coalesce(
     lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('0', 12)) FROM 1)::uuid
 $$;
 
 -- The greatest id of a millisecond; the greatest of all ids for an unknown time.
-CREATE OR REPLACE FUNCTION last_id(at timestamptz) RETURNS uuid LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION last_id(at timestamptz) RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS $$
   SELECT overlay(repeat('f', 32) PLACING coalesce(
     lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('f', 12)) FROM 1)::uuid
 $$;
 
 -- The id of the send of a campaign to a contact: a UUID of version 8. It begins with the time of the freeze, which all
 -- sends of a campaign share; the other bits are a hash of campaign and contact.
-CREATE OR REPLACE FUNCTION send_id(frozen_at timestamptz, campaign_id uuid, contact_id uuid) RETURNS uuid LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION send_id(frozen_at timestamptz, campaign_id uuid, contact_id uuid) RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS $$
   SELECT overlay(overlay(md5(campaign_id::text || contact_id::text)
     PLACING lpad(to_hex(floor(extract(epoch FROM frozen_at) * 1000)::bigint), 12, '0') || '8' FROM 1)
     PLACING 'a' FROM 17)::uuid
@@ -86,7 +86,7 @@ $$;
 -- WhatsApp's user id of a contact that a number may use: the id that the number's portfolio reported, else the one of a
 -- parent business, else the contact's own id (`latest`) if no number reported it. Null: the number knows none.
 CREATE OR REPLACE FUNCTION fitting_user_id(account uuid, contact uuid, latest text, number_scope text) RETURNS text
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
   RETURN coalesce(
     (SELECT i.wa_user_id FROM contact_identities i
@@ -102,7 +102,7 @@ $$;
 -- The contacts of a person: `contact` and all that lead to it or from it by what they name. A contact names one other
 -- only, so a person with three contacts is a chain or a star.
 CREATE OR REPLACE FUNCTION same_person_contacts(account uuid, contact uuid) RETURNS SETOF uuid
-LANGUAGE plpgsql STABLE ROWS 2 AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 2 AS $$
 BEGIN
   RETURN QUERY WITH RECURSIVE person (id) AS (
     SELECT contact
@@ -118,7 +118,7 @@ $$;
 
 -- Whether another contact of the same person opted out: an opt-out of one counts for all. `other` is one of them.
 CREATE OR REPLACE FUNCTION same_person_opted_out(account uuid, other uuid) RETURNS boolean
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
   RETURN EXISTS (SELECT 1 FROM same_person_contacts(account, other) p (id)
     JOIN contacts o ON o.account_id = account AND o.id = p.id
@@ -129,7 +129,7 @@ $$;
 -- Whether a campaign writes to another contact of the same person instead: to one with a phone before one without, then
 -- to the one with the smaller id. `other` is one of them.
 CREATE OR REPLACE FUNCTION same_person_goes_first(account uuid, contact uuid, phone text, other uuid) RETURNS boolean
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
   RETURN EXISTS (SELECT 1 FROM same_person_contacts(account, other) p (id)
     JOIN contacts o ON o.account_id = account AND o.id = p.id

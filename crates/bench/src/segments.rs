@@ -72,6 +72,14 @@ fn create_history(fixture: &Fixture, account: &str) -> Result<Vec<String>> {
            [1 + (hashtext(id::text) & 3)]) WHERE account_id = '{account}' AND deleted_at IS NULL"
     );
     client.batch_execute(&attributes).context("cannot set attributes")?;
+    // The server counts the contacts that it writes itself. Without this number the account would be a small one.
+    let counted = format!(
+        "INSERT INTO contact_counts (account_id, day, contacts) VALUES ('{account}', current_date, {CONTACTS})
+         ON CONFLICT (account_id, day) DO UPDATE SET contacts = excluded.contacts"
+    );
+    client
+        .batch_execute(&counted)
+        .context("cannot store the number of contacts")?;
     let mut campaigns = Vec::new();
     for number in 0..CAMPAIGNS {
         let row = client.query_one(

@@ -6,7 +6,7 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Jsonb, Nullable, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Jsonb, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::segments::{AudienceFilters, FilterNode};
 use recado_domain::shared::{AccountId, SegmentId, StoreError};
@@ -131,12 +131,16 @@ pub(crate) struct RuleRow {
     id: Uuid,
     #[diesel(sql_type = Nullable<Jsonb>)]
     filters: Option<Value>,
+    #[diesel(sql_type = Bool)]
+    has_members: bool,
 }
 
 /// Which contacts belong to one segment.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentRule {
     pub(crate) id: SegmentId,
+    /// False: the segment has no members, so the sets of its filters can be joined without other contacts.
+    has_members: bool,
     /// None: only the members belong to the segment.
     pub(crate) filters: Option<BoundFilters>,
 }
@@ -145,7 +149,11 @@ impl TryFrom<RuleRow> for SegmentRule {
     type Error = StoreError;
 
     fn try_from(row: RuleRow) -> Result<Self, StoreError> {
-        Self::of(row.id.into(), row.filters)
+        let rule = Self::of(row.id.into(), row.filters)?;
+        Ok(Self {
+            has_members: row.has_members,
+            ..rule
+        })
     }
 }
 
@@ -158,17 +166,23 @@ pub(crate) fn stored_filters(filters: Option<Value>) -> Result<AudienceFilters, 
 }
 
 impl SegmentRule {
+    /// A segment that may have members.
     pub(crate) fn of(id: SegmentId, filters: Option<Value>) -> Result<Self, StoreError> {
         let filters = BoundFilters::try_from(&stored_filters(filters)?)?;
         let filters = Some(filters).filter(|filters| !filters.is_empty());
-        Ok(Self { id, filters })
+        Ok(Self {
+            id,
+            has_members: true,
+            filters,
+        })
     }
 
-    /// Reads the rule of a segment that is not deleted.
+    /// Reads the rule of a segment that is not deleted and may have members.
     pub(crate) fn query<'a>(account: AccountId, id: SegmentId) -> Sql<'a> {
-        sql("SELECT s.id, s.filters FROM segments s WHERE s.account_id = $1 AND s.id = $2 AND s.deleted_at IS NULL")
-            .bind(account)
-            .bind(id)
+        sql("SELECT s.id, s.filters, true AS has_members FROM segments s
+             WHERE s.account_id = $1 AND s.id = $2 AND s.deleted_at IS NULL")
+        .bind(account)
+        .bind(id)
     }
 
     /// Returns None if the segment does not exist.
@@ -200,6 +214,7 @@ impl SegmentRule {
                 format!("EXISTS ({members} AND m.contact_id = c.id OFFSET 0)"),
                 String::new(),
             ),
+            Access::Sets if !self.has_members => ("false".to_owned(), String::new()),
             Access::Sets => (
                 "members.id IS NOT NULL".to_owned(),
                 format!("LEFT JOIN ({members}) AS members ON members.id = c.id"),

@@ -212,14 +212,7 @@ pub(super) async fn count_trees(
     let mut counted = vec![];
     for row in rows.iter().filter(|row| row.needs_pass()) {
         let rule = SegmentRule::of(row.id.into(), row.filters.clone())?;
-        let tree = rule.written(2, Access::Sets);
-        let text = format!(
-            "SELECT $2 AS id, count(*) AS contacts, now() AS counted_at FROM contacts c {joins}
-             WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {belongs}",
-            joins = tree.joins,
-            belongs = tree.condition,
-        );
-        counted.push(rule.bind(sql(text).bind(account)).get_result(&mut *conn).await?);
+        counted.push(count_tree(conn, account, &rule).await?);
     }
     conn.batch_execute(LOOKUP_PLANS).await?;
     Ok(counted)
@@ -285,8 +278,9 @@ async fn refresh_tree(
     segment: Uuid,
     max_age: Duration,
 ) -> DbResult<()> {
-    let rule: Option<RuleRow> = sql("SELECT s.id, s.filters FROM segments s
-         LEFT JOIN segment_counts k ON k.account_id = $1 AND k.segment_id = s.id
+    let stale: Option<StaleTree> = sql("SELECT s.id, s.filters, coalesce(k.changes, 0) AS changes, EXISTS (
+           SELECT 1 FROM segment_members m WHERE m.account_id = $1 AND m.segment_id = s.id) AS has_members
+         FROM segments s LEFT JOIN segment_counts k ON k.account_id = $1 AND k.segment_id = s.id
          WHERE s.account_id = $1 AND s.id = $2 AND s.deleted_at IS NULL
            AND coalesce(k.counted_at <= now() - $3 * interval '1 microsecond', true)")
     .bind(account)
@@ -295,25 +289,51 @@ async fn refresh_tree(
     .get_result(&mut *conn)
     .await
     .optional()?;
-    let Some(rule) = rule.map(SegmentRule::try_from).transpose()? else {
+    let Some(StaleTree { rule, changes }) = stale else {
         return Ok(());
     };
-    let tree = rule.written(2, Access::Sets);
-    let text = format!(
+    conn.batch_execute(SET_PLANS).await?;
+    let counted = count_tree(conn, account, &rule.try_into()?).await?;
+    conn.batch_execute(LOOKUP_PLANS).await?;
+    // Members that changed after the rule was read are not in the count, or twice.
+    sql(
         "INSERT INTO segment_counts AS k (account_id, segment_id, contacts, counted_at, changes)
-         SELECT $1, $2, count(*), statement_timestamp(),
-           coalesce((SELECT n.changes FROM segment_counts n WHERE n.account_id = $1 AND n.segment_id = $2), 0)
-         FROM contacts c {joins} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {belongs}
+         VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (account_id, segment_id) DO UPDATE SET contacts = excluded.contacts,
            counted_at = excluded.counted_at, leased_until = NULL
            WHERE k.changes = excluded.changes",
+    )
+    .bind(account)
+    .bind(segment)
+    .bind(counted.contacts)
+    .bind(counted.counted_at)
+    .bind(changes)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A segment with a tree whose stored count is too old.
+#[derive(QueryableByName)]
+struct StaleTree {
+    #[diesel(embed)]
+    rule: RuleRow,
+    /// The number of changes that the stored count knows.
+    #[diesel(sql_type = BigInt)]
+    changes: i64,
+}
+
+/// Counts the contacts of a segment with a tree, in one pass. A statement that also wrote the count could not run in
+/// parallel.
+async fn count_tree(conn: &mut AsyncPgConnection, account: AccountId, rule: &SegmentRule) -> DbResult<PassRow> {
+    let tree = rule.written(2, Access::Sets);
+    let text = format!(
+        "SELECT $2 AS id, count(*) AS contacts, statement_timestamp() AS counted_at FROM contacts c {joins}
+         WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {belongs}",
         joins = tree.joins,
         belongs = tree.condition,
     );
-    conn.batch_execute(SET_PLANS).await?;
-    rule.bind(sql(text).bind(account)).execute(&mut *conn).await?;
-    conn.batch_execute(LOOKUP_PLANS).await?;
-    Ok(())
+    Ok(rule.bind(sql(text).bind(account)).get_result(conn).await?)
 }
 
 /// Adds to the stored count (`sign` 1) the contacts that became members, or subtracts (-1) those that stopped being

@@ -44,7 +44,8 @@ pub(super) async fn preview(
         return Ok(PreviewOutcome::Unknown(unknown));
     }
     conn.batch_execute(SET_PLANS).await?;
-    let query = sql(count_text(filters)).bind(account).bind(sample).bind(uuids(members));
+    let text = count_text(filters, !members.is_empty());
+    let query = sql(text).bind(account).bind(sample).bind(uuids(members));
     let counted: CountRow = filters.bind(query).get_result(&mut *conn).await?;
     conn.batch_execute(LOOKUP_PLANS).await?;
     Ok(PreviewOutcome::Done(SegmentPreview {
@@ -56,7 +57,7 @@ pub(super) async fn preview(
 }
 
 /// Counts the contacts once. `$1` account, `$2` size of the sample, `$3` members, from `$4` the filters.
-fn count_text(filters: &BoundFilters) -> String {
+fn count_text(filters: &BoundFilters, has_members: bool) -> String {
     const MEMBERS: &str = "(SELECT DISTINCT m.id FROM unnest($3) AS m (id)) AS members";
     let tree = filters.written(4, Access::Sets, "s");
     let chosen = match filters.is_empty() {
@@ -66,9 +67,15 @@ fn count_text(filters: &BoundFilters) -> String {
                SELECT * FROM contacts c WHERE c.account_id = $1 AND c.id = members.id {FENCE}) AS c
              WHERE c.deleted_at IS NULL"
         ),
-        false => format!(
+        false if has_members => format!(
             "FROM contacts c LEFT JOIN {MEMBERS} ON members.id = c.id {joins}
              WHERE c.account_id = $1 AND c.deleted_at IS NULL AND (members.id IS NOT NULL OR ({condition}))",
+            joins = tree.joins,
+            condition = tree.condition,
+        ),
+        // Without members the database can begin with the contacts that match one of the conditions.
+        false => format!(
+            "FROM contacts c {joins} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {condition}",
             joins = tree.joins,
             condition = tree.condition,
         ),

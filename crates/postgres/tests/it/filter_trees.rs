@@ -337,6 +337,7 @@ impl World {
         let account = world.fixture.account;
         let mut script = format!(
             "SET session_replication_role = replica;
+             UPDATE accounts SET plan = 'growth' WHERE id = '{account}';
              INSERT INTO account_settings (account_id, timezone, updated_at) VALUES ('{account}', '{ACCOUNT_ZONE}', now());"
         );
         for number in 0..CAMPAIGNS {
