@@ -1,6 +1,8 @@
 //! API reference: generates an OpenAPI 3.1 document from the route table, the body and response types, and the
 //! `Operation` of each route. What can be derived is never written twice.
 
+#[cfg(test)]
+mod compatibility;
 mod descriptions;
 mod document;
 mod errors;

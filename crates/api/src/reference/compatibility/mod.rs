@@ -1,0 +1,357 @@
+//! What clients of a released OpenAPI document would miss in another one.
+//!
+//! New operations, fields, kinds and optional inputs are no break: clients ignore what they do not know. Everything
+//! that a client may send must still be accepted, and everything that it may read must still be there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+/// The keys of a document that only explain.
+const EXPLANATIONS: [&str; 8] = [
+    "description",
+    "example",
+    "examples",
+    "externalDocs",
+    "headers",
+    "links",
+    "summary",
+    "title",
+];
+
+/// Maps whose keys are names of the interface, and not keywords.
+const NAMED: [&str; 4] = ["paths", "properties", "schemas", "webhooks"];
+
+/// Who writes the values of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Writer {
+    Client,
+    Server,
+}
+
+/// The part of a document that is compared.
+pub(super) fn interface(document: &Value) -> Value {
+    let mut interface = json!({});
+    for part in ["paths", "webhooks", "components"] {
+        interface[part] = document[part].clone();
+    }
+    explain_less(&mut interface, false);
+    interface
+}
+
+fn explain_less(value: &mut Value, has_names: bool) {
+    match value {
+        Value::Object(map) => {
+            if !has_names {
+                map.retain(|key, _| !EXPLANATIONS.contains(&key.as_str()));
+            }
+            for (key, value) in map.iter_mut() {
+                explain_less(value, !has_names && NAMED.contains(&key.as_str()));
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| explain_less(value, false)),
+        _ => {}
+    }
+}
+
+/// Describes every break between two documents.
+pub(super) fn breaks(old: &Value, new: &Value) -> Vec<String> {
+    let mut comparison = Comparison {
+        old,
+        new,
+        breaks: vec![],
+        compared: BTreeSet::new(),
+        fitting: BTreeMap::new(),
+    };
+    comparison.operations("paths", Writer::Client);
+    comparison.operations("webhooks", Writer::Server);
+    comparison.breaks
+}
+
+/// Two schemas by their addresses, and who writes their values.
+type Pair = (*const Value, *const Value, Writer);
+
+struct Comparison<'a> {
+    old: &'a Value,
+    new: &'a Value,
+    breaks: Vec<String>,
+    /// The pairs that were compared. Schemas may contain themselves.
+    compared: BTreeSet<Pair>,
+    /// The pairs of forms that were compared, and whether the new one fits.
+    fitting: BTreeMap<Pair, bool>,
+}
+
+impl<'a> Comparison<'a> {
+    fn operations(&mut self, part: &str, writer: Writer) {
+        for (path, methods) in entries(&self.old[part]) {
+            for (method, old) in entries(methods) {
+                let place = format!("{} {path}", method.to_uppercase());
+                match self.new[part].get(path).and_then(|methods| methods.get(method)) {
+                    Some(new) => self.operation(&place, old, new, writer),
+                    None => self.breaks.push(format!("{place} is missing")),
+                }
+            }
+        }
+    }
+
+    fn operation(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+        for key in ["operationId", "x-scope"] {
+            if old[key] != Value::Null && old[key] != new[key] {
+                self.breaks
+                    .push(format!("{place}: {key} was {} and is {}", old[key], new[key]));
+            }
+        }
+        self.parameters(place, old, new);
+        let (old_body, new_body) = (&old["requestBody"], &new["requestBody"]);
+        if new_body["required"] == true && old_body["required"] != true {
+            self.breaks.push(format!("{place}: a body is required"));
+        }
+        self.contents(&format!("{place}: body"), old_body, new_body, writer);
+        for (status, old) in entries(&old["responses"]) {
+            if status.starts_with('2') && writer == Writer::Client {
+                let place = format!("{place}: {status}");
+                match new["responses"].get(status) {
+                    Some(new) => {
+                        let (old, new) = (target(self.old, old), target(self.new, new));
+                        self.contents(&place, old, new, Writer::Server);
+                    }
+                    None => self.breaks.push(format!("{place} is missing")),
+                }
+            }
+        }
+    }
+
+    fn parameters(&mut self, place: &str, old: &'a Value, new: &'a Value) {
+        let (before, after) = (self.old, self.new);
+        let resolved = |document: &'a Value, operation: &'a Value| -> Vec<&'a Value> {
+            items(&operation["parameters"])
+                .map(|parameter| target(document, parameter))
+                .collect()
+        };
+        let (old, new) = (resolved(before, old), resolved(after, new));
+        let key = |parameter: &Value| (parameter["in"].clone(), parameter["name"].clone());
+        for parameter in &old {
+            let place = format!("{place}: parameter {}", parameter["name"]);
+            match new.iter().find(|other| key(other) == key(parameter)) {
+                Some(other) => self.schema(&place, &parameter["schema"], &other["schema"], Writer::Client),
+                None => self.breaks.push(format!("{place} is missing")),
+            }
+        }
+        for parameter in new.iter().filter(|parameter| parameter["required"] == true) {
+            let was_required = |other: &&Value| key(other) == key(parameter) && other["required"] == true;
+            if !old.iter().any(was_required) {
+                self.breaks
+                    .push(format!("{place}: parameter {} is required", parameter["name"]));
+            }
+        }
+    }
+
+    /// Compares bodies by their content types.
+    fn contents(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+        for (content_type, content) in entries(&old["content"]) {
+            match new["content"].get(content_type) {
+                Some(other) => self.schema(place, &content["schema"], &other["schema"], writer),
+                None => self.breaks.push(format!("{place}: {content_type} is missing")),
+            }
+        }
+    }
+
+    fn schema(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+        let (forms, others) = (forms(self.old, old), forms(self.new, new));
+        match (forms.as_slice(), others.as_slice()) {
+            ([old], [new]) => self.form(place, old, new, writer),
+            _ => self.forms(place, &forms, &others, writer),
+        }
+    }
+
+    fn form(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+        if !self.compared.insert((old, new, writer)) {
+            return;
+        }
+        self.types(place, old, new, writer);
+        self.values(place, old, new, writer);
+        if writer == Writer::Client {
+            self.limits(place, old, new);
+        }
+        self.fields(place, old, new, writer);
+        for key in ["items", "additionalProperties"] {
+            if old[key].is_object() {
+                self.schema(&format!("{place}[]"), &old[key], &new[key], writer);
+            }
+        }
+    }
+
+    /// Each form of before must still be there. A server may write new forms, but no new JSON type.
+    fn forms(&mut self, place: &str, old: &[&'a Value], new: &[&'a Value], writer: Writer) {
+        for form in old {
+            if !new.iter().any(|other| self.fits(form, other, writer)) {
+                self.breaks.push(format!("{place}: a form is missing: {}", shown(form)));
+            }
+        }
+        let types_of =
+            |forms: &[&'a Value]| -> BTreeSet<&'a str> { forms.iter().flat_map(|form| types(form)).collect() };
+        if writer == Writer::Server {
+            for name in types_of(new).difference(&types_of(old)) {
+                self.breaks.push(format!("{place} may be of the type {name}"));
+            }
+        }
+    }
+
+    fn fits(&mut self, old: &'a Value, new: &'a Value, writer: Writer) -> bool {
+        let pair: Pair = (old, new, writer);
+        if let Some(&fits) = self.fitting.get(&pair) {
+            return fits;
+        }
+        let mut comparison = Comparison {
+            old: self.old,
+            new: self.new,
+            breaks: vec![],
+            compared: self.compared.clone(),
+            fitting: std::mem::take(&mut self.fitting),
+        };
+        comparison.form("", old, new, writer);
+        let fits = comparison.breaks.is_empty();
+        self.fitting = comparison.fitting;
+        self.fitting.insert(pair, fits);
+        fits
+    }
+
+    fn types(&mut self, place: &str, old: &Value, new: &Value, writer: Writer) {
+        let (before, after) = (types(old), types(new));
+        let (must_be, allowed) = match writer {
+            Writer::Client => (&before, &after),
+            Writer::Server => (&after, &before),
+        };
+        // No type is any type.
+        let is_allowed = allowed.is_empty() || (!must_be.is_empty() && must_be.is_subset(allowed));
+        if !is_allowed {
+            self.breaks
+                .push(format!("{place}: the type was {before:?} and is {after:?}"));
+        }
+        for key in ["format", "pattern"] {
+            if old[key] != new[key] && !(writer == Writer::Client && new[key].is_null()) {
+                self.breaks
+                    .push(format!("{place}: {key} was {} and is {}", old[key], new[key]));
+            }
+        }
+    }
+
+    /// A server may write new kinds, and a client may still send the old ones.
+    fn values(&mut self, place: &str, old: &Value, new: &Value, writer: Writer) {
+        let (Some(before), Some(after)) = (values(old), values(new)) else {
+            if writer == Writer::Client && values(old).is_none() && values(new).is_some() {
+                self.breaks.push(format!("{place} has an enumeration"));
+            }
+            return;
+        };
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            self.breaks.push(format!("{place}: {value} is missing"));
+        }
+    }
+
+    /// The limits of what a client sends do not become narrower.
+    fn limits(&mut self, place: &str, old: &Value, new: &Value) {
+        let upper = ["maxItems", "maxLength", "maxProperties", "maximum", "exclusiveMaximum"];
+        let lower = ["minItems", "minLength", "minProperties", "minimum", "exclusiveMinimum"];
+        for (key, is_upper) in upper
+            .map(|key| (key, true))
+            .into_iter()
+            .chain(lower.map(|key| (key, false)))
+        {
+            let Some(after) = new[key].as_f64() else {
+                continue;
+            };
+            let is_narrower = match old[key].as_f64() {
+                None => true,
+                Some(before) => {
+                    if is_upper {
+                        after < before
+                    } else {
+                        after > before
+                    }
+                }
+            };
+            if is_narrower {
+                self.breaks
+                    .push(format!("{place}: {key} was {} and is {}", old[key], new[key]));
+            }
+        }
+    }
+
+    fn fields(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+        for (name, field) in entries(&old["properties"]) {
+            let place = format!("{place}.{name}");
+            match new["properties"].get(name) {
+                Some(other) => self.schema(&place, field, other, writer),
+                None => self.breaks.push(format!("{place} is missing")),
+            }
+        }
+        let (before, after) = (required(old), required(new));
+        match writer {
+            Writer::Client => {
+                for name in after.difference(&before) {
+                    self.breaks.push(format!("{place}.{name} is required"));
+                }
+            }
+            Writer::Server => {
+                for name in before.difference(&after) {
+                    self.breaks.push(format!("{place}.{name} may be absent"));
+                }
+            }
+        }
+    }
+}
+
+/// Resolves a `$ref`.
+fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    let path = value["$ref"].as_str().map(|path| path.trim_start_matches('#'));
+    path.and_then(|path| document.pointer(path)).unwrap_or(value)
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flat_map(Map::iter)
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The schemas one of which a value has, without references and choices.
+fn forms<'a>(document: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    let schema = target(document, schema);
+    match schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array()) {
+        Some(choices) => choices.iter().flat_map(|choice| forms(document, choice)).collect(),
+        None => vec![schema],
+    }
+}
+
+fn types(schema: &Value) -> BTreeSet<&str> {
+    let one = schema["type"].as_str();
+    let mut types: BTreeSet<&str> = one
+        .into_iter()
+        .chain(items(&schema["type"]).filter_map(Value::as_str))
+        .collect();
+    if types.contains("number") {
+        types.insert("integer");
+    }
+    types
+}
+
+/// The values that a schema lists.
+fn values(schema: &Value) -> Option<Vec<&Value>> {
+    match &schema["const"] {
+        Value::Null => schema["enum"].as_array().map(|values| values.iter().collect()),
+        value => Some(vec![value]),
+    }
+}
+
+fn required(schema: &Value) -> BTreeSet<&str> {
+    items(&schema["required"]).filter_map(Value::as_str).collect()
+}
+
+/// The start of a schema, to find it by.
+fn shown(schema: &Value) -> String {
+    schema.to_string().chars().take(100).collect()
+}
+
+mod tests;
