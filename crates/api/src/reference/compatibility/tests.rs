@@ -94,7 +94,7 @@ fn additions_are_no_breaks() {
 }
 
 #[test]
-fn removals_and_narrower_inputs_are_breaks() {
+fn changed_operations_and_parameters_are_breaks() {
     for (pointer, value, expected) in [
         ("/paths".to_owned(), json!({}), "PUT /api/rows/{id} is missing"),
         ("/webhooks".to_owned(), json!({}), "POST row.changed is missing"),
@@ -121,6 +121,18 @@ fn removals_and_narrower_inputs_are_breaks() {
             "body: application/json is missing",
         ),
         (format!("{OPERATION}/responses"), json!({ "201": {} }), "200 is missing"),
+    ] {
+        let found = after(&pointer, value);
+        assert!(
+            found.iter().any(|text| text.contains(expected)),
+            "{pointer}: {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn removed_fields_and_values_are_breaks() {
+    for (pointer, value, expected) in [
         (format!("{INPUT}/properties"), json!({}), "body.name is missing"),
         (
             format!("{INPUT}/properties/name/type"),
