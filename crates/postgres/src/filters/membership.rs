@@ -140,7 +140,7 @@ pub(crate) struct RuleRow {
 pub(crate) struct SegmentRule {
     pub(crate) id: SegmentId,
     /// False: the segment has no members, so the sets of its filters can be joined without other contacts.
-    has_members: bool,
+    pub(crate) has_members: bool,
     /// None: only the members belong to the segment.
     pub(crate) filters: Option<BoundFilters>,
 }

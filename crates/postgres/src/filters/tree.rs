@@ -20,19 +20,19 @@ use crate::sql::FENCE;
 pub(crate) enum Access {
     /// By the contact, with an index: for contacts that were found before, and for the first of a list.
     PerContact,
-    /// All of them once, as a set that is joined with the account's contacts. The statement MUST run under
-    /// [`SET_PLANS`].
+    /// All of them once, as a set that is joined with the contacts. The statement MUST run under [`SET_PLANS`].
     Sets,
 }
 
 /// For statements with [`Access::Sets`]: only hash joins remain. With statistics that do not contain the account's rows,
-/// the planner would expect sets of one row and read them again for each contact; at the price of random reads, it would
-/// read all sends of the table for one campaign. One more process reads along, because somebody waits.
+/// the planner would read sets again for each contact; at the price of random reads, it would read all sends of the table
+/// for one campaign. One more process reads along, because somebody waits.
 pub(crate) const SET_PLANS: &str = "SET LOCAL enable_nestloop = off; SET LOCAL enable_mergejoin = off; \
     SET LOCAL work_mem = '64MB'; SET LOCAL random_page_cost = 1.1; SET LOCAL max_parallel_workers_per_gather = 1";
 
 /// Ends [`SET_PLANS`], for look-ups later in the transaction.
-pub(crate) const LOOKUP_PLANS: &str = "SET LOCAL enable_nestloop = on; SET LOCAL enable_mergejoin = on";
+pub(crate) const LOOKUP_PLANS: &str = "SET LOCAL enable_nestloop = on; SET LOCAL enable_mergejoin = on; \
+    SET LOCAL random_page_cost TO DEFAULT; SET LOCAL max_parallel_workers_per_gather TO DEFAULT";
 
 /// A tree as SQL.
 pub(crate) struct TreeSql {

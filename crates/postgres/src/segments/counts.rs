@@ -200,6 +200,8 @@ pub(super) struct PassRow {
     contacts: i64,
     #[diesel(sql_type = Timestamptz)]
     counted_at: OffsetDateTime,
+    #[diesel(sql_type = Bool)]
+    has_members: bool,
 }
 
 /// Counts the segments with trees of a small account, in one pass each.
@@ -293,7 +295,13 @@ async fn refresh_tree(
         return Ok(());
     };
     conn.batch_execute(SET_PLANS).await?;
-    let counted = count_tree(conn, account, &rule.try_into()?).await?;
+    let mut rule: SegmentRule = rule.try_into()?;
+    let mut counted = count_tree(conn, account, &rule).await?;
+    if counted.has_members && !rule.has_members {
+        // The first member came after the rule was read.
+        rule.has_members = true;
+        counted = count_tree(conn, account, &rule).await?;
+    }
     conn.batch_execute(LOOKUP_PLANS).await?;
     // Members that changed after the rule was read are not in the count, or twice.
     sql(
@@ -328,7 +336,9 @@ struct StaleTree {
 async fn count_tree(conn: &mut AsyncPgConnection, account: AccountId, rule: &SegmentRule) -> DbResult<PassRow> {
     let tree = rule.written(2, Access::Sets);
     let text = format!(
-        "SELECT $2 AS id, count(*) AS contacts, statement_timestamp() AS counted_at FROM contacts c {joins}
+        "SELECT $2 AS id, count(*) AS contacts, statement_timestamp() AS counted_at, EXISTS (
+           SELECT 1 FROM segment_members m WHERE m.account_id = $1 AND m.segment_id = $2) AS has_members
+         FROM contacts c {joins}
          WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {belongs}",
         joins = tree.joins,
         belongs = tree.condition,

@@ -56,9 +56,10 @@ fn explain_less(value: &mut Value, has_names: bool) {
 
 /// Describes every break between two documents.
 pub(super) fn breaks(old: &Value, new: &Value) -> Vec<String> {
+    let (old, new) = (joined(old, old), joined(new, new));
     let mut comparison = Comparison {
-        old,
-        new,
+        old: &old,
+        new: &new,
         breaks: vec![],
         compared: BTreeSet::new(),
         fitting: BTreeMap::new(),
@@ -228,7 +229,7 @@ impl<'a> Comparison<'a> {
             self.breaks
                 .push(format!("{place}: the type was {before:?} and is {after:?}"));
         }
-        for key in ["format", "pattern"] {
+        for key in ["format", "pattern", "not"] {
             if old[key] != new[key] && !(writer == Writer::Client && new[key].is_null()) {
                 self.breaks
                     .push(format!("{place}: {key} was {} and is {}", old[key], new[key]));
@@ -298,6 +299,42 @@ impl<'a> Comparison<'a> {
                     self.breaks.push(format!("{place}.{name} may be absent"));
                 }
             }
+        }
+    }
+}
+
+/// A copy without `allOf`: the schema itself has what its parts require.
+fn joined(document: &Value, value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut own: Map<String, Value> = map
+                .iter()
+                .filter(|(key, _)| *key != "allOf")
+                .map(|(key, value)| (key.clone(), joined(document, value)))
+                .collect();
+            for part in items(&value["allOf"]) {
+                join(&mut own, joined(document, target(document, part)));
+            }
+            Value::Object(own)
+        }
+        Value::Array(values) => values.iter().map(|value| joined(document, value)).collect(),
+        value => value.clone(),
+    }
+}
+
+fn join(into: &mut Map<String, Value>, part: Value) {
+    let Value::Object(part) = part else {
+        return;
+    };
+    for (key, value) in part {
+        match (into.get_mut(&key), value) {
+            (None, value) => {
+                into.insert(key, value);
+            }
+            (Some(Value::Object(own)), value @ Value::Object(_)) => join(own, value),
+            (Some(Value::Array(own)), Value::Array(values)) => own.extend(values),
+            // The schema's own keyword is at least as narrow as that of its part.
+            (Some(_), _) => {}
         }
     }
 }

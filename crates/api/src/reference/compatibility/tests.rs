@@ -33,7 +33,10 @@ fn small_document() -> Value {
             },
         } } },
         "webhooks": { "row.changed": { "post": {
-            "requestBody": { "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Row" } } } },
+            "requestBody": { "content": { "application/json": { "schema": { "allOf": [
+                { "$ref": "#/components/schemas/Event" },
+                { "properties": { "data": { "$ref": "#/components/schemas/Data" } }, "required": ["data"] },
+            ] } } } },
         } } },
         "components": {
             "parameters": { "Id": { "in": "path", "name": "id", "required": true, "schema": { "type": "string" } } },
@@ -46,6 +49,12 @@ fn small_document() -> Value {
                     },
                     "required": ["name"],
                 },
+                "Event": {
+                    "type": "object",
+                    "properties": { "type": { "type": "string" }, "data": { "type": "object" } },
+                    "required": ["type", "data"],
+                },
+                "Data": { "type": "object", "properties": { "id": { "type": "string" } }, "required": ["id"] },
                 "Row": {
                     "type": "object",
                     "properties": {
@@ -170,6 +179,16 @@ fn removed_fields_and_values_are_breaks() {
             "200.state: a form is missing: {\"const\":\"old\"",
         ),
         (
+            "/components/schemas/Event/properties".to_owned(),
+            json!({}),
+            "body.type is missing",
+        ),
+        (
+            "/components/schemas/Data/properties".to_owned(),
+            json!({}),
+            "body.data.id is missing",
+        ),
+        (
             format!("{ROW}/properties/state"),
             json!({ "type": ["string", "null"] }),
             "200.state may be of the type null",
@@ -195,4 +214,50 @@ fn names_of_fields_are_no_explanations() {
         json!({})
     );
     assert_eq!(interface["paths"]["/api/rows/{id}"]["put"].get("description"), None);
+}
+
+/// A keyword that the comparison does not know could change unnoticed.
+#[test]
+fn documents_have_only_known_keywords() {
+    const KNOWN: [&str; 24] = [
+        "$ref",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "const",
+        "contentMediaType",
+        "default",
+        "enum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "not",
+        "oneOf",
+        "pattern",
+        "properties",
+        "required",
+        "type",
+        "writeOnly",
+    ];
+    fn check(schema: &Value) {
+        for (key, value) in entries(schema) {
+            assert!(KNOWN.contains(&key.as_str()), "{key}: compare it");
+            match key.as_str() {
+                "properties" => entries(value).for_each(|(_, field)| check(field)),
+                "items" | "additionalProperties" => check(value),
+                "allOf" | "anyOf" | "oneOf" => items(value).for_each(check),
+                _ => {}
+            }
+        }
+    }
+    let interface = interface(&crate::reference::document());
+    let schemas = &interface["components"]["schemas"];
+    assert!(entries(schemas).count() > 100);
+    entries(schemas).for_each(|(_, schema)| check(schema));
 }
