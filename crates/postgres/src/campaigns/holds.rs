@@ -19,6 +19,7 @@ use crate::errors::{DbResult, parse_enum};
 use crate::filters::HAS_OPTED_OUT;
 use crate::holds::{Purpose, contacts_policy, hold_settings};
 use crate::sql::{FENCE, FlagRow, TextRow, collect_column, key_rows, sql, uuids};
+use crate::whatsapp::USER_ID_SCOPE;
 
 /// Sends that are held until the same time are due one after another within so many microseconds. A claim begins at the
 /// `retry_at` of the one before it, and would read again all sends that had the same.
@@ -56,7 +57,7 @@ struct DueSendRow {
     time_zone: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     phone: Option<String>,
-    /// Whether its contact may be written to. Another send is not held: it fails when it starts.
+    /// Whether its contact may and can be written to. Another send is not held: it fails when it starts.
     #[diesel(sql_type = Bool)]
     is_reachable: bool,
     #[diesel(sql_type = Timestamptz)]
@@ -127,7 +128,6 @@ async fn category(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Opti
     Ok(row.map(|row| parse_enum(&row.text)).transpose()?)
 }
 
-/// Those of the sends that can start, in the order of their ids. The account is a sub-select, as in `record_and_start`.
 async fn due_sends(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
@@ -135,24 +135,20 @@ async fn due_sends(
     purpose: Purpose,
 ) -> DbResult<Vec<DueSendRow>> {
     let rows = sql(format!(
-        "SELECT k.id, s.contact_id, s.held_since, c.time_zone, c.phone, now() AS now,
-           c.deleted_at IS NULL AND NOT {HAS_OPTED_OUT} AS is_reachable
-         FROM (SELECT k.id FROM {keys} k ORDER BY 1) k
-         CROSS JOIN LATERAL (SELECT contact_id, held_since FROM campaign_sends
-           WHERE account_id = (SELECT $1) AND id = k.id AND id >= $3 AND status = 'pending' AND started_at IS NULL
-           {look_up}) s
-         CROSS JOIN LATERAL (SELECT time_zone, phone, deleted_at, opted_out_at, same_person_as FROM contacts
-           WHERE account_id = $1 AND id = s.contact_id {FENCE}) c
-         ORDER BY k.id",
+        include_str!("due_sends.sql"),
         keys = key_rows("$2", "id"),
         look_up = match purpose {
             Purpose::Start => "FOR UPDATE",
             Purpose::Precheck => FENCE,
         },
+        has_opted_out = HAS_OPTED_OUT,
+        scope = USER_ID_SCOPE,
+        fence = FENCE,
     ))
     .bind(run.account_id)
     .bind(uuids(sends))
     .bind(smallest(sends.iter().map(|send| &send.0)))
+    .bind(run.campaign_id)
     .load(conn)
     .await?;
     Ok(rows)

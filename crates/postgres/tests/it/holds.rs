@@ -10,12 +10,12 @@ use uuid::Uuid;
 use crate::retries::retry_of;
 use crate::support::{DbFixture, LEASE, id};
 
-/// Sets the limit to `n` messages in a day.
-pub(crate) async fn set_cap(fixture: &DbFixture, n: u16) {
+/// Sets the limit to `n` messages in `days`.
+pub(crate) async fn set_cap(fixture: &DbFixture, n: u16, days: u16) {
     fixture
         .sql(&format!(
             "INSERT INTO account_settings (account_id, max_marketing_per_contact, holds_changed_at, updated_at)
-             VALUES ('{}', '{{\"n\": {n}, \"days\": 1}}', clock_timestamp(), now())
+             VALUES ('{}', '{{\"n\": {n}, \"days\": {days}}}', clock_timestamp(), now())
              ON CONFLICT (account_id) DO UPDATE
                SET max_marketing_per_contact = excluded.max_marketing_per_contact,
                  holds_changed_at = excluded.holds_changed_at",
@@ -57,7 +57,7 @@ async fn concurrent_starts_never_exceed_the_cap() {
         runs.push((run, worker, claimed(&fixture, run, worker).await));
     }
     // All sends were claimed before there was a limit, so only their starts are checked.
-    set_cap(&fixture, 2).await;
+    set_cap(&fixture, 2, 1).await;
     let starts = runs
         .iter()
         .map(|(run, worker, sends)| start(&fixture, *run, *worker, sends));
@@ -82,7 +82,7 @@ async fn linked_contacts_count_as_one_person() {
     fixture
         .sql("UPDATE contacts c SET same_person_as = o.id FROM contacts o WHERE o.account_id = c.account_id AND o.id < c.id")
         .await;
-    set_cap(&fixture, 1).await;
+    set_cap(&fixture, 1, 1).await;
     assert_eq!(start(&fixture, run, first, &sends).await, 1);
     assert_eq!(start(&fixture, other, second, &others).await, 0);
 }
@@ -91,7 +91,7 @@ async fn linked_contacts_count_as_one_person() {
 async fn failed_and_old_messages_do_not_count() {
     let fixture = DbFixture::new().await;
     fixture.add_contacts(3).await;
-    set_cap(&fixture, 1).await;
+    set_cap(&fixture, 1, 1).await;
     let (first, second) = (id(), id());
     let (_, run) = fixture.started(first).await;
     let (_, other) = fixture.started(second).await;
@@ -138,7 +138,7 @@ pub(crate) async fn claim_until_held(fixture: &DbFixture, run: QueuedRun, worker
 /// A run that waits because its contacts got a message of another run.
 pub(crate) async fn waiting_run(fixture: &DbFixture) -> (QueuedRun, HeldSends) {
     fixture.add_contacts(5).await;
-    set_cap(fixture, 1).await;
+    set_cap(fixture, 1, 1).await;
     let (first, second) = (id(), id());
     let (_, run) = fixture.started(first).await;
     let sends = claimed(fixture, run, first).await;
@@ -153,7 +153,7 @@ pub(crate) async fn waiting_run(fixture: &DbFixture) -> (QueuedRun, HeldSends) {
 async fn message_counts_by_its_category_when_it_started() {
     let fixture = DbFixture::new().await;
     fixture.add_contacts(3).await;
-    set_cap(&fixture, 1).await;
+    set_cap(&fixture, 1, 1).await;
     let category = async |name| {
         let set = format!("UPDATE message_templates SET category = '{name}'");
         fixture.sql(&set).await;
@@ -191,7 +191,7 @@ async fn message_counts_by_its_category_when_it_started() {
 async fn contact_that_is_linked_during_a_start_counts() {
     let fixture = DbFixture::new().await;
     fixture.add_contacts(2).await;
-    set_cap(&fixture, 1).await;
+    set_cap(&fixture, 1, 1).await;
     let (first, second) = (id(), id());
     let (_, run) = fixture.started(first).await;
     let sends = claimed(&fixture, run, first).await;
@@ -242,20 +242,20 @@ async fn retry_is_held_and_counts_once() {
     fixture
         .sql("UPDATE campaign_sends SET failed_at = failed_at - interval '2 days' WHERE failed_at IS NOT NULL")
         .await;
-    set_cap(&fixture, 1).await;
+    set_cap(&fixture, 1, 1).await;
     let retry = retry_of(&fixture, &campaign).await;
     fixture.runs().retry(&retry).await.unwrap();
     assert_eq!(fixture.runs().take(third, LEASE).await.unwrap(), Some(run));
     let held = claim_until_held(&fixture, run, third).await;
     assert_eq!(held.count, 1);
-    set_cap(&fixture, 2).await;
+    set_cap(&fixture, 2, 1).await;
     let again = claimed(&fixture, run, third).await;
     assert_eq!((&again, start(&fixture, run, third, &again).await), (&sends, 1));
     // Two messages of two days: the failed attempt does not count.
     let fourth = id();
     let (_, last) = fixture.started(fourth).await;
     assert_eq!(claim_until_held(&fixture, last, fourth).await.count, 1);
-    set_cap(&fixture, 3).await;
+    set_cap(&fixture, 3, 1).await;
     let free = claimed(&fixture, last, fourth).await;
     assert_eq!(start(&fixture, last, fourth, &free).await, 1);
 }

@@ -84,7 +84,7 @@ async fn waiting_run_is_taken_when_it_is_due_or_the_settings_change() {
         (None, false)
     );
 
-    set_cap(&fixture, 2).await;
+    set_cap(&fixture, 2, 1).await;
     assert!(runs.has_waiting().await.unwrap());
     let worker = id();
     assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
@@ -123,7 +123,7 @@ async fn due_run_fails_what_was_held_too_long() {
 async fn woken_run_of_a_killed_worker_is_taken_at_once() {
     let fixture = DbFixture::new().await;
     let (run, _) = waiting_run(&fixture).await;
-    set_cap(&fixture, 2).await;
+    set_cap(&fixture, 2, 1).await;
     let worker = take(&fixture, run).await;
     assert_eq!(claimed(&fixture, run, worker).await.len(), 5);
     kill_worker(&fixture, run).await;
@@ -153,7 +153,7 @@ async fn worker_killed_before_between_or_after_holds_loses_and_repeats_nothing()
     assert_eq!(shown(&fixture, run).await, (5, Some(held.until)));
     assert_not_taken(&fixture).await;
     // Killed after it has started some of them.
-    set_cap(&fixture, 2).await;
+    set_cap(&fixture, 2, 1).await;
     let fourth = take(&fixture, run).await;
     let sends = claimed(&fixture, run, fourth).await;
     assert_eq!(start(&fixture, run, fourth, &sends[..2]).await, 2);
@@ -183,7 +183,7 @@ async fn paused_waiting_run_shows_no_wait_and_waits_again_when_resumed() {
     let report = fixture.runs().report(run).await.unwrap().unwrap();
     assert!(report.paused && !report.is_waiting());
     end_holds(&fixture).await;
-    set_cap(&fixture, 1).await;
+    set_cap(&fixture, 1, 1).await;
     assert_not_taken(&fixture).await;
     paused(false).await;
     fixture.sql("UPDATE accounts SET status = 'suspended'").await;
@@ -242,6 +242,44 @@ async fn contact_that_must_not_be_written_to_fails_without_a_hold() {
     assert_eq!((started.sends.len(), started.unreachable), (1, sends));
 }
 
+/// Regression: a send whose contact lost its phone was held until a message fitted, and failed only then.
+#[tokio::test]
+async fn contact_without_an_address_fails_without_a_hold() {
+    let fixture = DbFixture::new().await;
+    let (run, _) = waiting_run(&fixture).await;
+    end_holds(&fixture).await;
+    fixture
+        .sql(
+            "UPDATE contacts SET phone = NULL, wa_user_id = 'BR.' || n
+             FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM contacts) c WHERE c.id = contacts.id AND n <= 2",
+        )
+        .await;
+    let worker = take(&fixture, run).await;
+    let sends = claimed(&fixture, run, worker).await;
+    let started = fixture.runs().record_and_start(run, worker, &[], &sends).await.unwrap();
+    assert_eq!((started.sends.len(), started.unreachable), (2, sends));
+}
+
+/// A run with `reach: any` writes to these contacts by user id, so they are held if they have a fitting one.
+#[tokio::test]
+async fn contact_with_a_user_id_is_held_if_the_run_uses_it() {
+    let fixture = DbFixture::new().await;
+    let (run, _) = waiting_run(&fixture).await;
+    end_holds(&fixture).await;
+    fixture
+        .sql(
+            "UPDATE campaigns SET reach = 'any';
+             UPDATE contacts SET phone = NULL, wa_user_id = CASE WHEN n = 1 THEN 'BR.1' END
+             FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM contacts) c WHERE c.id = contacts.id AND n <= 2",
+        )
+        .await;
+    let worker = take(&fixture, run).await;
+    let sends = claimed(&fixture, run, worker).await;
+    assert_eq!(sends.len(), 1, "the contact without any address");
+    let held = "SELECT count(*) FROM campaign_sends WHERE hold_reason = 'cap' AND retry_at > now()";
+    assert_eq!(fixture.number(held).await, 4);
+}
+
 #[tokio::test]
 async fn many_held_sends_become_due_in_batches() {
     const CONTACTS: usize = 6000;
@@ -259,7 +297,7 @@ async fn many_held_sends_become_due_in_batches() {
         account_id: fixture.account,
         campaign_id: campaign.id,
     };
-    set_cap(&fixture, 1).await;
+    set_cap(&fixture, 1, 1).await;
     fixture
         .sql(
             "UPDATE campaign_sends SET hold_reason = 'cap', held_since = now(), retry_at = now() + interval '1 day';
@@ -267,7 +305,7 @@ async fn many_held_sends_become_due_in_batches() {
                retry_at = now() + interval '1 day', waiting_until = now() + interval '1 day'",
         )
         .await;
-    set_cap(&fixture, 2).await;
+    set_cap(&fixture, 2, 1).await;
     let worker = take(&fixture, run).await;
     let (mut claims, mut sends) = (0, Vec::new());
     while sends.len() < CONTACTS {

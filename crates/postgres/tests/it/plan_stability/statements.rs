@@ -44,6 +44,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ),
     ("campaigns/claim_due.sql", RUNS),
     ("campaigns/classify_failed_sends.sql", RETRIES),
+    ("campaigns/due_sends.sql", Tested("send_starts_use_index_lookups")),
     (
         "campaigns/fold_counters.sql",
         Untested("maintenance: adds up the counter slots of one campaign"),
