@@ -12,7 +12,7 @@ use super::bounds::start_time;
 use super::tables::{PARTITIONED, PartitionedTable, RetentionDays};
 use crate::errors::DbResult;
 use crate::pool::OwnerPool;
-use crate::sql::{FlagRow, sql};
+use crate::sql::{FlagRow, NumberRow, sql};
 use crate::transactions::in_transaction;
 
 /// `lock_timeout` of each change. Removing a partition locks its table, and other users wait behind that request.
@@ -41,6 +41,10 @@ const ATTACHED: &str = "SELECT p.relname::text AS table_name, c.relname::text AS
 
 const IS_PARTITIONED: &str =
     "SELECT EXISTS (SELECT 1 FROM pg_partitioned_table WHERE partrelid = to_regclass($1)) AS yes";
+
+/// The days of the longest limit of marketing messages of an account; 0 without limits.
+const LONGEST_LIMIT: &str =
+    "SELECT coalesce(max((max_marketing_per_contact ->> 'days')::bigint), 0) AS n FROM account_settings";
 
 /// The store of partitions. It runs as the owner of the tables.
 #[derive(Clone, Debug)]
@@ -92,10 +96,12 @@ impl PgPartitions {
 
     /// Removes the partitions that the terms of `retention` no longer keep at `now`, and returns how many it removed.
     pub async fn drop_expired(&self, retention: &RetentionDays, now: OffsetDateTime) -> Result<usize, StoreError> {
+        let limit = self.0.row::<NumberRow>(sql(LONGEST_LIMIT)).await?;
+        let counted_days = u16::try_from(limit.n).unwrap_or(u16::MAX);
         let mut dropped = 0;
         for table in PARTITIONED {
             let horizon = table
-                .retention_days(retention)
+                .retention_days(retention, counted_days)
                 .and_then(|days| now.checked_sub(time::Duration::days(days.into())));
             if let Some(horizon) = horizon {
                 dropped += self.drop_before(table, horizon).await?;

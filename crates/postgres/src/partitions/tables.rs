@@ -23,6 +23,8 @@ pub enum RetentionTerm {
     Days(u16),
     /// As the operator configured; without configuration, for ever.
     Configured(fn(&RetentionDays) -> Option<u16>),
+    /// The same, but for as long as the limit of marketing messages of any account counts the rows.
+    ConfiguredAndUncounted(fn(&RetentionDays) -> Option<u16>),
 }
 
 /// The operator's retention terms in days. `None`: for ever.
@@ -36,11 +38,13 @@ pub struct RetentionDays {
 }
 
 impl PartitionedTable {
-    /// The number of days for which the rows are kept. `None`: for ever.
-    pub fn retention_days(&self, terms: &RetentionDays) -> Option<u16> {
+    /// The number of days for which the rows are stored. `None`: for ever. `counted_days`: those of the longest limit of
+    /// marketing messages.
+    pub fn retention_days(&self, terms: &RetentionDays, counted_days: u16) -> Option<u16> {
         match self.retention {
             RetentionTerm::Days(days) => Some(days),
             RetentionTerm::Configured(term) => term(terms),
+            RetentionTerm::ConfiguredAndUncounted(term) => Some(term(terms)?.max(counted_days)),
         }
     }
 }
@@ -54,7 +58,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         class: "ledger",
         // Room for three versions of a row: all updates of a send stay on its page (decision 27).
         fillfactor: Some(35),
-        retention: RetentionTerm::Configured(|terms| terms.campaign_sends),
+        retention: RetentionTerm::ConfiguredAndUncounted(|terms| terms.campaign_sends),
     },
     // After `campaign_sends`: a send that is still stored is in the list.
     PartitionedTable {
@@ -63,7 +67,7 @@ pub const PARTITIONED: &[PartitionedTable] = &[
         interval: Interval::Month,
         class: "ledger",
         fillfactor: None,
-        retention: RetentionTerm::Configured(|terms| terms.campaign_sends),
+        retention: RetentionTerm::ConfiguredAndUncounted(|terms| terms.campaign_sends),
     },
     PartitionedTable {
         name: "sent_messages",

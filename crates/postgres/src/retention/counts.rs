@@ -29,8 +29,8 @@ pub(super) async fn count(
         }
         RetentionKind::Messages => format!(
             "(SELECT 1 FROM messages WHERE account_id = $1 AND created_at < $2 AND status <> 'pending' {MAX_COUNT})
-             UNION ALL (SELECT 1 FROM direct_messages
-               WHERE account_id = $1 AND created_at < $2 AND send_at < $2 AND status <> 'pending' {MAX_COUNT})"
+             UNION ALL (SELECT 1 FROM direct_messages m WHERE {} {MAX_COUNT})",
+            conditions::removable_message(),
         ),
         RetentionKind::Media => format!(
             "SELECT 1 FROM message_media WHERE account_id = $1 AND written_at < $2 AND message_id IS NOT NULL

@@ -9,6 +9,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::conditions;
 use crate::errors::DbResult;
 use crate::sql::{key_rows, sql};
 
@@ -26,9 +27,13 @@ struct OldRow {
 
 /// Locks the rows: a status update that comes meanwhile finds no message afterwards. The rollup of messages counts them
 /// by `send_at`, so that time is compared, too.
-const OLD: &str = "SELECT id, client_reference, status, request FROM direct_messages
-     WHERE account_id = $1 AND created_at < $2 AND send_at < $2 AND status <> 'pending'
-     ORDER BY created_at LIMIT $3 FOR UPDATE";
+fn old() -> String {
+    format!(
+        "SELECT m.id, m.client_reference, m.status, m.request FROM direct_messages m WHERE {}
+         ORDER BY m.created_at LIMIT $3 FOR UPDATE OF m",
+        conditions::removable_message(),
+    )
+}
 
 pub(super) async fn remove(
     conn: &mut AsyncPgConnection,
@@ -36,7 +41,7 @@ pub(super) async fn remove(
     horizon: OffsetDateTime,
     limit: i64,
 ) -> DbResult<i64> {
-    let old: Vec<OldRow> = sql(OLD)
+    let old: Vec<OldRow> = sql(old())
         .bind(account)
         .bind(horizon)
         .bind(limit)

@@ -12,6 +12,7 @@ use recado_postgres::{Interval, PARTITIONED, PartitionedTable, PgPartitions, PgR
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
+use crate::holds::set_cap;
 use crate::retries::{retry_of, tried};
 use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id};
@@ -233,7 +234,7 @@ async fn without_terms_only_fixed_ones_remove_rows() {
         let kept = fixture.partitions_of(table.name).await.starts_with(&first);
         assert_eq!(
             kept,
-            matches!(table.retention, RetentionTerm::Configured(_)),
+            !matches!(table.retention, RetentionTerm::Days(_)),
             "{}",
             table.name
         );
@@ -254,6 +255,30 @@ async fn without_terms_only_fixed_ones_remove_rows() {
     // The next month, although all partitions of a table are gone.
     partitions.ensure(later).await.unwrap();
     assert_eq!(partitions.ensure(later).await.unwrap(), 0);
+}
+
+/// The limit of an account counts sends of removed months, so they stay until no limit counts them.
+#[tokio::test]
+async fn sends_that_a_limit_counts_outlast_the_operators_term() {
+    let fixture = DbFixture::new().await;
+    let (partitions, now) = (fixture.partitions(), fixture.partitions().now().await.unwrap());
+    let terms = RetentionDays {
+        campaign_sends: Some(30),
+        ..RetentionDays::default()
+    };
+    let dropped_after = async |days| {
+        partitions
+            .drop_expired(&terms, now + Duration::days(days))
+            .await
+            .unwrap()
+    };
+    set_cap(&fixture, 1, 90).await;
+    partitions
+        .drop_expired(&RetentionDays::default(), now + Duration::days(125))
+        .await
+        .unwrap();
+    assert_eq!(dropped_after(89).await, 0);
+    assert!(dropped_after(125).await > 0);
 }
 
 #[tokio::test]

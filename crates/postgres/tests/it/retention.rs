@@ -22,6 +22,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::error_codes::ERROR_CODES;
+use crate::holds::set_cap;
 use crate::retries::retry_of;
 use crate::status_updates::{in_flight, status_update};
 use crate::support::{DbFixture, LEASE, id};
@@ -223,6 +224,68 @@ async fn archived_campaign_is_not_retried() {
     };
     let refused = prepare_retry(facts, start, RetryRequest::default());
     assert_eq!(refused.err(), Some(CampaignRefusal::Archived));
+}
+
+/// A start that the limit counts stays, also if its term is shorter.
+#[tokio::test]
+async fn campaign_is_archived_when_no_limit_counts_its_starts() {
+    let (fixture, ..) = ended().await;
+    let count = async || {
+        let (store, kind) = (fixture.retention(), RetentionKind::CampaignSends);
+        store.count(fixture.account, kind, horizon().unwrap()).await.unwrap()
+    };
+    set_cap(&fixture, 1, 41).await;
+    assert_eq!((next(&fixture, horizon()).await, count().await), (ArchiveStep::None, 0));
+    set_cap(&fixture, 1, 40).await;
+    assert_eq!(count().await, 3);
+    assert!(matches!(next(&fixture, horizon()).await, ArchiveStep::Write(_)));
+    // A limit that is set before the file was verified opens the campaign again.
+    set_cap(&fixture, 1, 90).await;
+    assert_eq!(next(&fixture, horizon()).await, ArchiveStep::None);
+    let closed = "SELECT count(*) FROM campaigns WHERE archiving_at IS NOT NULL";
+    assert_eq!(fixture.number(closed).await, 0);
+}
+
+#[tokio::test]
+async fn direct_message_leaves_when_no_limit_counts_its_start() {
+    let fixture = DbFixture::new().await;
+    let (account, contact, template) = (fixture.account, id(), id());
+    fixture
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
+             INSERT INTO message_templates (account_id, id, name, category, language, template_type)
+               VALUES ('{account}', '{template}', 't', 'MARKETING', 'pt_BR', 'standard');
+             INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, template_id, request, status,
+               client_reference, is_marketing, started_at, send_at, expires_at, created_by, created_at, updated_at)
+             SELECT '{account}', gen_random_uuid(), '{contact}', '{contact}', k.kind, k.template::uuid, '{{}}', k.status,
+               k.reference, k.is_marketing, t.started, t.made, t.made, '{contact}', t.made, t.made
+             FROM (VALUES ('text', NULL, 'sent', 'text', false), ('template', '{template}', 'sent', 'marketing', true),
+                 ('template', '{template}', 'failed', 'failed', true), ('template', '{template}', 'read', 'utility', false),
+                 ('template', '{template}', 'cancelled', 'cancelled', NULL),
+                 ('template', '{template}', 'read', 'unmarked', NULL)) k (kind, template, status, reference, is_marketing)
+             CROSS JOIN (SELECT now() - interval '41 days', now() - interval '40 days') t (made, started)"
+        ))
+        .await;
+    fixture
+        .sql("UPDATE direct_messages SET started_at = NULL WHERE status = 'cancelled'")
+        .await;
+    let store = fixture.retention();
+    let removed = async || {
+        let old = horizon().unwrap();
+        let counted = store.count(account, RetentionKind::Messages, old).await.unwrap();
+        let removed = store
+            .remove(account, RetainedRows::DirectMessages, old, 10)
+            .await
+            .unwrap();
+        assert_eq!(counted, removed);
+        removed
+    };
+    set_cap(&fixture, 1, 41).await;
+    assert_eq!(removed().await, 4);
+    let left = "SELECT string_agg(client_reference, ' ' ORDER BY client_reference) FROM direct_messages";
+    assert_eq!(fixture.text(left).await.unwrap(), "marketing unmarked");
+    set_cap(&fixture, 1, 40).await;
+    assert_eq!(removed().await, 2);
 }
 
 async fn set_terms(fixture: &DbFixture, account: AccountId, due: &str) {
