@@ -27,7 +27,7 @@ use crate::contacts::{opt_out_now, set_wa_ids};
 use crate::errors::{DbResult, parse_enum};
 use crate::holds::{Purpose, hold_settings};
 use crate::pool::{OwnerPool, TenantPool};
-use crate::sql::{FlagRow, PlannedEachTime, collect_column, key_rows, sql};
+use crate::sql::{FENCE, FlagRow, PlannedEachTime, collect_column, key_rows, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::find_profile;
 
@@ -411,7 +411,7 @@ impl DirectMessageQueue for PgDirectMessageQueues {
     }
 
     async fn release_holds(&self, limit: i64) -> Result<u64, StoreError> {
-        let query = sql(include_str!("held_by_old_settings.sql")).bind(limit);
+        let query = sql(format!(include_str!("held_by_old_settings.sql"), fence = FENCE)).bind(limit);
         let mut held: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
         for row in self.owner.rows::<UnknownRow>(query).await? {
             held.entry(row.account_id.into()).or_default().push(row.id);

@@ -26,7 +26,8 @@ use narrow_sources::{
     run_starts_of_few_contacts_read_few_rows, segment_pages_read_contacts_once_or_never,
 };
 use queues::{
-    idempotency_keys_use_index_lookups, queue_depths_read_waiting_rows_only, relayed_events_use_index_lookups,
+    held_messages_are_found_by_those_that_are_held, idempotency_keys_use_index_lookups,
+    queue_depths_read_waiting_rows_only, relayed_events_use_index_lookups,
 };
 use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore};
 use recado_domain::campaigns::{QueuedRun, SendResult, SendStore as _};
@@ -95,6 +96,7 @@ under_statistics! {
         idempotency_keys_use_index_lookups
         direct_messages_use_index_lookups
         queue_depths_read_waiting_rows_only
+        held_messages_are_found_by_those_that_are_held
         reports_of_a_month_read_few_rows;
     Small as small_accounts:
         status_updates_use_index_lookups
@@ -120,6 +122,7 @@ under_statistics! {
         idempotency_keys_use_index_lookups
         direct_messages_use_index_lookups
         queue_depths_read_waiting_rows_only
+        held_messages_are_found_by_those_that_are_held
         reports_of_a_month_read_few_rows;
 }
 

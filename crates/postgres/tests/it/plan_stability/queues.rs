@@ -1,9 +1,12 @@
 //! Queues and keys of an account that the planner's statistics do not contain.
 
+use recado_domain::direct_messages::DirectMessageQueue as _;
 use recado_domain::idempotency::{IdempotencyStore, KeyState, LEASE};
-use recado_postgres::{PgIdempotency, PgQueues};
+use recado_domain::shared::AccountId;
+use recado_postgres::{PgDirectMessageQueues, PgIdempotency, PgQueues};
 
 use super::fixture::{PART, ROWS};
+use crate::error_codes::ERROR_CODES;
 use crate::idempotency::claim;
 use crate::support::{DbFixture, event, id};
 
@@ -69,4 +72,40 @@ pub(super) async fn queue_depths_read_waiting_rows_only(mut fixture: DbFixture) 
     let unknown = queues.iter().find(|queue| queue.name == "sends_unknown").unwrap();
     assert_eq!(unknown.depth, i64::try_from(PART).unwrap());
     fixture.assert_looked_up("queue depths").await;
+}
+
+/// Many accounts have settings. Two of them hold messages, and one has changed its settings since.
+pub(super) async fn held_messages_are_found_by_those_that_are_held(mut fixture: DbFixture) {
+    let (account, other) = (fixture.account, fixture.another_account().await);
+    let held = |account: AccountId| {
+        format!(
+            "UPDATE direct_messages SET hold_rule = 'cap', due_at = now() + interval '1 day', status = 'pending',
+               held_settings_at = '2026-01-02' WHERE account_id = '{account}' AND id IN
+               (SELECT key('{account}', i) FROM generate_series(1, {PART}) i);"
+        )
+    };
+    fixture
+        .sql(&format!(
+            "SET session_replication_role = replica;
+             INSERT INTO account_settings (account_id, quiet_hours, holds_changed_at, updated_at)
+               SELECT a, '{{}}', '2026-01-03', now() FROM (SELECT '{account}'::uuid UNION ALL
+                 SELECT gen_random_uuid() FROM generate_series(1, 2 * {ROWS})) s (a);
+             INSERT INTO account_settings (account_id, quiet_hours, holds_changed_at, updated_at)
+               VALUES ('{other}', '{{}}', '2026-01-02', now());
+             INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, send_at, expires_at,
+                 created_by, created_at, updated_at)
+               SELECT '{other}', key('{other}', i), key('{other}', i), key('{other}', 0), 'text', '{{}}', now(), now(),
+                 '{other}', now(), now() FROM generate_series(1, {PART}) i ON CONFLICT DO NOTHING;
+             {} {} SET session_replication_role = origin",
+            held(account),
+            held(other),
+        ))
+        .await;
+    fixture.count_reads().await;
+    let (limit, part) = (i64::try_from(ROWS).unwrap(), u64::try_from(PART).unwrap());
+    let queues = PgDirectMessageQueues::new(fixture.tenants.clone(), fixture.owner.clone(), ERROR_CODES);
+    assert_eq!(queues.release_holds(limit).await.unwrap(), part);
+    assert_eq!(queues.release_holds(limit).await.unwrap(), 0);
+    drop(queues);
+    fixture.assert_looked_up("held messages").await;
 }

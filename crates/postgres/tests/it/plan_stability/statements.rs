@@ -85,7 +85,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ("costs/add_costs.sql", Untested("inserts rows by their values")),
     (
         "direct_messages/held_by_old_settings.sql",
-        Untested("one account after another, by two ranges of the index of held messages"),
+        Tested("held_messages_are_found_by_those_that_are_held"),
     ),
     ("direct_messages/insert.sql", Untested("inserts rows by their values")),
     ("direct_messages/lock.sql", DIRECT),
