@@ -98,7 +98,7 @@ impl ContactHistory {
             FilterNode::OptedOut(opted_out) => self.opted_out == *opted_out,
             FilterNode::HasPhone(has_phone) => self.has_phone == *has_phone,
             FilterNode::HasEmail(has_email) => self.has_email() == *has_email,
-            FilterNode::TimeZone(condition) => condition.zones.contains(&self.time_zone),
+            FilterNode::TimeZone(condition) => condition.zones.iter().any(|zone| zone.is_same_zone(&self.time_zone)),
         }
     }
 

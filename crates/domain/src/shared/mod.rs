@@ -20,6 +20,7 @@ pub mod text;
 pub mod timestamp;
 mod traced;
 mod zone;
+mod zone_aliases;
 
 pub use amount::Amount;
 pub use errors::{

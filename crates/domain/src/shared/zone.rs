@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use time::{Date, Month, OffsetDateTime};
 
+use super::zone_aliases::{aliases, canonical};
+
 /// A time zone of the IANA database, which is compiled into the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(pub(crate) jiff::tz::TimeZone);
@@ -60,7 +62,8 @@ impl FromStr for Zone {
     }
 }
 
-/// The name of a time zone, as the IANA database writes it.
+/// The name of a time zone, as the IANA database writes it. The database has several names for some zones: each of them is
+/// accepted and returned as given, and [`is_same_zone`](Self::is_same_zone) compares the zones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ZoneName(String);
 
@@ -72,6 +75,17 @@ impl ZoneName {
     /// The time zone; UTC for a stored name that the database does not have any more.
     pub fn zone(&self) -> Zone {
         self.0.parse().unwrap_or(Zone::UTC)
+    }
+
+    /// Whether both names are names of one zone, such as `Brazil/East` and `America/Sao_Paulo`.
+    pub fn is_same_zone(&self, other: &Self) -> bool {
+        canonical(&self.0) == canonical(&other.0)
+    }
+
+    /// All names of the zone.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let name = canonical(&self.0);
+        aliases(name).chain([name])
     }
 
     /// Takes over a stored name, which was checked when it was written.
@@ -125,6 +139,8 @@ mod tests {
             ("america/sao_paulo", "America/Sao_Paulo"),
             ("America/Argentina/Buenos_Aires", "America/Argentina/Buenos_Aires"),
             ("Etc/GMT+3", "Etc/GMT+3"),
+            ("brazil/east", "Brazil/East"),
+            ("America/Buenos_Aires", "America/Buenos_Aires"),
         ] {
             assert_eq!(given.parse::<ZoneName>().unwrap().as_str(), name, "{given}");
         }
@@ -141,5 +157,32 @@ mod tests {
         ] {
             assert!(invalid.parse::<ZoneName>().is_err(), "{invalid}");
         }
+    }
+
+    #[test]
+    fn other_names_of_a_zone_are_equal_to_it() {
+        let zone = |name: &str| name.parse::<ZoneName>().unwrap();
+        for (name, other) in [
+            ("Brazil/East", "America/Sao_Paulo"),
+            ("America/Argentina/Buenos_Aires", "America/Buenos_Aires"),
+            ("UTC", "Etc/UTC"),
+            ("Zulu", "UTC"),
+            ("Asia/Calcutta", "Asia/Kolkata"),
+            ("Asia/Tokyo", "Asia/Tokyo"),
+        ] {
+            assert!(zone(name).is_same_zone(&zone(other)), "{name} {other}");
+            assert!(zone(name).names().any(|known| known == other), "{name} {other}");
+        }
+        // Other zones may show the same time.
+        for (name, other) in [
+            ("America/Sao_Paulo", "America/Bahia"),
+            ("Europe/San_Marino", "Europe/Rome"),
+            ("UTC", "Etc/GMT"),
+        ] {
+            assert!(!zone(name).is_same_zone(&zone(other)), "{name} {other}");
+            assert!(zone(name).names().all(|known| known != other), "{name} {other}");
+        }
+        let names: Vec<_> = zone("Brazil/West").names().map(str::to_owned).collect();
+        assert_eq!(names, ["Brazil/West", "America/Manaus"]);
     }
 }

@@ -39,7 +39,7 @@ fn collect(prefix: &str, zones: &mut Vec<(String, &'static str)>) -> Option<&'st
 
 /// Regular expressions for the phone numbers with one of these zones, and for those with any other zone.
 pub(super) fn patterns(names: &[ZoneName]) -> [String; 2] {
-    let is_named = |zone: &str| names.iter().any(|name| name.as_str() == zone);
+    let is_named = |zone: &str| names.iter().flat_map(ZoneName::names).any(|name| name == zone);
     [true, false].map(|named| {
         let prefixes = ZONES.iter().filter(|(_, zone)| is_named(zone) == named);
         let digits: Vec<&str> = prefixes.map(|(prefix, _)| prefix.trim_start_matches('+')).collect();
@@ -50,7 +50,7 @@ pub(super) fn patterns(names: &[ZoneName]) -> [String; 2] {
     })
 }
 
-/// Whether the zone that counts for contact `c` of account `$1` is one of `names`, a JSON array: its own, else that of its
+/// Whether the zone that counts for contact `c` of account `$1` is one of `names`, a JSON array with all names of each zone: its own, else that of its
 /// phone number, else the account's.
 pub(super) fn condition(names: &str, [named, other]: &[String; 2]) -> String {
     let is_named = |zone: &str| format!("{zone} = ANY (ARRAY (SELECT jsonb_array_elements_text({names})))");
@@ -87,5 +87,7 @@ mod tests {
         assert!(!other.contains("|559|") && !other.contains("|5592|"), "{other}");
         let [named, _] = patterns(&["America/New_York".parse().unwrap()]);
         assert_eq!(named, NEVER);
+        let [by_alias, _] = patterns(&["Brazil/West".parse().unwrap()]);
+        assert_eq!(by_alias, "^\\+(5592|5597)");
     }
 }

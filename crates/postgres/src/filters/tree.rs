@@ -8,6 +8,7 @@ use recado_domain::segments::{
     AttributeCondition, AttributeOp, CampaignCondition, CampaignOutcome, FilterNode, LastInboundCondition,
     MetricCondition, NumberOp, NumberTest, OrdersCondition, REPLY_WINDOW, TimeCondition, TimeZoneCondition,
 };
+use recado_domain::shared::ZoneName;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -139,7 +140,7 @@ impl Writer {
             FilterNode::HasPhone(has_phone) => is_it("(c.phone IS NOT NULL)", *has_phone),
             FilterNode::HasEmail(has_email) => is_it("(coalesce(c.email, '') <> '')", *has_email),
             FilterNode::TimeZone(TimeZoneCondition { zones }) => {
-                let names = self.value(json!(zones));
+                let names = self.value(json!(zones.iter().flat_map(ZoneName::names).collect::<Vec<_>>()));
                 let patterns = phone_zones::patterns(zones).map(|pattern| self.text(json!(pattern)));
                 phone_zones::condition(&names, &patterns)
             }

@@ -283,7 +283,7 @@ fn condition() -> BoxedStrategy<Value> {
         1 => any::<bool>().prop_map(|value| json!({ "opted_out": value })),
         1 => any::<bool>().prop_map(|value| json!({ "has_phone": value })),
         1 => any::<bool>().prop_map(|value| json!({ "has_email": value })),
-        2 => prop::sample::subsequence(vec![ACCOUNT_ZONE, "America/Manaus", "America/Sao_Paulo", "UTC"], 1..=3)
+        2 => prop::sample::subsequence(vec![ACCOUNT_ZONE, "Brazil/West", "America/Sao_Paulo", "Zulu"], 1..=3)
             .prop_map(|names| json!({ "time_zone": { "in": names } })),
     ]
     .boxed()

@@ -456,6 +456,11 @@ fn contact_has_a_time_zone_of_its_own() {
         ana.put(&path, json!({ "name": "B" })).ok()["time_zone"],
         "America/Manaus"
     );
+    let renamed = ana.put(&path, json!({ "time_zone": "Brazil/West" })).ok();
+    assert_eq!(
+        renamed["time_zone"], "Brazil/West",
+        "another name of the zone is returned as given"
+    );
     for invalid in [json!("BRT"), json!(""), json!("-03:00"), json!(3)] {
         assert_eq!(ana.put(&path, json!({ "time_zone": invalid })).invalid(), ["time_zone"]);
     }
@@ -518,6 +523,7 @@ fn segments_select_contacts_by_the_zone_that_counts() {
         names
     };
     assert_eq!(names(json!(["America/Manaus"])), ["by phone", "own"]);
+    assert_eq!(names(json!(["Brazil/West"])), ["by phone", "own"]);
     assert_eq!(
         names(json!(["europe/lisbon", "America/Sao_Paulo"])),
         ["of São Paulo", "of the account"]
