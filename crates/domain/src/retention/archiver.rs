@@ -52,9 +52,19 @@ pub(super) enum StepOutcome {
 
 /// The file of an attempt.
 enum Attempt {
-    /// It was read back; its counts, or none if it is damaged.
-    ReadBack(ArchiveFile, bool),
+    /// It was read back, and may have a defect.
+    ReadBack(ArchiveFile, Option<Defect>),
     Lost,
+}
+
+/// Why a file does not replace its sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Defect {
+    /// The file store does not have what it had stored.
+    Missing,
+    /// It returns other bytes than were written, or they are no lines of sends.
+    Damaged,
+    CountsDiffer,
 }
 
 fn store_failed(error: MediaStoreError) -> StoreError {
@@ -85,16 +95,16 @@ impl Archiver {
         for key in &task.abandoned {
             self.delete(account, *key).await?;
         }
-        let (file, is_equal) = match self.attempt(account, task, lease).await? {
-            Attempt::ReadBack(file, is_equal) => (file, is_equal),
+        let (file, defect) = match self.attempt(account, task, lease).await? {
+            Attempt::ReadBack(file, defect) => (file, defect),
             // No other attempt has this key, so none verifies the file.
             Attempt::Lost => {
                 self.delete(account, task.key).await?;
                 return Ok(StepOutcome::Lost);
             }
         };
-        if !is_equal {
-            let refused = refused_event(task, file.sends);
+        if let Some(defect) = defect {
+            let refused = refused_event(task, file.sends, defect);
             self.archives.refuse(account, task, REFUSED_PAUSE, &refused).await?;
             self.delete(account, task.key).await?;
             return Ok(StepOutcome::Done);
@@ -133,14 +143,18 @@ impl Archiver {
             read_back = Some(file.stored());
         }
         let counts = count.finish();
-        let is_equal = read_back == Some(written) && counts == Some(task.counts);
+        let defect = match (read_back, counts) {
+            (None, _) => Some(Defect::Missing),
+            (Some(read), Some(counts)) if read == written => (counts != task.counts).then_some(Defect::CountsDiffer),
+            (Some(_), _) => Some(Defect::Damaged),
+        };
         let file = ArchiveFile {
             key: task.key,
             stored: written,
             sends: counts.map_or(0, |counts| counts.total),
             months: months.into_iter().collect(),
         };
-        Ok(Attempt::ReadBack(file, is_equal))
+        Ok(Attempt::ReadBack(file, defect))
     }
 
     /// None: the lease is lost.
@@ -197,15 +211,29 @@ impl Archiver {
     }
 }
 
-/// The notification of a file that does not have the sends that the counters count.
-fn refused_event(task: &ArchiveTask, found: i64) -> Event {
+/// The notification of a file that does not replace its sends.
+fn refused_event(task: &ArchiveTask, found: i64, defect: Defect) -> Event {
+    let (reason, cause) = match defect {
+        Defect::Missing => (
+            "file_missing",
+            "The file store does not have its archive after writing it".to_owned(),
+        ),
+        Defect::Damaged => (
+            "file_damaged",
+            "The file store returns its archive with other content than was written".to_owned(),
+        ),
+        Defect::CountsDiffer => (
+            "counts_differ",
+            format!(
+                "Its archive has {found} sends where its statistics count {}, or other statuses",
+                task.counts.total
+            ),
+        ),
+    };
     Event::Notification(NotificationDraft {
         kind: NotificationKind::Error,
         title: format!("Campaign not archived: {}", task.campaign_name),
-        message: format!(
-            "Its archive has {found} sends where its statistics count {}, or other statuses. No send was removed.",
-            task.counts.total
-        ),
-        data: json!({ "campaign_id": task.campaign_id, "reason": "counts_differ" }),
+        message: format!("{cause}. No send was removed."),
+        data: json!({ "campaign_id": task.campaign_id, "reason": reason }),
     })
 }

@@ -36,7 +36,7 @@ pub struct RetentionWorker {
     pub ids: Arc<dyn Ids>,
 }
 
-/// How a iteration ended.
+/// How an iteration ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Iteration {
     /// The run is over.
@@ -47,7 +47,7 @@ enum Iteration {
     Lost,
 }
 
-/// The steps that a iteration has left.
+/// The steps that an iteration has left.
 struct Budget<'a> {
     runs: &'a dyn RetentionRuns,
     claim: &'a RetentionClaim,
@@ -79,10 +79,10 @@ impl RetentionWorker {
         };
         let ended = match self.iteration(&claim).await {
             Ok(Iteration::More | Iteration::Lost) => Ok((Some(claim.now), None)),
-            Ok(Iteration::Done) => self
-                .count(&claim)
-                .await
-                .map(|counts| (self.next_run(&claim), Some(counts))),
+            Ok(Iteration::Done) => self.count(&claim).await.map(|counts| match counts {
+                Some(counts) => (self.next_run(&claim), Some(counts)),
+                None => (Some(claim.now), None),
+            }),
             Err(error) => Err(error),
         };
         let (next, counts) = match &ended {
@@ -199,20 +199,24 @@ impl RetentionWorker {
         }
     }
 
-    /// Counts what the terms as they were set last would remove now: also those that take effect later.
-    async fn count(&self, claim: &RetentionClaim) -> Result<RemovalCounts, StoreError> {
+    /// Counts what the terms as they were set last would remove now: also those that take effect later. Renews the lease
+    /// before each kind, because a count may take as long as a statement may. None: the claim is lost.
+    async fn count(&self, claim: &RetentionClaim) -> Result<Option<RemovalCounts>, StoreError> {
         let mut counts = RemovalCounts::new();
         for kind in RetentionKind::ALL {
             if let Some(horizon) = claim.terms.set_horizon(*kind, &self.bounds, claim.now) {
+                if !self.runs.renew(claim, LEASE).await? {
+                    return Ok(None);
+                }
                 let count = self.runs.count(claim.account_id, *kind, horizon).await?;
                 counts.insert(kind.as_str().to_owned(), count);
             }
         }
-        Ok(counts)
+        Ok(Some(counts))
     }
 }
 
-/// What a iteration removes, in this order: files before their messages, archives last because they take longest.
+/// What an iteration removes, in this order: files before their messages, archives last because they take longest.
 #[derive(Clone, Copy)]
 enum Part {
     Files,

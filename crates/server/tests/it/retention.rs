@@ -457,6 +457,37 @@ fn counts_that_differ_keep_all_sends_and_are_notified() {
     assert_eq!(server.db.count("FROM campaign_sends"), 0);
 }
 
+/// The worker loses its run between two pages: the campaign is as before, and the file is deleted.
+#[test]
+fn term_taken_back_during_an_archive_leaves_the_campaign_as_it_was() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    let id = ended_campaign(&ana, 3);
+    let wamid = text(&ana.sends(&id)[0]["wa_message_id"]);
+    put(&ana, json!({ "campaign_sends_days": 30 }));
+    // Each renewal of the lease takes half a second, so the change meets an archive that is being written.
+    server.db.run(
+        "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END';
+         CREATE TRIGGER pause BEFORE UPDATE ON retention_settings FOR EACH ROW
+           WHEN (NEW.leased_until > OLD.leased_until) EXECUTE FUNCTION pause();
+         UPDATE retention_settings SET next_run_at = now(), last_run_at = NULL,
+           terms = (SELECT jsonb_object_agg(k, v || '{\"effective_at\": null}') FROM jsonb_each(terms) t (k, v))",
+    );
+    let closed = "FROM campaigns WHERE archiving_at IS NOT NULL";
+    until("the campaign is closed", || server.db.count(closed) == 1);
+    put(&ana, json!({ "campaign_sends_days": null }));
+    until("the campaign is open again", || server.db.count(closed) == 0);
+    server.db.run("DROP TRIGGER pause ON retention_settings");
+    assert_eq!(server.db.count("FROM campaign_sends"), 3);
+    until("the file is deleted", || server.media.files().is_empty());
+    assert_eq!(server.db.count("FROM campaigns WHERE archived_at IS NOT NULL"), 0);
+    archive(&ana, &id).refused(404, "NOT_FOUND");
+    let sends = ana.sends(&id);
+    let read = status(&wamid, "read", sends[0]["id"].as_str());
+    server.callback(&statuses(NUMBER, &[read]));
+    until("the status is applied", || ana.stats(&id)["read"] == 1);
+}
+
 #[test]
 fn without_a_file_store_no_send_leaves() {
     let server = Server::start(without_statuses().with("MEDIA_STORE_URL", ""));

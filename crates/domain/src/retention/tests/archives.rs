@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::in_memory::{ACCOUNT, Death, InMemory};
+use super::in_memory::{ACCOUNT, Damage, Death, InMemory};
 use crate::retention::Archiver;
 use crate::retention::archiver::{Lease, StepOutcome};
 use crate::shared::{Event, Ids, NotificationKind, StoreError};
@@ -90,9 +90,9 @@ async fn archive_survives_a_death_at_every_call() {
 }
 
 #[tokio::test]
-async fn differing_counts_remove_nothing_and_are_notified() {
-    let damaged = InMemory {
-        is_damaged: true,
+async fn refused_file_removes_nothing_and_its_reason_is_notified() {
+    let of = |damage| InMemory {
+        damage,
         ..InMemory::new(30)
     };
     // One more send of a status than the counters count, with the same total.
@@ -102,7 +102,19 @@ async fn differing_counts_remove_nothing_and_are_notified() {
         tables.counts.read += 1;
         tables.counts.failed -= 1;
     }
-    for store in [damaged, miscounted] {
+    for (store, reason, text) in [
+        (
+            of(Damage::CutShort),
+            "file_damaged",
+            "returns its archive with other content",
+        ),
+        (of(Damage::Missing), "file_missing", "does not have its archive"),
+        (
+            miscounted,
+            "counts_differ",
+            "has 30 sends where its statistics count 30",
+        ),
+    ] {
         let ids = Arc::new(Numbers::default());
         let step = archiver(&store, &ids)
             .step(ACCOUNT, HORIZON, &Held::new())
@@ -115,7 +127,8 @@ async fn differing_counts_remove_nothing_and_are_notified() {
             panic!("no notification");
         };
         assert_eq!(refused.kind, NotificationKind::Error);
-        assert_eq!(refused.data["reason"], "counts_differ");
+        assert_eq!(refused.data["reason"], reason);
+        assert!(refused.message.contains(text), "{}", refused.message);
         assert!(refused.title.contains("Volta"), "{}", refused.title);
     }
 }

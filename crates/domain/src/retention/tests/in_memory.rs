@@ -51,8 +51,15 @@ pub(super) struct Tables {
 pub(super) struct InMemory {
     pub(super) tables: Arc<Mutex<Tables>>,
     pub(super) death: Death,
-    /// Damages what is read from files.
-    pub(super) is_damaged: bool,
+    pub(super) damage: Damage,
+}
+
+/// What the file store does to files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    None,
+    CutShort,
+    Missing,
 }
 
 fn dead() -> StoreError {
@@ -98,7 +105,7 @@ impl InMemory {
         Self {
             tables: Arc::new(Mutex::new(tables)),
             death: Death::Never,
-            is_damaged: false,
+            damage: Damage::None,
         }
     }
 
@@ -259,8 +266,9 @@ impl ArchiveStorage for InMemory {
         let found = self
             .call(|tables| tables.files.get(&path.key).cloned())
             .ok_or_else(dead_file)?;
+        let found = found.filter(|_| self.damage != Damage::Missing);
         Ok(found.map(|mut bytes| {
-            if self.is_damaged {
+            if self.damage == Damage::CutShort {
                 bytes.truncate(bytes.len() / 2);
             }
             let reading: Box<dyn ArchiveRead> = Box::new(Reading {

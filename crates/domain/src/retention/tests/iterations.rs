@@ -177,3 +177,41 @@ async fn lost_claim_removes_nothing_more() {
     runs.expect_end().once().returning(|_, _, _| Ok(()));
     worker(runs, MockMessageFileStorage::new()).run_next().await.unwrap();
 }
+
+/// Regression: counts took longer than the lease, and two workers counted.
+#[tokio::test]
+async fn counts_renew_the_lease_and_end_with_it() {
+    let kinds = [
+        (RetentionKind::Orders, 30),
+        (RetentionKind::Notifications, 30),
+        (RetentionKind::Audit, 400),
+    ];
+    let mut runs = claimed(terms(&kinds));
+    let calls = Arc::new(Mutex::new(vec![]));
+    let log = calls.clone();
+    let mut renewals = 0;
+    runs.expect_renew().returning(move |_, _| {
+        log.lock().unwrap().push("renew");
+        renewals += 1;
+        // A step of each kind, and two counts.
+        Ok(renewals <= 5)
+    });
+    let log = calls.clone();
+    runs.expect_remove().returning(move |_, _, _, _| {
+        log.lock().unwrap().push("remove");
+        Ok(0)
+    });
+    let log = calls.clone();
+    runs.expect_count().returning(move |_, _, _| {
+        log.lock().unwrap().push("count");
+        Ok(1)
+    });
+    let goes_on = |_: &_, next: &Option<OffsetDateTime>, counts: &Option<BTreeMap<String, i64>>| {
+        counts.is_none() && *next == Some(NOW)
+    };
+    runs.expect_end().withf(goes_on).once().returning(|_, _, _| Ok(()));
+    worker(runs, MockMessageFileStorage::new()).run_next().await.unwrap();
+    let steps = ["renew", "remove"].repeat(3);
+    let counts = ["renew", "count", "renew", "count", "renew"];
+    assert_eq!(*calls.lock().unwrap(), [&steps[..], &counts[..]].concat());
+}
