@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::ContactExport;
 use crate::media::MessageFilePath;
 use crate::retention::StoredArchive;
-use crate::shared::{AccountId, ContactId, Event, ExportId, RowOutcome, StoreError, string_enum};
+use crate::shared::{AccountId, CampaignId, ContactId, Event, ExportId, RowOutcome, StoreError, string_enum};
 
 string_enum! {
     /// The parts of an export, in the order in which the file has them.
@@ -74,11 +74,22 @@ pub trait ContactExportStore: Send + Sync {
 pub struct ExportClaim {
     pub account_id: AccountId,
     pub id: ExportId,
-    pub contact_id: ContactId,
+    /// The contact, and all that are the same person.
+    pub contacts: Vec<ContactId>,
     /// The key of the file, and the fencing token.
     pub key: Uuid,
     /// The keys of attempts that did not end.
     pub abandoned: Vec<Uuid>,
+}
+
+/// The verified archive of a campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedArchive {
+    pub campaign_id: CampaignId,
+    pub campaign_name: String,
+    pub path: MessageFilePath,
+    /// The size of the compressed file.
+    pub size: u64,
 }
 
 /// The exports of all accounts, for their worker. The database's clock decides when a lease expires.
@@ -91,14 +102,24 @@ pub trait ContactExportQueue: Send + Sync {
     /// Extends the lease. Returns false if the claim is not current any more.
     async fn renew(&self, claim: &ExportClaim, lease: Duration) -> Result<bool, StoreError>;
 
-    /// The rows of a part after a position, by time and id.
+    /// The rows of a part of one contact after a position, by time and id. Sends of archived campaigns are not among them.
     async fn page(
         &self,
         claim: &ExportClaim,
+        contact: ContactId,
         part: ExportPart,
         after: Option<ExportedRow>,
         limit: i64,
     ) -> Result<ExportPage, StoreError>;
+
+    /// At most `limit` archives that may have sends to the contacts, after a campaign, in order of the campaigns. It MUST be
+    /// called after the sends were read: a send that left meanwhile is in an archive.
+    async fn archives(
+        &self,
+        claim: &ExportClaim,
+        after: CampaignId,
+        limit: i64,
+    ) -> Result<Vec<ExportedArchive>, StoreError>;
 
     /// Records the written file. Returns false if the claim is not current any more.
     async fn complete(&self, claim: &ExportClaim, file: StoredArchive) -> Result<bool, StoreError>;

@@ -2,16 +2,20 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use time::macros::datetime;
 use uuid::Uuid;
 
 use super::{ContactExportError, ContactExports, EXPORT_KEPT_FOR, ExportState};
 use super::{
-    ContactExporter, ExportClaim, ExportPage, ExportPart, ExportedRow, MockContactExportQueue, MockContactExportStore,
+    ContactExporter, ExportClaim, ExportPage, ExportPart, ExportedArchive, ExportedRow, MockContactExportQueue,
+    MockContactExportStore,
 };
-use crate::retention::{ArchiveWrite, MockArchiveStorage, MockArchiveWrite, StoredArchive};
-use crate::shared::{AccountId, AuditAction, Event, MockClock, MockIds, Role, RowOutcome, Tenant, UserId};
+use crate::media::MessageFilePath;
+use crate::retention::{
+    ArchiveRead, ArchiveWrite, MockArchiveRead, MockArchiveStorage, MockArchiveWrite, StoredArchive,
+};
+use crate::shared::{AccountId, AuditAction, Event, MockClock, MockIds, Role, RowOutcome, StoreError, Tenant, UserId};
 
 const ACCOUNT: AccountId = AccountId(Uuid::from_u128(1));
 const FILE: StoredArchive = StoredArchive {
@@ -29,18 +33,18 @@ fn claim() -> ExportClaim {
     ExportClaim {
         account_id: ACCOUNT,
         id: Uuid::from_u128(2).into(),
-        contact_id: Uuid::from_u128(3).into(),
+        contacts: vec![Uuid::from_u128(3).into(), Uuid::from_u128(4).into()],
         key: Uuid::from_u128(7),
         abandoned: vec![Uuid::from_u128(6)],
     }
 }
 
-/// A queue with one export, whose messages are two pages.
+/// A queue with one export of a person with two contacts. The messages of the first one are two pages.
 fn queue() -> MockContactExportQueue {
     let mut queue = MockContactExportQueue::new();
     queue.expect_claim().returning(|_, _| Ok(Some(claim())));
     queue.expect_renew().returning(|_, _| Ok(true));
-    queue.expect_page().returning(|_, part, after, _| {
+    queue.expect_page().returning(|_, contact, part, after, _| {
         let row = |n: u128| ExportPage {
             rows: vec![json!({ "n": u64::try_from(n).unwrap() })],
             last: Some(ExportedRow {
@@ -48,13 +52,40 @@ fn queue() -> MockContactExportQueue {
                 id: Uuid::from_u128(n),
             }),
         };
+        let is_first = contact == claim().contacts[0];
         Ok(match (part, after) {
-            (ExportPart::Contact | ExportPart::Message, None) => row(1),
-            (ExportPart::Message, Some(after)) if after.id == Uuid::from_u128(1) => row(2),
+            (ExportPart::Contact, None) => row(contact.0.as_u128()),
+            (ExportPart::Message, None) if is_first => row(1),
+            (ExportPart::Message, Some(after)) if is_first && after.id == Uuid::from_u128(1) => row(2),
             _ => ExportPage::default(),
         })
     });
+    queue.expect_archives().returning(|_, after, _| {
+        let archive = ExportedArchive {
+            campaign_id: Uuid::from_u128(5).into(),
+            campaign_name: "Volta".into(),
+            path: MessageFilePath {
+                account_id: ACCOUNT,
+                key: Uuid::from_u128(8),
+            },
+            size: 9,
+        };
+        Ok(if after.0.is_nil() { vec![archive] } else { vec![] })
+    });
     queue
+}
+
+/// The archive of a campaign with sends to both contacts and to another one, in small chunks.
+fn archive() -> Box<dyn ArchiveRead> {
+    let line = |n: u128| json!({ "id": Uuid::from_u128(n), "contact_id": Uuid::from_u128(n), "status": "read" });
+    let lines: String = [2, 3, 4].map(|n| format!("{}\n", line(n))).concat();
+    let mut chunks: Vec<_> = lines.as_bytes().chunks(50).map(<[u8]>::to_vec).collect();
+    chunks.reverse();
+    let mut archive = MockArchiveRead::new();
+    archive
+        .expect_next()
+        .returning(move || Ok(chunks.pop().map(Into::into)));
+    Box::new(archive)
 }
 
 /// A store that logs what is written and deleted.
@@ -64,6 +95,10 @@ fn storage(log: &Arc<Mutex<Vec<String>>>) -> MockArchiveStorage {
     storage.expect_delete().returning(move |path| {
         deleted.lock().unwrap().push(format!("delete {}", path.key.as_u128()));
         Ok(())
+    });
+    storage.expect_open().returning(|path, size| {
+        assert_eq!((path.key, size), (Uuid::from_u128(8), 9));
+        Ok(Some(archive()))
     });
     let written = log.clone();
     storage.expect_begin().returning(move |_| {
@@ -89,7 +124,7 @@ fn exporter(queue: MockContactExportQueue, log: &Arc<Mutex<Vec<String>>>) -> Con
 }
 
 #[tokio::test]
-async fn export_has_all_parts_and_replaces_dead_attempts() {
+async fn export_has_all_parts_of_the_person_and_replaces_attempts() {
     let (mut queue, log) = (queue(), Arc::new(Mutex::new(vec![])));
     queue
         .expect_complete()
@@ -97,13 +132,41 @@ async fn export_has_all_parts_and_replaces_dead_attempts() {
         .once()
         .returning(|_, _| Ok(true));
     assert!(exporter(queue, &log).export_next().await.unwrap());
+    let row = |kind: &str, contact: u128, data: Value| {
+        let contact = Uuid::from_u128(contact);
+        json!({ "type": kind, "contact_id": contact, "data": data }).to_string() + "\n"
+    };
+    let archived = |n: u128| json!({ "id": Uuid::from_u128(n), "status": "read", "campaign_id": Uuid::from_u128(5), "campaign_name": "Volta" });
     let expected = [
-        "delete 6",
-        "{\"data\":{\"n\":1},\"type\":\"contact\"}\n",
-        "{\"data\":{\"n\":1},\"type\":\"message\"}\n",
-        "{\"data\":{\"n\":2},\"type\":\"message\"}\n",
+        "delete 6".to_owned(),
+        row("contact", 3, json!({ "n": 3 })),
+        row("contact", 4, json!({ "n": 4 })),
+        row("message", 3, json!({ "n": 1 })),
+        row("message", 3, json!({ "n": 2 })),
+        row("archived_send", 3, archived(3)),
+        row("archived_send", 4, archived(4)),
     ];
     assert_eq!(*log.lock().unwrap(), expected);
+}
+
+/// It may have been replaced after it was listed, so the export is tried again.
+#[tokio::test]
+async fn export_without_an_archive_of_the_person_is_not_complete() {
+    let (queue, log) = (queue(), Arc::new(Mutex::new(vec![])));
+    let mut storage = MockArchiveStorage::new();
+    storage.expect_delete().returning(|_| Ok(()));
+    storage.expect_open().returning(|_, _| Ok(None));
+    storage.expect_begin().returning(|_| {
+        let mut file = MockArchiveWrite::new();
+        file.expect_write().returning(|_| Ok(()));
+        Ok(Box::new(file))
+    });
+    let exporter = ContactExporter {
+        storage: Arc::new(storage),
+        ..exporter(queue, &log)
+    };
+    let error = exporter.export_next().await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)));
 }
 
 #[tokio::test]

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use time::Duration;
 use uuid::Uuid;
 
-use super::{ContactExportQueue, ExportClaim, ExportPart};
+use super::{ContactExportQueue, ExportClaim, ExportPart, ExportedArchive};
 use crate::media::{MediaStoreError, MessageFilePath};
-use crate::retention::{ArchiveStorage, StoredArchive};
-use crate::shared::{AccountId, Ids, StoreError};
+use crate::retention::{ArchiveStorage, ArchiveWrite, FileLines, StoredArchive};
+use crate::shared::{AccountId, CampaignId, ContactId, Ids, StoreError};
 
 /// How long a claimed export belongs to its worker. Every page renews it. After a failure the export waits as long.
 const LEASE: Duration = Duration::minutes(1);
@@ -17,11 +18,42 @@ const LEASE: Duration = Duration::minutes(1);
 /// The rows of one page.
 const PAGE: i64 = 500;
 
+/// The archives of one list.
+const ARCHIVES: i64 = 100;
+
+/// The type of a line with a send that was archived.
+const ARCHIVED_SEND: &str = "archived_send";
+
 /// Writes the files of exports.
 pub struct ContactExporter {
     pub queue: Arc<dyn ContactExportQueue>,
     pub storage: Arc<dyn ArchiveStorage>,
     pub ids: Arc<dyn Ids>,
+}
+
+fn append_line(lines: &mut String, kind: &str, contact: ContactId, row: &Value) {
+    lines.push_str(&json!({ "type": kind, "contact_id": contact, "data": row }).to_string());
+    lines.push('\n');
+}
+
+#[derive(Deserialize)]
+struct ArchivedLine {
+    contact_id: Uuid,
+}
+
+/// Appends an archived send if it is one to the contacts.
+fn append_send(lines: &mut String, line: &[u8], claim: &ExportClaim, archive: &ExportedArchive) {
+    let contact = serde_json::from_slice::<ArchivedLine>(line).map(|line| ContactId(line.contact_id));
+    let Some(contact) = contact.ok().filter(|contact| claim.contacts.contains(contact)) else {
+        return;
+    };
+    let Ok(Value::Object(mut send)) = serde_json::from_slice(line) else {
+        return;
+    };
+    send.remove("contact_id");
+    send.insert("campaign_id".to_owned(), json!(archive.campaign_id));
+    send.insert("campaign_name".to_owned(), json!(archive.campaign_name));
+    append_line(lines, ARCHIVED_SEND, contact, &Value::Object(send));
 }
 
 fn store_failed(error: MediaStoreError) -> StoreError {
@@ -46,7 +78,7 @@ impl ContactExporter {
         Ok(true)
     }
 
-    /// Writes a line a row: its part, and the row. None: the claim is lost.
+    /// Writes a line a row: its part, its contact, and the row. None: the claim is lost.
     async fn write(&self, claim: &ExportClaim) -> Result<Option<StoredArchive>, StoreError> {
         let path = MessageFilePath {
             account_id: claim.account_id,
@@ -54,25 +86,86 @@ impl ContactExporter {
         };
         let mut file = self.storage.begin(&path).await.map_err(store_failed)?;
         for part in ExportPart::ALL {
-            let mut after = None;
-            loop {
-                if !self.queue.renew(claim, LEASE).await? {
+            for contact in &claim.contacts {
+                if !self.write_part(claim, *contact, *part, file.as_mut()).await? {
                     return Ok(None);
                 }
-                let page = self.queue.page(claim, *part, after, PAGE).await?;
-                if page.last.is_none() {
-                    break;
+            }
+        }
+        if !self.write_archived(claim, file.as_mut()).await? {
+            return Ok(None);
+        }
+        file.commit().await.map(Some).map_err(store_failed)
+    }
+
+    /// Returns false if the claim is lost.
+    async fn write_part(
+        &self,
+        claim: &ExportClaim,
+        contact: ContactId,
+        part: ExportPart,
+        file: &mut dyn ArchiveWrite,
+    ) -> Result<bool, StoreError> {
+        let mut after = None;
+        loop {
+            if !self.queue.renew(claim, LEASE).await? {
+                return Ok(false);
+            }
+            let page = self.queue.page(claim, contact, part, after, PAGE).await?;
+            if page.last.is_none() {
+                return Ok(true);
+            }
+            after = page.last;
+            let mut lines = String::new();
+            for row in page.rows {
+                append_line(&mut lines, part.as_str(), contact, &row);
+            }
+            file.write(lines.into()).await.map_err(store_failed)?;
+        }
+    }
+
+    /// Writes the sends that left their table. Returns false if the claim is lost.
+    async fn write_archived(&self, claim: &ExportClaim, file: &mut dyn ArchiveWrite) -> Result<bool, StoreError> {
+        let mut after = CampaignId(Uuid::nil());
+        loop {
+            let archives = self.queue.archives(claim, after, ARCHIVES).await?;
+            let Some(last) = archives.last() else {
+                return Ok(true);
+            };
+            after = last.campaign_id;
+            for archive in &archives {
+                if !self.write_sends_of(claim, archive, file).await? {
+                    return Ok(false);
                 }
-                after = page.last;
-                let mut lines = String::new();
-                for row in page.rows {
-                    lines.push_str(&json!({ "type": part, "data": row }).to_string());
-                    lines.push('\n');
-                }
+            }
+        }
+    }
+
+    /// Reads one archive as a stream, and writes its sends to the contacts.
+    async fn write_sends_of(
+        &self,
+        claim: &ExportClaim,
+        archive: &ExportedArchive,
+        file: &mut dyn ArchiveWrite,
+    ) -> Result<bool, StoreError> {
+        let opened = self.storage.open(&archive.path, archive.size).await;
+        // It may have been replaced after it was listed. The next attempt lists it again.
+        let Some(mut archived) = opened.map_err(store_failed)? else {
+            let missing = format!("the archive {} is not in the file store", archive.path.key);
+            return Err(StoreError::Unavailable(missing.into()));
+        };
+        let mut sends = FileLines::default();
+        while let Some(bytes) = archived.next().await.map_err(store_failed)? {
+            if !self.queue.renew(claim, LEASE).await? {
+                return Ok(false);
+            }
+            let mut lines = String::new();
+            sends.add(&bytes, |line| append_send(&mut lines, line, claim, archive));
+            if !lines.is_empty() {
                 file.write(lines.into()).await.map_err(store_failed)?;
             }
         }
-        file.commit().await.map(Some).map_err(store_failed)
+        Ok(true)
     }
 
     /// Removes at most `limit` expired exports: first their files. Returns whether any was removed.

@@ -70,39 +70,72 @@ struct CountedLine {
     status: SendStatus,
 }
 
-/// Counts the lines of an archive by status, as they are read. Holds one incomplete line in memory.
+/// Splits the bytes of a file into lines, as they are read. Holds one incomplete line in memory.
 #[derive(Debug, Default)]
-pub struct ArchiveCount {
-    counts: SendCounts,
-    last_id: Option<Uuid>,
+pub struct FileLines {
     /// The bytes after the last end of a line.
     rest: Vec<u8>,
-    /// A line is invalid, or the ids do not ascend: a send is there twice.
-    is_damaged: bool,
 }
 
 /// A line has a few hundred bytes; longer ones were not written here.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-impl ArchiveCount {
-    /// Adds the next bytes, which may begin and end within a line.
-    pub fn add(&mut self, bytes: &[u8]) {
+impl FileLines {
+    /// Adds the next bytes, which may begin and end within a line, and calls `each` with every line that is complete.
+    /// Returns false for a line that is too long.
+    pub fn add(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) -> bool {
         self.rest.extend_from_slice(bytes);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
-            self.is_damaged |= self.rest.len() > MAX_LINE_BYTES;
-            if self.is_damaged {
+            let is_too_long = self.rest.len() > MAX_LINE_BYTES;
+            if is_too_long {
                 self.rest.clear();
             }
-            return;
+            return !is_too_long;
         };
         let rest = self.rest.split_off(end.saturating_add(1));
         let complete = std::mem::replace(&mut self.rest, rest);
-        let lines = complete.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        for line in lines {
-            self.count(line);
-        }
+        complete
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .for_each(&mut each);
+        true
     }
 
+    /// Whether the last line is complete.
+    pub fn is_complete(&self) -> bool {
+        self.rest.is_empty()
+    }
+}
+
+/// Counts the lines of an archive by status, as they are read.
+#[derive(Debug, Default)]
+pub struct ArchiveCount {
+    lines: FileLines,
+    sends: CountedSends,
+}
+
+#[derive(Debug, Default)]
+struct CountedSends {
+    counts: SendCounts,
+    last_id: Option<Uuid>,
+    /// A line is invalid, or the ids do not ascend: a send is there twice.
+    is_damaged: bool,
+}
+
+impl ArchiveCount {
+    /// Adds the next bytes, which may begin and end within a line.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let Self { lines, sends } = self;
+        sends.is_damaged |= !lines.add(bytes, |line| sends.count(line));
+    }
+
+    /// The counts of the whole file. None: the file is damaged.
+    pub fn finish(self) -> Option<SendCounts> {
+        (!self.sends.is_damaged && self.lines.is_complete()).then_some(self.sends.counts)
+    }
+}
+
+impl CountedSends {
     fn count(&mut self, line: &[u8]) {
         let Ok(CountedLine { id, status }) = serde_json::from_slice(line) else {
             self.is_damaged = true;
@@ -119,11 +152,6 @@ impl ArchiveCount {
         };
         *counter = counter.saturating_add(1);
         self.counts.total = self.counts.total.saturating_add(1);
-    }
-
-    /// The counts of the whole file. None: the file is damaged.
-    pub fn finish(self) -> Option<SendCounts> {
-        (!self.is_damaged && self.rest.is_empty()).then_some(self.counts)
     }
 }
 

@@ -12,7 +12,7 @@ mod terms;
 mod tests;
 mod worker;
 
-pub use archive::{ArchiveCount, ArchiveFile, ArchivedSend, StoredArchive};
+pub use archive::{ArchiveCount, ArchiveFile, ArchivedSend, FileLines, StoredArchive};
 pub use archiver::Archiver;
 pub use ports::*;
 pub use service::{ArchiveError, Archives, OpenArchive, Retention, RetentionError, RetentionReport};

@@ -5,14 +5,15 @@ mod parts;
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contact_exports::{
-    ContactExport, ContactExportQueue, ContactExportStore, ExportClaim, ExportPage, ExportPart, ExportedRow,
+    ContactExport, ContactExportQueue, ContactExportStore, ExportClaim, ExportPage, ExportPart, ExportedArchive,
+    ExportedRow,
 };
 use recado_domain::media::MessageFilePath;
 use recado_domain::retention::StoredArchive;
-use recado_domain::shared::{AccountId, Event, ExportId, RowOutcome, StoreError};
+use recado_domain::shared::{AccountId, CampaignId, ContactId, Event, ExportId, RowOutcome, StoreError};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -21,7 +22,7 @@ use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::{OwnerPool, TenantPool};
 use crate::retention::FileRow;
-use crate::sql::sql;
+use crate::sql::{IdRow, sql, uuids};
 use crate::transactions::{in_owner, in_tenant};
 
 /// The store of exports. Tenants make and read receipts; the worker uses the owner pool.
@@ -160,15 +161,45 @@ const CLAIM: &str = "UPDATE contact_exports e SET due_at = now() + $2 * interval
      RETURNING e.account_id, e.id, e.contact_id, e.abandoned";
 
 async fn claim(conn: &mut AsyncPgConnection, key: Uuid, lease: Duration) -> DbResult<Option<ExportClaim>> {
-    let row: Option<ClaimRow> = sql(CLAIM).bind(key).bind(lease).get_result(conn).await.optional()?;
-    Ok(row.map(|row| ExportClaim {
+    let row: Option<ClaimRow> = sql(CLAIM)
+        .bind(key)
+        .bind(lease)
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let Some(row) = row else { return Ok(None) };
+    let persons: Vec<IdRow> = sql("SELECT p.id FROM same_person_contacts($1, $2) p (id) ORDER BY p.id <> $2, p.id")
+        .bind(row.account_id)
+        .bind(row.contact_id)
+        .load(conn)
+        .await?;
+    Ok(Some(ExportClaim {
         account_id: row.account_id.into(),
         id: row.id.into(),
-        contact_id: row.contact_id.into(),
+        contacts: persons.into_iter().map(|row| row.id.into()).collect(),
         key,
         abandoned: row.abandoned,
     }))
 }
+
+#[derive(QueryableByName)]
+struct ArchiveRow {
+    #[diesel(sql_type = SqlUuid)]
+    campaign_id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = SqlUuid)]
+    file_key: Uuid,
+    #[diesel(sql_type = BigInt)]
+    size: i64,
+}
+
+/// A campaign that froze its recipients before the contacts existed has no sends to them. A day: clocks of servers differ.
+const ARCHIVES: &str = "SELECT a.campaign_id, c.name, a.file_key, coalesce(a.size, 0) AS size FROM campaign_archives a
+     JOIN campaigns c ON c.account_id = a.account_id AND c.id = a.campaign_id
+     WHERE a.account_id = $1 AND a.campaign_id > $2 AND a.verified_at IS NOT NULL
+       AND c.frozen_at > (SELECT min(created_at) FROM contacts WHERE account_id = $1 AND id = ANY ($3)) - interval '1 day'
+     ORDER BY a.campaign_id LIMIT $4";
 
 #[async_trait]
 impl ContactExportQueue for PgContactExports {
@@ -191,13 +222,14 @@ impl ContactExportQueue for PgContactExports {
     async fn page(
         &self,
         claim: &ExportClaim,
+        contact: ContactId,
         part: ExportPart,
         after: Option<ExportedRow>,
         limit: i64,
     ) -> Result<ExportPage, StoreError> {
         let query = sql(parts::page(part))
             .bind(claim.account_id)
-            .bind(claim.contact_id)
+            .bind(contact)
             .bind(after.map(|after| after.at))
             .bind(after.map(|after| after.id))
             .bind(limit);
@@ -207,6 +239,30 @@ impl ContactExportQueue for PgContactExports {
             rows: rows.into_iter().map(|row| row.data).collect(),
             last,
         })
+    }
+
+    async fn archives(
+        &self,
+        claim: &ExportClaim,
+        after: CampaignId,
+        limit: i64,
+    ) -> Result<Vec<ExportedArchive>, StoreError> {
+        let query = sql(ARCHIVES)
+            .bind(claim.account_id)
+            .bind(after)
+            .bind(uuids(&claim.contacts))
+            .bind(limit);
+        let rows: Vec<ArchiveRow> = self.owner.rows(query).await?;
+        let archive = |row: ArchiveRow| ExportedArchive {
+            campaign_id: row.campaign_id.into(),
+            campaign_name: row.name,
+            path: MessageFilePath {
+                account_id: claim.account_id,
+                key: row.file_key,
+            },
+            size: row.size.unsigned_abs(),
+        };
+        Ok(rows.into_iter().map(archive).collect())
     }
 
     async fn complete(&self, claim: &ExportClaim, file: StoredArchive) -> Result<bool, StoreError> {

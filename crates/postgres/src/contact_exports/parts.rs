@@ -15,7 +15,7 @@ const CAMPAIGN_SENDS: &str =
                'read_at', s.read_at, 'failed_at', s.failed_at, 'error_code', s.error_code,
                'error_message', s.error_message, 'wa_message_id', s.wa_message_id, 'pricing', s.pricing) AS data
              FROM campaign_sends s JOIN campaigns g ON g.account_id = s.account_id AND g.id = s.campaign_id
-             WHERE s.account_id = $1 AND s.contact_id = $2";
+             WHERE s.account_id = $1 AND s.contact_id = $2 AND g.archived_at IS NULL";
 
 const ORDERS: &str =
     "SELECT o.created_at AS at, o.id, to_jsonb(o) - '{account_id,contact_id}'::text[] || jsonb_build_object('items',

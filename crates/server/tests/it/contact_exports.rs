@@ -144,6 +144,64 @@ fn export_has_everything_of_the_person_and_of_nobody_else() {
     );
 }
 
+/// The file follows `same_person_as`, and has sends that are in the archive of their campaign.
+#[test]
+fn export_has_linked_contacts_and_archived_sends() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let contact = ana.contact("Bia", PHONE);
+    let linked = ana.contact("Beatriz", "+5511961234568");
+    let other = ana.contact("Outra Pessoa", "+5511961234567");
+    server.db.run(&format!(
+        "UPDATE contacts SET same_person_as = '{contact}' WHERE id = '{linked}'"
+    ));
+    let (archived, stored) = (ana.plain_campaign(), ana.plain_campaign());
+    for id in [&archived, &stored] {
+        ana.send(id);
+        final_status(&ana, id);
+    }
+    server.db.run(&format!(
+        "UPDATE campaigns SET completed_at = now() - interval '40 days' WHERE id = '{archived}'"
+    ));
+    ana.put("/api/retention", json!({ "campaign_sends_days": 30 })).ok();
+    server.db.run(
+        "UPDATE retention_settings SET next_run_at = now(),
+           terms = (SELECT jsonb_object_agg(k, v || '{\"effective_at\": null}') FROM jsonb_each(terms) t (k, v))",
+    );
+    until("the sends have left", || {
+        server.db.count("FROM campaign_archives WHERE removed_at IS NOT NULL") == 1
+    });
+    // Asked for under either contact, it has both.
+    for (asked, second) in [(&contact, &linked), (&linked, &contact)] {
+        let file = ana.get(&format!("{}/file", finished_export(&ana, asked)));
+        let lines = lines(&file.body);
+        let of = |kind: &str| {
+            let of_kind = lines.iter().filter(|line| line["type"] == kind);
+            of_kind.map(|line| text(&line["contact_id"])).collect::<Vec<_>>()
+        };
+        assert_eq!(of("contact"), [asked.clone(), second.clone()]);
+        assert_eq!(of("campaign_send"), [asked.clone(), second.clone()]);
+        let mut contacts = [asked.clone(), second.clone()];
+        contacts.sort();
+        let mut found = of("archived_send");
+        found.sort();
+        assert_eq!(found, contacts);
+        for line in lines.iter().filter(|line| line["type"] == "archived_send") {
+            let send = &line["data"];
+            assert_eq!(
+                (&send["campaign_id"], &send["status"]),
+                (&json!(archived), &json!("sent"))
+            );
+            assert_eq!(
+                (&send["campaign_name"], send.get("contact_id")),
+                (&json!("Oferta"), None)
+            );
+        }
+        assert!(lines.iter().all(|line| !line.to_string().contains(&other)));
+    }
+}
+
 #[test]
 fn export_is_for_managers_of_the_account_for_a_week() {
     let server = Server::new();
