@@ -6,13 +6,13 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::conversations::Consent;
-use recado_domain::shared::{AccountId, WebhookKind};
+use recado_domain::shared::{AccountId, ContactId, WebhookKind};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::events::{self, ChangedContact};
 use crate::errors::DbResult;
-use crate::sql::{collect_column, key_rows, sql};
+use crate::sql::{IdRow, collect_column, key_rows, sql};
 
 /// `Consent::decided` in SQL, for statements that decide without reading first: the expressions for `opted_out_at`
 /// and `consent_at`, from the contact's stored values. `opted_out` is a boolean expression; null changes nothing. The
@@ -95,6 +95,26 @@ pub(crate) async fn opt_out_now(conn: &mut AsyncPgConnection, account: AccountId
     }
     let NowRow { now } = sql("SELECT now() AS now").get_result(&mut *conn).await?;
     let opt_outs: Vec<_> = contacts.iter().map(|contact| (*contact, now)).collect();
+    opt_out(conn, account, &opt_outs).await
+}
+
+/// Opts the other contacts of a person out if this contact, which is being deleted, had opted out: they counted as opted
+/// out because of it, and lose their link to it. The caller MUST call it while they are linked.
+pub(super) async fn pass_on_opt_out(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    deleted: ContactId,
+    now: OffsetDateTime,
+) -> DbResult<()> {
+    let linked: Vec<IdRow> = sql(
+        "SELECT p.id FROM contacts d CROSS JOIN LATERAL same_person_contacts($1, $2) p (id)
+         WHERE d.account_id = $1 AND d.id = $2 AND d.opted_out_at IS NOT NULL AND p.id <> $2",
+    )
+    .bind(account)
+    .bind(deleted)
+    .load(&mut *conn)
+    .await?;
+    let opt_outs: Vec<_> = linked.into_iter().map(|row| (row.id, now)).collect();
     opt_out(conn, account, &opt_outs).await
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::consent::{ConsentColumns, decide_consent};
+use super::consent::{ConsentColumns, decide_consent, pass_on_opt_out};
 use super::events;
 use super::list::{ContactList, ListedRow, MAX_SCAN, MAX_SCAN_BEFORE_INDEX, by_ids};
 use super::rows::{COLUMNS, ContactRow, LabelRow, WrittenContact, insert, labels, load_tags, set_tags};
@@ -223,6 +223,7 @@ async fn delete(
     .get_result(&mut *conn)
     .await
     .optional()?;
+    pass_on_opt_out(conn, account, id, now).await?;
     user_ids::delete(conn, account, id).await?;
     count_contacts(conn, account, Some(deleted.created_at), -1).await?;
     if let Some(status) = status {

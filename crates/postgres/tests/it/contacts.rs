@@ -543,6 +543,30 @@ async fn contact_opt_out_keeps_its_time_until_opt_in() {
     }
 }
 
+/// Regression: a person who had opted out under one contact was written to under the other after its deletion.
+#[tokio::test]
+async fn opt_out_of_a_deleted_contact_stays_with_the_person() {
+    for (opted_out, expected) in [("a", "a b"), ("b", "b"), ("other", "other")] {
+        let fixture = DbFixture::new().await;
+        let account = fixture.account;
+        fixture
+            .sql(&format!(
+                "INSERT INTO contacts (account_id, id, name, phone, opted_out_at)
+                   SELECT '{account}', md5(name)::uuid, name, phone, CASE WHEN name = '{opted_out}' THEN now() END
+                   FROM (VALUES ('a', '+1'), ('b', NULL), ('other', '+2')) AS v (name, phone);
+                 UPDATE contacts c SET same_person_as = o.id FROM contacts o
+                   WHERE (c.name, o.name) IN (('a', 'b'), ('b', 'a'))"
+            ))
+            .await;
+        let a = "SELECT id::text FROM contacts WHERE name = 'a'";
+        let a = fixture.text(a).await.unwrap().parse::<Uuid>().unwrap();
+        let deleted = fixture.contacts().delete(account, a.into(), NOW).await.unwrap();
+        assert!(deleted.is_done());
+        let out = "SELECT string_agg(name, ' ' ORDER BY name) FROM contacts WHERE opted_out_at IS NOT NULL";
+        assert_eq!(fixture.text(out).await.unwrap(), expected);
+    }
+}
+
 /// The links of one person's contacts after the deletion of one: each that is left names another one, so that an opt-out
 /// still counts for all.
 #[tokio::test]
