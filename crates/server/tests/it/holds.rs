@@ -363,3 +363,44 @@ fn failed_messages_do_not_count_and_retry_time_is_when_one_fits() {
     settings(&ana, json!({ "hold_at_most_hours": 24 }));
     assert_eq!(final_status(&ana, &second), "completed");
 }
+
+#[test]
+fn codes_and_test_sends_are_never_held() {
+    let server = Server::start(without_statuses());
+    let ana = server.owner();
+    ana.profile_at(NUMBER);
+    let phones = ana.contacts(2);
+    let all_day = json!({ "from": "00:00", "to": "23:59", "zone": "account", "categories": ["MARKETING", "UTILITY"] });
+    settings(&ana, json!({ "quiet_hours": all_day }));
+    settings(&ana, cap(1, 1));
+    let campaign_of = |category: &str| {
+        let template = ana.approved("Oi {{1}}", &["Ana"]);
+        let change = format!("UPDATE message_templates SET category = '{category}' WHERE id = '{template}'");
+        server.db.run(&change);
+        (
+            template.clone(),
+            ana.campaign(json!({ "name": category, "template_id": template })),
+        )
+    };
+    let (_, marketing) = campaign_of("MARKETING");
+    for _ in 0..2 {
+        let path = format!("/api/campaigns/{marketing}/test");
+        ana.post(&path, json!({ "phone": phones[0] })).ok();
+    }
+    let (template, codes) = campaign_of("AUTHENTICATION");
+    let report = ana.execute(&codes).ok();
+    assert_eq!((&report["status"], &report["sent"]), (&json!("completed"), &json!(2)));
+    let code = message(&ana, &template, &phones[0], json!({}));
+    until("the code leaves", || find(&ana, &code)["status"] == "sent");
+    // None of them counts: of the marketing messages that were held, each contact gets one.
+    let held = message(&ana, &campaign_of("MARKETING").0, &phones[1], json!({}));
+    until("the direct message is held", || {
+        find(&ana, &held)["hold_reason"] == "quiet_hours"
+    });
+    assert_eq!(ana.execute(&marketing).ok()["waiting"], 2);
+    assert_eq!(calls(&server), [(phones[0].clone(), 4), (phones[1].clone(), 1)].into());
+    settings(&ana, json!({ "quiet_hours": null }));
+    until("each contact has one", || {
+        calls(&server) == [(phones[0].clone(), 5), (phones[1].clone(), 2)].into()
+    });
+}

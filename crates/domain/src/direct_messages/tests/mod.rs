@@ -1,6 +1,7 @@
 //! Tests of the decisions on new and due messages, of the use cases, and of the work on a queue.
 
 mod decisions;
+mod holds;
 mod queue;
 mod request;
 mod use_cases;

@@ -204,3 +204,44 @@ fn started_send_of_killed_server_is_resolved_and_not_resent() {
     assert_eq!(usage(&server, &ana.account), "2 0");
     assert_eq!(failed["failure_class"], "again");
 }
+
+/// Runs that wait for held sends are woken by a change of the settings, and the server is killed around that time.
+#[test]
+fn server_killed_at_the_wake_up_of_a_waiting_run_repeats_nothing() {
+    const RECIPIENTS: usize = 40;
+    let mut rng = TestRng::of(seed(7), 0);
+    let options = Options::with_whatsapp(|whatsapp| whatsapp.latency_ms = 10);
+    let server = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
+    let ana = server.owner();
+    ana.profile_at("106500000001");
+    ana.contacts(RECIPIENTS);
+    let all_day = json!({ "from": "00:00", "to": "23:59", "zone": "account" });
+    let id = ana.plain_campaign();
+    for round in 0..3 {
+        ana.put("/api/settings", json!({ "quiet_hours": all_day })).ok();
+        if round == 0 {
+            ana.send(&id);
+        }
+        // What was called before the kill has ended or is unknown; all the others are held.
+        until("the rest of the run waits", || {
+            ana.status(&id) != "sending" || server.db.count("FROM campaign_queue WHERE waiting_until IS NOT NULL") == 1
+        });
+        ana.put("/api/settings", json!({ "quiet_hours": null })).ok();
+        std::thread::sleep(rng.duration_below(1_500_000));
+        server.kill();
+        server.run(&["serve"]);
+        expire_leases(&server);
+    }
+    let status = final_status(&ana, &id);
+    assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
+    let stats = wait_for_stat(&ana, &id, "pending", 0);
+    assert_stats_add_up(&stats);
+    assert_eq!(stats["total"], RECIPIENTS);
+    let calls = calls(&server);
+    assert!(calls.values().all(|calls| *calls == 1), "{calls:?}");
+    let sent = "FROM campaign_sends WHERE status <> 'failed'";
+    assert!(server.db.count(sent) <= i64::try_from(calls.len()).unwrap(), "{stats}");
+    // Failed is only what a kill left without a result.
+    let failed = "FROM campaign_sends WHERE status = 'failed' AND error_message NOT LIKE '%unknown%'";
+    assert_eq!(server.db.count(failed), 0);
+}
