@@ -149,24 +149,45 @@ async fn export_has_all_parts_of_the_person_and_replaces_attempts() {
     assert_eq!(*log.lock().unwrap(), expected);
 }
 
-/// It may have been replaced after it was listed, so the export is tried again.
-#[tokio::test]
-async fn export_without_an_archive_of_the_person_is_not_complete() {
-    let (queue, log) = (queue(), Arc::new(Mutex::new(vec![])));
+/// A store with one archive, whose bytes are `archived`. None: it is missing.
+fn storage_with(log: &Arc<Mutex<Vec<String>>>, archived: Option<&'static str>) -> MockArchiveStorage {
     let mut storage = MockArchiveStorage::new();
     storage.expect_delete().returning(|_| Ok(()));
-    storage.expect_open().returning(|_, _| Ok(None));
-    storage.expect_begin().returning(|_| {
-        let mut file = MockArchiveWrite::new();
-        file.expect_write().returning(|_| Ok(()));
+    storage.expect_open().returning(move |_, _| {
+        let mut chunks: Vec<_> = archived.into_iter().collect();
+        let mut archive = MockArchiveRead::new();
+        archive
+            .expect_next()
+            .returning(move || Ok(chunks.pop().map(|text| text.as_bytes().to_vec().into())));
+        Ok(archived.map(|_| Box::new(archive) as Box<dyn ArchiveRead>))
+    });
+    let written = log.clone();
+    storage.expect_begin().returning(move |_| {
+        let (mut file, written) = (MockArchiveWrite::new(), written.clone());
+        file.expect_write().returning(move |bytes| {
+            written.lock().unwrap().push(String::from_utf8(bytes.to_vec()).unwrap());
+            Ok(())
+        });
+        file.expect_finish().returning(|| Ok(FILE));
         Ok(Box::new(file))
     });
-    let exporter = ContactExporter {
-        storage: Arc::new(storage),
-        ..exporter(queue, &log)
-    };
-    let error = exporter.export_next().await.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)));
+    storage
+}
+
+#[tokio::test]
+async fn export_names_an_archive_that_cannot_be_read() {
+    for archived in [None, Some("{\"id\":")] {
+        let (mut queue, log) = (queue(), Arc::new(Mutex::new(vec![])));
+        queue.expect_complete().once().returning(|_, _| Ok(true));
+        let exporter = ContactExporter {
+            storage: Arc::new(storage_with(&log, archived)),
+            ..exporter(queue, &log)
+        };
+        assert!(exporter.export_next().await.unwrap());
+        let data = json!({ "campaign_id": Uuid::from_u128(5), "campaign_name": "Volta" });
+        let expected = json!({ "type": "unreadable_archive", "data": data }).to_string() + "\n";
+        assert_eq!(log.lock().unwrap().last(), Some(&expected), "{archived:?}");
+    }
 }
 
 #[tokio::test]

@@ -24,6 +24,12 @@ const ARCHIVES: i64 = 100;
 /// The type of a line with a send that was archived.
 const ARCHIVED_SEND: &str = "archived_send";
 
+/// The type of a line that names a campaign whose archive cannot be read.
+const UNREADABLE_ARCHIVE: &str = "unreadable_archive";
+
+/// The chunks of an archive that are read between two renewals of the lease: about a MiB of compressed bytes.
+const CHUNKS_PER_LEASE: usize = 64;
+
 /// Writes the files of exports.
 pub struct ContactExporter {
     pub queue: Arc<dyn ContactExportQueue>,
@@ -41,8 +47,12 @@ struct ArchivedLine {
     contact_id: Uuid,
 }
 
-/// Appends an archived send if it is one to the contacts.
+/// Appends an archived send if it is one to the contacts. Almost no line is, so it is parsed only if it has their id.
 fn append_send(lines: &mut String, line: &[u8], claim: &ExportClaim, archive: &ExportedArchive) {
+    let text = String::from_utf8_lossy(line);
+    if !claim.contacts.iter().any(|contact| text.contains(&contact.to_string())) {
+        return;
+    }
     let contact = serde_json::from_slice::<ArchivedLine>(line).map(|line| ContactId(line.contact_id));
     let Some(contact) = contact.ok().filter(|contact| claim.contacts.contains(contact)) else {
         return;
@@ -54,6 +64,14 @@ fn append_send(lines: &mut String, line: &[u8], claim: &ExportClaim, archive: &E
     send.insert("campaign_id".to_owned(), json!(archive.campaign_id));
     send.insert("campaign_name".to_owned(), json!(archive.campaign_name));
     append_line(lines, ARCHIVED_SEND, contact, &Value::Object(send));
+}
+
+/// Says which archive is missing or damaged. The other data of the person does not wait for it.
+async fn write_unreadable(archive: &ExportedArchive, file: &mut dyn ArchiveWrite) -> Result<bool, StoreError> {
+    let data = json!({ "campaign_id": archive.campaign_id, "campaign_name": archive.campaign_name });
+    let line = json!({ "type": UNREADABLE_ARCHIVE, "data": data }).to_string() + "\n";
+    file.write(line.into()).await.map_err(store_failed)?;
+    Ok(true)
 }
 
 fn store_failed(error: MediaStoreError) -> StoreError {
@@ -148,24 +166,31 @@ impl ContactExporter {
         archive: &ExportedArchive,
         file: &mut dyn ArchiveWrite,
     ) -> Result<bool, StoreError> {
+        if !self.queue.renew(claim, LEASE).await? {
+            return Ok(false);
+        }
         let opened = self.storage.open(&archive.path, archive.size).await;
-        // It may have been replaced after it was listed. The next attempt lists it again.
         let Some(mut archived) = opened.map_err(store_failed)? else {
-            let missing = format!("the archive {} is not in the file store", archive.path.key);
-            return Err(StoreError::Unavailable(missing.into()));
+            return write_unreadable(archive, file).await;
         };
-        let mut sends = FileLines::default();
-        while let Some(bytes) = archived.next().await.map_err(store_failed)? {
-            if !self.queue.renew(claim, LEASE).await? {
+        let (mut sends, mut is_intact) = (FileLines::default(), true);
+        for chunk in 1_usize.. {
+            let Some(bytes) = archived.next().await.map_err(store_failed)? else {
+                break;
+            };
+            if chunk % CHUNKS_PER_LEASE == 0 && !self.queue.renew(claim, LEASE).await? {
                 return Ok(false);
             }
             let mut lines = String::new();
-            sends.add(&bytes, |line| append_send(&mut lines, line, claim, archive));
+            is_intact &= sends.add(&bytes, |line| append_send(&mut lines, line, claim, archive));
             if !lines.is_empty() {
                 file.write(lines.into()).await.map_err(store_failed)?;
             }
         }
-        Ok(true)
+        match is_intact && sends.is_complete() {
+            true => Ok(true),
+            false => write_unreadable(archive, file).await,
+        }
     }
 
     /// Removes at most `limit` expired exports: first their files. Returns whether any was removed.

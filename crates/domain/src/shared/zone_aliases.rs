@@ -44,7 +44,9 @@ const ALIASES: &str = "Africa/Asmera=Africa/Asmara Africa/Timbuktu=Africa/Bamako
     US/Arizona=America/Phoenix US/Central=America/Chicago US/East-Indiana=America/Indiana/Indianapolis \
     US/Eastern=America/New_York US/Hawaii=Pacific/Honolulu US/Indiana-Starke=America/Indiana/Knox \
     US/Michigan=America/Detroit US/Mountain=America/Denver US/Pacific=America/Los_Angeles US/Samoa=Pacific/Pago_Pago \
-    UTC=Etc/UTC Universal=Etc/UTC W-SU=Europe/Moscow Zulu=Etc/UTC";
+    UTC=Etc/UTC Universal=Etc/UTC W-SU=Europe/Moscow Zulu=Etc/UTC EST=America/Panama MST=America/Phoenix \
+    HST=Pacific/Honolulu CET=Europe/Brussels MET=Europe/Brussels EET=Europe/Athens WET=Europe/Lisbon \
+    EST5EDT=America/New_York CST6CDT=America/Chicago MST7MDT=America/Denver PST8PDT=America/Los_Angeles";
 
 /// The zone's name of `zone.tab`, or the given name if the database has no link with it.
 pub(super) fn canonical(name: &str) -> &str {
@@ -64,6 +66,19 @@ pub(super) fn aliases(canonical: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
     use crate::shared::ZoneName;
+
+    #[test]
+    fn names_without_a_region_are_aliases() {
+        let names: Vec<String> = jiff::tz::db()
+            .available()
+            .map(|name| name.to_string())
+            .filter(|name| !name.contains('/') && name.parse::<ZoneName>().is_ok())
+            .collect();
+        assert!(names.len() > 40);
+        for name in names {
+            assert_ne!(canonical(&name), name);
+        }
+    }
 
     /// The clocks of both names are the same now, and all names are accepted.
     #[test]
