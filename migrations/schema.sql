@@ -648,7 +648,8 @@ CREATE TABLE public.contacts (
     deleted_at timestamp with time zone,
     version bigint DEFAULT 1 NOT NULL,
     same_person_as uuid,
-    time_zone text
+    time_zone text,
+    erased_at timestamp with time zone
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -763,6 +764,33 @@ CREATE TABLE public.direct_messages (
     CONSTRAINT direct_messages_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'sent'::text, 'delivered'::text, 'read'::text, 'failed'::text, 'cancelled'::text])))
 )
 WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_insert_scale_factor='0.01', autovacuum_analyze_scale_factor='0.02');
+
+CREATE TABLE public.erased_opt_outs (
+    account_id uuid NOT NULL,
+    hash bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE TABLE public.erasures (
+    account_id uuid NOT NULL,
+    id uuid NOT NULL,
+    contact_id uuid NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    reason text,
+    requested_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    removed jsonb DEFAULT '{}'::jsonb NOT NULL,
+    marks jsonb,
+    transaction_id bigint DEFAULT ((pg_current_xact_id())::text)::bigint NOT NULL,
+    step text NOT NULL,
+    after text,
+    due_at timestamp with time zone,
+    claim_id uuid,
+    CONSTRAINT erasures_marks_check CHECK (((state = 'running'::text) = (marks IS NOT NULL))),
+    CONSTRAINT erasures_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
 CREATE TABLE public.folders (
     account_id uuid NOT NULL,
@@ -1762,6 +1790,15 @@ ALTER TABLE ONLY public.direct_messages
 ALTER TABLE ONLY public.direct_messages
     ADD CONSTRAINT direct_messages_pkey PRIMARY KEY (account_id, id);
 
+ALTER TABLE ONLY public.erased_opt_outs
+    ADD CONSTRAINT erased_opt_outs_pkey PRIMARY KEY (account_id, hash);
+
+ALTER TABLE ONLY public.erasures
+    ADD CONSTRAINT erasures_contact_id_unique UNIQUE (account_id, contact_id);
+
+ALTER TABLE ONLY public.erasures
+    ADD CONSTRAINT erasures_pkey PRIMARY KEY (account_id, id);
+
 ALTER TABLE ONLY public.folders
     ADD CONSTRAINT folders_pkey PRIMARY KEY (account_id, id);
 
@@ -2084,6 +2121,10 @@ CREATE INDEX direct_messages_template_id_idx ON public.direct_messages USING btr
 
 CREATE INDEX direct_messages_wa_message_id_idx ON public.direct_messages USING btree (account_id, wa_message_id) WHERE (wa_message_id IS NOT NULL);
 
+CREATE INDEX erasures_due_at_idx ON public.erasures USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX erasures_running_idx ON public.erasures USING btree (account_id) WHERE (state = 'running'::text);
+
 CREATE INDEX gateway_cancellations_due_at_idx ON public.gateway_cancellations USING btree (due_at);
 
 CREATE INDEX gateway_events_due_at_idx ON public.gateway_events USING btree (seq) WHERE (due_at IS NOT NULL);
@@ -2368,6 +2409,9 @@ ALTER TABLE ONLY public.direct_messages
 ALTER TABLE ONLY public.direct_messages
     ADD CONSTRAINT direct_messages_template_id_fkey FOREIGN KEY (account_id, template_id) REFERENCES public.message_templates(account_id, id);
 
+ALTER TABLE ONLY public.erasures
+    ADD CONSTRAINT erasures_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES public.contacts(account_id, id);
+
 ALTER TABLE ONLY public.folders
     ADD CONSTRAINT folders_account_id_fkey FOREIGN KEY (account_id) REFERENCES public.accounts(id) ON DELETE CASCADE;
 
@@ -2570,6 +2614,10 @@ ALTER TABLE public.direct_message_references ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.direct_messages ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.erased_opt_outs ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE public.erasures ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.folders ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.gateway_subscriptions ENABLE ROW LEVEL SECURITY;
@@ -2731,6 +2779,10 @@ CREATE POLICY tenant_isolation ON public.direct_message_queues USING ((account_i
 CREATE POLICY tenant_isolation ON public.direct_message_references USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.direct_messages USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.erased_opt_outs USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY tenant_isolation ON public.erasures USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY tenant_isolation ON public.folders USING ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid)) WITH CHECK ((account_id = (NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid));
 
@@ -2937,6 +2989,10 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.direct_message_queues TO recad
 GRANT SELECT ON TABLE public.direct_message_references TO recado_tenant;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.direct_messages TO recado_tenant;
+
+GRANT SELECT,INSERT,DELETE ON TABLE public.erased_opt_outs TO recado_tenant;
+
+GRANT SELECT,INSERT ON TABLE public.erasures TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.folders TO recado_tenant;
 

@@ -21,6 +21,7 @@ pub mod conversations;
 pub mod costs;
 pub mod direct_messages;
 pub mod egress;
+pub mod erasures;
 pub mod folders;
 pub mod holds;
 pub mod idempotency;

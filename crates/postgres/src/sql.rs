@@ -11,10 +11,10 @@ use diesel::result::QueryResult;
 use diesel::serialize::ToSql;
 use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
-    AccountId, Amount, ApiKeyId, AutomationId, CallbackId, CampaignId, CartId, ContactId, ConversationId, ExecutionId,
-    ExportId, FolderId, GatewayEventId, InviteId, LinkId, MailId, MediaId, MessageId, MetricEventId, NotificationId,
-    PaymentId, ProfileId, RateCardId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId,
-    WebhookId, WebhookLogId,
+    AccountId, Amount, ApiKeyId, AutomationId, CallbackId, CampaignId, CartId, ContactId, ConversationId, ErasureId,
+    ExecutionId, ExportId, FolderId, GatewayEventId, InviteId, LinkId, MailId, MediaId, MessageId, MetricEventId,
+    NotificationId, PaymentId, ProfileId, RateCardId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId,
+    WebhookEventId, WebhookId, WebhookLogId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -306,6 +306,7 @@ id_params!(
     CartId,
     ContactId,
     ConversationId,
+    ErasureId,
     ExecutionId,
     ExportId,
     FolderId,

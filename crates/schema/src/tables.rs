@@ -522,6 +522,7 @@ diesel::table! {
         version -> BigInt,
         same_person_as -> Nullable<Uuid>,
         time_zone -> Nullable<Text>,
+        erased_at -> Nullable<Timestamptz>,
     }
 }
 
@@ -632,6 +633,33 @@ diesel::table! {
         media_id -> Nullable<Uuid>,
         by_user_id -> Bool,
         failed_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    erased_opt_outs (account_id, hash) {
+        account_id -> Uuid,
+        hash -> Binary,
+        created_at -> Timestamptz,
+    }
+}
+
+diesel::table! {
+    erasures (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        contact_id -> Uuid,
+        state -> Text,
+        reason -> Nullable<Text>,
+        requested_at -> Timestamptz,
+        finished_at -> Nullable<Timestamptz>,
+        removed -> Jsonb,
+        marks -> Nullable<Jsonb>,
+        transaction_id -> BigInt,
+        step -> Text,
+        after -> Nullable<Text>,
+        due_at -> Nullable<Timestamptz>,
+        claim_id -> Nullable<Uuid>,
     }
 }
 

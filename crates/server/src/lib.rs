@@ -4,7 +4,9 @@
 pub mod config;
 pub mod contact_search;
 pub mod doctor;
+pub mod erasures;
 pub mod health;
+pub mod identifier_hash;
 pub mod logging;
 pub mod recipient_hash;
 pub mod rollups;

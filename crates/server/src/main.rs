@@ -1,4 +1,4 @@
-//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `secrets`, `doctor`, `health`, `openapi`.
+//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `erasures`, `secrets`, `doctor`, `health`, `openapi`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -7,13 +7,13 @@ use anyhow::Context as _;
 use recado_server::config::Config;
 use recado_server::doctor::{self, DoctorOptions};
 use recado_server::rollups::{self, Task};
-use recado_server::{contact_search, health, logging, secrets, serve};
+use recado_server::{contact_search, erasures, health, logging, secrets, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | \
-    rollups (verify | rebuild [--reprice]) [--account ID] | secrets rotate | doctor [--json] [--account ID] | \
+    rollups (verify | rebuild [--reprice]) [--account ID] | erasures replay | secrets rotate | doctor [--json] [--account ID] | \
     health [--worker] | openapi]";
 
 fn main() -> ExitCode {
@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         ["rollups", "rebuild", "--reprice", "--account", id] | ["rollups", "rebuild", "--account", id, "--reprice"] => {
             run_rollups(Task::Reprice, Some(id))
         }
+        ["erasures", "replay"] => replay_erasures(),
         ["secrets", "rotate"] => rotate_secrets(),
         ["doctor", options @ ..] => return run_doctor(options),
         ["health"] => health::check(health::Process::Server),
@@ -75,6 +76,11 @@ fn run_rollups(task: Task, account: Option<&str>) -> anyhow::Result<()> {
         true => Ok(()),
         false => anyhow::bail!("rollups differ from their source rows; run: recado rollups rebuild"),
     }
+}
+
+fn replay_erasures() -> anyhow::Result<()> {
+    let _log_guard = logging::start(logging::Format::from_env())?;
+    erasures::replay()
 }
 
 fn rotate_secrets() -> anyhow::Result<()> {

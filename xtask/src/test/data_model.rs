@@ -33,7 +33,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "Contacts and segments",
         "The address book: contacts with consent, tags, saved filters and members of segments, RFM scores.",
-        "contacts contact_identities contact_exports contact_tags tags contact_counts segments segment_members segment_counts contact_rfm \
+        "contacts contact_identities contact_exports erasures erased_opt_outs contact_tags tags contact_counts segments segment_members segment_counts contact_rfm \
          rfm_changes rfm_calculations rfm_counts",
     ),
     (

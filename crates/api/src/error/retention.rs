@@ -1,6 +1,7 @@
-//! Responses for errors of retention, archives and exports of contacts.
+//! Responses for errors of retention, archives, and exports and erasures of contacts.
 
 use recado_domain::contact_exports::ContactExportError;
+use recado_domain::erasures::ErasureError;
 use recado_domain::retention::{ArchiveError, RetentionError};
 
 use super::ApiError;
@@ -20,6 +21,16 @@ impl From<ContactExportError> for ApiError {
         match error {
             ContactExportError::NotFound => Self::not_found(),
             ContactExportError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ErasureError> for ApiError {
+    fn from(error: ErasureError) -> Self {
+        match error {
+            ErasureError::NotFound => Self::not_found(),
+            ErasureError::Invalid(errors) => errors.into(),
+            ErasureError::Store(error) => error.into(),
         }
     }
 }

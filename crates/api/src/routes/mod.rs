@@ -25,6 +25,7 @@ mod contacts;
 mod conversations;
 mod direct_messages;
 mod docs;
+mod erasures;
 mod folders;
 mod ingestion;
 mod links;
@@ -202,6 +203,11 @@ pub static TABLE: &[RouteSpec] = &[
         .at_most(Limit::API, "erase"),
     route!(GET, "/api/exports/{id}", Manage, contact_exports::GET),
     route!(GET, "/api/exports/{id}/file", Manage, contact_exports::FILE).returns_file(),
+    route!(POST, "/api/contacts/{id}/erase", Manage, erasures::CREATE)
+        .makes("/api/erasures/{id}")
+        .at_most(Limit::API, "erase"),
+    route!(GET, "/api/erasures", Manage, erasures::LIST),
+    route!(GET, "/api/erasures/{id}", Manage, erasures::GET),
     route!(GET, "/api/conversations", Read, conversations::LIST),
     route!(PUT, "/api/conversations/{id}", Write, conversations::UPDATE),
     route!(GET, "/api/conversations/{id}/messages", Read, conversations::MESSAGES),

@@ -50,7 +50,8 @@ pub struct ExportPage {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait ContactExportStore: Send + Sync {
-    /// Stores a receipt with its events, and makes it due. `Missing`: the account has no such contact, deleted or not.
+    /// Stores a receipt with its events, and makes it due. `Missing`: the account has no such contact, deleted or
+    /// not, or it is erased.
     async fn insert(
         &self,
         account: AccountId,

@@ -3,6 +3,7 @@
 //! This context owns contacts and tags. Segments, messages and conversations belong to other contexts.
 
 mod change;
+mod erased_opt_outs;
 mod events;
 mod import;
 mod limits;
@@ -15,6 +16,9 @@ mod upsert;
 mod user_ids;
 
 pub(crate) use change::check_wa_user_id;
+#[cfg(any(test, feature = "mocks"))]
+pub use erased_opt_outs::MockIdentifierHasher;
+pub use erased_opt_outs::{Identifier, IdentifierHasher, InsertedContact};
 pub use events::ContactEvent;
 pub(crate) use import::csv;
 pub use import::{ContactKeys, ContactMatcher, Import, ImportFormat, ImportReport, LineError, MAX_ROWS};

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::{ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
+use super::{CONTACT_DELETED, ContactFacts, EXPIRED, NUMBER_REMOVED, Refusal, RequestedContent, RequestedValues};
 use crate::campaigns::{Recipient, Variables};
 use crate::holds::{HoldCause, HoldDecision, HoldFacts, HoldPolicy, held_too_long};
 use crate::messaging::{Addressee, Category, MessageContent, MetaStatus, WINDOW};
@@ -111,7 +111,7 @@ pub fn departure(facts: DepartureFacts, policy: &mut HoldPolicy) -> Departure {
         return Departure::Fail(facts.held_by.map_or_else(|| EXPIRED.to_owned(), held_too_long));
     }
     let Some(contact) = &facts.contact else {
-        return Departure::Fail("the contact was deleted".to_owned());
+        return Departure::Fail(CONTACT_DELETED.to_owned());
     };
     let needs_template = matches!(facts.content, RequestedContent::Template { .. });
     let checked = match facts.template.as_ref().filter(|_| needs_template) {

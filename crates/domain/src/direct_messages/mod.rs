@@ -37,7 +37,7 @@ pub(crate) use files::{TemplateFileError, TemplateFiles};
 pub use messenger::{Messenger, QueueEnd};
 pub use model::*;
 pub use ports::*;
-pub use refusals::{EXPIRED, NUMBER_REMOVED, Refusal};
+pub use refusals::{CONTACT_DELETED, EXPIRED, NUMBER_REMOVED, Refusal};
 pub use removed::{RemovedMessage, request_hash};
 pub use request::{
     MessageHeaderInput, MessageInput, MessageRequest, MessageTemplateInput, RecipientInput, Requested,

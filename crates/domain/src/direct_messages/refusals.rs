@@ -7,6 +7,9 @@ use thiserror::Error;
 /// The error of a message that could not be tried in time.
 pub const EXPIRED: &str = "the message expired before it could be sent";
 
+/// The error of a message whose contact was deleted before it left.
+pub const CONTACT_DELETED: &str = "the contact was deleted";
+
 /// The error of a message whose number was removed.
 pub const NUMBER_REMOVED: &str = "the WhatsApp number is not connected any more";
 

@@ -34,6 +34,7 @@ string_enum! {
         ContactCreated = "contact.created",
         ContactUpdated = "contact.updated",
         ContactDeleted = "contact.deleted",
+        ContactErased = "contact.erased",
         TemplateStatusChanged = "template.status_changed",
         TemplateCategoryChanging = "template.category_changing",
         NumberChanged = "number.changed",
@@ -257,6 +258,6 @@ mod tests {
         let stored = json!({ "kind": "webhook", "type": "message.sent", "items": [{ "id": 1 }, { "id": 2 }] });
         assert_eq!(json!(event), stored);
         assert_eq!(serde_json::from_value::<Event>(stored).unwrap(), event);
-        assert_eq!(WebhookKind::ALL.len(), 21);
+        assert_eq!(WebhookKind::ALL.len(), 22);
     }
 }

@@ -66,6 +66,8 @@ ids! {
     CartId,
     /// A conversation with one contact.
     ConversationId,
+    /// An erasure of a contact.
+    ErasureId,
     /// One execution of an automation.
     ExecutionId,
     /// An export of a contact.

@@ -1,6 +1,7 @@
 //! `MediaStore` in a directory or an S3 bucket, by the crate `object_store`.
 
 mod archives;
+mod erasures;
 mod location;
 mod transport;
 
@@ -88,6 +89,34 @@ impl StoreLocation {
         tokio::task::spawn_blocking(begin).await?
     }
 
+    /// The directory of the list of erasures.
+    fn erasures(&self) -> Path {
+        Path::from(format!("{}erasures", self.prefix))
+    }
+
+    fn erasures_of(&self, account: AccountId) -> Path {
+        Path::from(format!("{}erasures/{account}", self.prefix))
+    }
+
+    /// Lists again until nothing is left: a deletion during a listing may hide later entries.
+    async fn delete_below(&self, prefix: &Path) -> Result<(), MediaStoreError> {
+        loop {
+            let mut files = self.store.list(Some(prefix));
+            let mut found_file = false;
+            while let Some(file) = tokio::time::timeout(STEP_TIMEOUT, files.next())
+                .await
+                .map_err(|_| timed_out())?
+            {
+                let file = file.map_err(|error| MediaStoreError::Failed(error.into()))?;
+                run_step(self.store.delete(&file.location)).await?;
+                found_file = true;
+            }
+            if !found_file {
+                return Ok(());
+            }
+        }
+    }
+
     fn headers(&self, path: &MediaPath) -> Attributes {
         if !self.stores_headers {
             return Attributes::new();
@@ -152,21 +181,8 @@ impl MediaStore for ObjectMedia {
     async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError> {
         let location = self.location()?;
         let account_prefix = Path::from(format!("{}{account}", location.prefix));
-        // Lists again until nothing is left: a deletion during a listing may hide later entries.
-        loop {
-            let mut files = location.store.list(Some(&account_prefix));
-            let mut found_file = false;
-            while let Some(file) = tokio::time::timeout(STEP_TIMEOUT, files.next())
-                .await
-                .map_err(|_| timed_out())?
-            {
-                let file = file.map_err(|error| MediaStoreError::Failed(error.into()))?;
-                run_step(location.store.delete(&file.location)).await?;
-                found_file = true;
-            }
-            if !found_file {
-                break;
-            }
+        for prefix in [account_prefix, location.erasures_of(account)] {
+            location.delete_below(&prefix).await?;
         }
         if let Some(directory) = &location.directory {
             // An aborted upload may still have a part there, and deletes it itself.

@@ -15,6 +15,8 @@ SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
     JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
       AND m.recorded_at >= {oldest_message}
     WHERE m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
+  s.wa_message_id IS NULL AND EXISTS (SELECT FROM contacts o
+    WHERE o.account_id = $1 AND o.id = s.contact_id AND o.erased_at IS NOT NULL) AS is_erased,
   now() AS now
 FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
 JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id AND c.archiving_at IS NULL

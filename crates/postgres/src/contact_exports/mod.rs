@@ -92,7 +92,7 @@ async fn insert(
 ) -> DbResult<bool> {
     let inserted = sql(
         "INSERT INTO contact_exports (account_id, id, contact_id, requested_at, expires_at, due_at)
-         SELECT account_id, $2, id, $4, $5, now() FROM contacts WHERE account_id = $1 AND id = $3",
+         SELECT account_id, $2, id, $4, $5, now() FROM contacts WHERE account_id = $1 AND id = $3 AND erased_at IS NULL",
     )
     .bind(account)
     .bind(export.id)
@@ -155,7 +155,7 @@ impl ContactExportStore for PgContactExports {
 /// An interrupted attempt may have stored its file, so its key is stored until the next one has deleted it.
 const CLAIM: &str = "UPDATE contact_exports e SET due_at = now() + $2 * interval '1 microsecond', file_key = $1,
        abandoned = e.abandoned || array_remove(ARRAY[e.file_key], NULL)
-     FROM (SELECT account_id, id FROM contact_exports WHERE due_at <= now()
+     FROM (SELECT account_id, id FROM contact_exports WHERE due_at <= now() AND expires_at > now()
        ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED) k
      WHERE e.account_id = k.account_id AND e.id = k.id
      RETURNING e.account_id, e.id, e.contact_id, e.abandoned";
@@ -281,7 +281,7 @@ impl ContactExportQueue for PgContactExports {
     async fn expired(&self, limit: i64) -> Result<Vec<(AccountId, ExportId, Vec<Uuid>)>, StoreError> {
         let query = sql(
             "SELECT account_id, id, abandoned || array_remove(ARRAY[file_key], NULL) AS keys FROM contact_exports
-             WHERE expires_at <= now() ORDER BY expires_at LIMIT $1",
+             WHERE expires_at <= now() AND (due_at <= now()) IS NOT FALSE ORDER BY expires_at LIMIT $1",
         )
         .bind(limit);
         let rows: Vec<KeysRow> = self.owner.rows(query).await?;

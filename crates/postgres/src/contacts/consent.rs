@@ -41,7 +41,7 @@ pub(super) fn decide_consent(opted_out_at: &str, consent_at: &str, opted_out: &s
     }
 }
 
-/// Stores the `wa_id` of each contact. An id that another contact has stays there. If several contacts of the batch
+/// Stores the `wa_id` of each contact that is not erased. An id that another contact has stays there. If several contacts of the batch
 /// have the same id, the oldest contact gets it. If another transaction gives the id to another contact meanwhile,
 /// the unique index reports a conflict, and the transaction is retried.
 pub(crate) async fn set_wa_ids(
@@ -59,7 +59,7 @@ pub(crate) async fn set_wa_ids(
     let (wa_ids, contacts): (Vec<String>, Vec<Uuid>) = assignments.into_iter().unzip();
     sql(format!(
         "UPDATE contacts c SET wa_id = w.wa_id FROM {keys} w
-         WHERE c.account_id = $1 AND c.id = w.id AND c.wa_id IS DISTINCT FROM w.wa_id
+         WHERE c.account_id = $1 AND c.id = w.id AND c.wa_id IS DISTINCT FROM w.wa_id AND c.erased_at IS NULL
            AND NOT EXISTS (SELECT FROM contacts o
              WHERE o.account_id = $1 AND o.wa_id = w.wa_id AND o.deleted_at IS NULL AND o.id <> w.id)",
         keys = key_rows("$2, $3", "id, wa_id"),
@@ -100,7 +100,7 @@ pub(crate) async fn opt_out_now(conn: &mut AsyncPgConnection, account: AccountId
 
 /// Opts the other contacts of a person out if this contact, which is being deleted, had opted out: they counted as opted
 /// out because of it, and lose their link to it. The caller MUST call it while they are linked.
-pub(super) async fn pass_on_opt_out(
+pub(crate) async fn pass_on_opt_out(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     deleted: ContactId,
@@ -118,7 +118,7 @@ pub(super) async fn pass_on_opt_out(
     opt_out(conn, account, &opt_outs).await
 }
 
-/// Opts contacts out, each with the time of its refusal.
+/// Opts contacts out, each with the time of its refusal. An erased contact has no consent any more.
 pub(crate) async fn opt_out(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -130,7 +130,7 @@ pub(crate) async fn opt_out(
     let ids: BTreeSet<Uuid> = opt_outs.iter().map(|(contact, _)| *contact).collect();
     let rows: Vec<ConsentRow> = sql(format!(
         "SELECT c.id, c.opted_out_at, c.consent_at
-         FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.id
+         FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.id AND c.erased_at IS NULL
          ORDER BY c.id FOR NO KEY UPDATE OF c",
         keys = key_rows("$2", "id"),
     ))

@@ -4,7 +4,7 @@ use diesel::pg::Pg;
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Bool, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::contacts::{Contact, ContactDraft, Phone, Tag};
+use recado_domain::contacts::{Contact, ContactDraft, InsertedContact, Phone, Tag};
 use recado_domain::shared::{AccountId, ContactId, StoreError, TagId, WebhookKind, ZoneName};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -14,6 +14,7 @@ use super::consent::{ConsentColumns, decide_consent};
 use super::events;
 use super::user_ids::check_free;
 use crate::analytics::count_contacts;
+use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::{DbResult, corrupt};
 use crate::schema::contacts;
 use crate::sql::{Sql, sql, uuids};
@@ -174,6 +175,7 @@ pub(crate) async fn insert(
     draft: &ContactDraft,
     tags: &[TagId],
     now: OffsetDateTime,
+    erased: &ErasedOptOuts,
 ) -> DbResult<Contact> {
     let ConsentColumns {
         opted_out_at,
@@ -189,9 +191,16 @@ pub(crate) async fn insert(
          RETURNING {COLUMNS}, {is_subscribed}",
         is_subscribed = events::is_subscribed(kind),
     );
-    let written: WrittenContact = bind_draft(statement, account, id, draft, now)
+    let mut written: WrittenContact = bind_draft(statement, account, id, draft, now)
         .get_result(&mut *conn)
         .await?;
+    // An opt-in that the caller states is newer than the erasure.
+    if draft.opted_out.is_none() {
+        let phone = draft.phone.as_ref().map(Phone::as_str);
+        let inserted = InsertedContact::new(id.0, phone, draft.wa_user_id.as_deref());
+        let opted_out = erased.apply(conn, account, &[inserted]).await?;
+        written.contact.opted_out_at = opted_out.as_slice().first().map(|(_, at)| *at);
+    }
     let row = written.append_event(conn, account, kind).await?;
     let contact = if tags.is_empty() {
         row.with(vec![])?

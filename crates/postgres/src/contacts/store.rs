@@ -22,6 +22,7 @@ use super::rows::{COLUMNS, ContactRow, LabelRow, WrittenContact, insert, labels,
 use super::search::SearchIndex;
 use super::{upsert, user_ids};
 use crate::analytics::{count_contacts, count_conversations};
+use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::filters::{RuleRow, SegmentRule};
 use crate::pool::{OwnerPool, TenantPool};
@@ -33,6 +34,7 @@ use crate::transactions::in_tenant;
 pub struct PgContacts {
     tenants: TenantPool,
     search_index: Option<SearchIndex>,
+    erased: ErasedOptOuts,
 }
 
 fn read_contacts(rows: Vec<ListedRow>) -> Result<Vec<Contact>, StoreError> {
@@ -66,7 +68,14 @@ impl PgContacts {
         Self {
             tenants,
             search_index: None,
+            erased: ErasedOptOuts::default(),
         }
+    }
+
+    /// New contacts of erased people who had opted out are opted out.
+    #[must_use]
+    pub fn with_erased_opt_outs(self, erased: ErasedOptOuts) -> Self {
+        Self { erased, ..self }
     }
 
     /// Searches with the search index, if there is one. `owner` reads the index.
@@ -296,7 +305,13 @@ impl ContactStore for PgContacts {
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError> {
         in_tenant!(self.tenants, account, |conn| insert(
-            conn, account, id, draft, tags, now
+            conn,
+            account,
+            id,
+            draft,
+            tags,
+            now,
+            &self.erased
         ))
     }
 
@@ -330,7 +345,7 @@ impl ContactStore for PgContacts {
         in_tenant!(
             self.tenants,
             account,
-            |conn| upsert::upsert(conn, account, ids, rows, now),
+            |conn| upsert::upsert(conn, account, ids, rows, now, &self.erased),
             unless BatchOutcome::Refused(_)
         )
     }
@@ -345,7 +360,7 @@ impl ContactStore for PgContacts {
         in_tenant!(
             self.tenants,
             account,
-            |conn| upsert::upsert_one(conn, account, id, upsert, now),
+            |conn| upsert::upsert_one(conn, account, id, upsert, now, &self.erased),
             unless UpsertOutcome::AttributesExceeded
         )
     }

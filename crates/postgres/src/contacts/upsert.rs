@@ -8,7 +8,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::contacts::{
-    BatchOutcome, ContactDraft, ContactUpsert, ImportRow, Phone, RefusedRow, RowRefusal, UpsertOutcome, Upserted,
+    BatchOutcome, ContactDraft, ContactUpsert, ImportRow, InsertedContact, Phone, RefusedRow, RowRefusal,
+    UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, StoreError, WebhookKind};
 use serde_json::{Map, Value};
@@ -23,6 +24,7 @@ use super::rows::{bind_draft, insert};
 use super::user_ids::IDS_BY_USER_ID;
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
+use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
 use crate::sql::{IdRow, collect_column, key_rows, sql, uuids};
 
@@ -70,6 +72,7 @@ pub(super) async fn upsert(
     ids: &[ContactId],
     rows: &[ImportRow],
     now: OffsetDateTime,
+    erased: &ErasedOptOuts,
 ) -> DbResult<BatchOutcome> {
     conn.batch_execute(BATCH_TIMEOUTS).await?;
     let has_user_ids = rows.iter().any(|row| row.contact.wa_user_id.is_some());
@@ -99,6 +102,12 @@ pub(super) async fn upsert(
                 .map(BatchOutcome::Refused);
         }
     }
+    let inserted = written.iter().filter(|(_, contact)| contact.inserted);
+    let inserted = inserted.filter_map(|(position, contact)| {
+        let user_id = rows.get(*position)?.contact.wa_user_id.as_deref();
+        Some(InsertedContact::new(contact.id, contact.phone.as_deref(), user_id))
+    });
+    erased.apply(conn, account, &inserted.collect::<Vec<_>>()).await?;
     let tagged = assign_tags(conn, account, rows, &written).await?;
     append_events(conn, account, &written, &tagged).await?;
     let imported = written.iter().filter(|(_, contact)| contact.inserted).count();
@@ -361,6 +370,7 @@ pub(super) async fn upsert_one(
     id: ContactId,
     upsert: &ContactUpsert,
     now: OffsetDateTime,
+    erased: &ErasedOptOuts,
 ) -> DbResult<UpsertOutcome> {
     let draft = &upsert.contact;
     insert_missing_tags(conn, account, upsert.tags.iter().map(String::as_str).collect(), now).await?;
@@ -371,7 +381,7 @@ pub(super) async fn upsert_one(
                 return Ok(UpsertOutcome::AttributesExceeded);
             }
         }
-        None => match insert(conn, account, id, draft, &[], now)
+        None => match insert(conn, account, id, draft, &[], now, erased)
             .await
             .map_err(StoreError::from)
         {

@@ -135,7 +135,7 @@ pub(crate) async fn write_user_ids(
 
 /// Removes what identifies a deleted contact: its ids, and that other contacts are the same person. Those stay linked to
 /// each other: each contact that is linked names another one.
-pub(super) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<()> {
+pub(crate) async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<()> {
     sql("DELETE FROM contact_identities WHERE account_id = $1 AND contact_id = $2")
         .bind(account)
         .bind(id)

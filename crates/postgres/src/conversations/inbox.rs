@@ -1,5 +1,6 @@
 //! Applies inbound events to an account in a fixed number of statements, whatever the size of the batch.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::contact_requests::load_asked;
+use super::erased_senders;
 use super::files::{change_message, insert_files};
 use super::inbox_contacts::write_contacts;
 use super::messages::CLOCK_DIFFERENCE;
@@ -25,6 +27,7 @@ use super::opt_out_replies::{self, OptOutRow};
 use super::received::{StoredMessageRow, by_wa_message_id, quoted_messages, write_messages};
 use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::user_ids;
+use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
 use crate::sql::{collect_column, key_rows, sql, unknown_limit};
@@ -38,11 +41,23 @@ const MAX_ATTEMPTS: usize = 3;
 pub struct PgInbox {
     tenants: TenantPool,
     report: Arc<dyn IdentityReport>,
+    erased: ErasedOptOuts,
 }
 
 impl PgInbox {
     pub fn new(tenants: TenantPool, report: Arc<dyn IdentityReport>) -> Self {
-        Self { tenants, report }
+        let erased = ErasedOptOuts::default();
+        Self {
+            tenants,
+            report,
+            erased,
+        }
+    }
+
+    /// New contacts of erased people who had opted out are opted out.
+    #[must_use]
+    pub fn with_erased_opt_outs(self, erased: ErasedOptOuts) -> Self {
+        Self { erased, ..self }
     }
 }
 
@@ -60,7 +75,8 @@ impl InboxStore for PgInbox {
                 conn,
                 account,
                 phone_number_id,
-                items
+                items,
+                &self.erased
             ));
             attempts_left -= 1;
             match result {
@@ -93,6 +109,9 @@ struct ProfileRow {
     now: OffsetDateTime,
     #[diesel(embed)]
     opt_outs: OptOutRow,
+    /// Whether the erasure of a contact is running.
+    #[diesel(sql_type = Bool)]
+    is_erasing: bool,
 }
 
 #[derive(QueryableByName)]
@@ -169,19 +188,24 @@ async fn receive(
     account: AccountId,
     phone_number_id: &str,
     items: &[InboundItem],
+    erased: &ErasedOptOuts,
 ) -> DbResult<(ReceiveOutcome, usize)> {
-    let (number, opt_outs) = match lock_inbox(conn, account, phone_number_id).await? {
+    let (number, opt_outs, is_erasing) = match lock_inbox(conn, account, phone_number_id).await? {
         Ok(found) => found,
         Err(outcome) => return Ok((outcome, 0)),
     };
-    let (items, message_keys) = partition_keys(items, number.now);
+    let items = match is_erasing {
+        true => Cow::Owned(erased_senders::remove(conn, account, items).await?),
+        false => Cow::Borrowed(items),
+    };
+    let (items, message_keys) = partition_keys(&items, number.now);
     opt_out_replies::prepare(conn, account, &number, &opt_outs, &items).await?;
     let (inbox, statuses_before) =
         load_inbox(conn, account, &InboxKeys::of(&items), &message_keys, &number.scope).await?;
     let inbox = inbox.quoting(quoted_messages(conn, account, &items).await?);
     let inbox = load_asked(conn, account, inbox, &items, &number.scope).await?;
     let changes = inbox.with_opt_outs(opt_outs.clone()).apply(items, &number);
-    write_contacts(conn, account, &changes).await?;
+    write_contacts(conn, account, &changes, erased).await?;
     write_conversations(conn, account, &changes).await?;
     let deltas = CountDeltas::of(&changes, &statuses_before);
     insert_files(conn, account, (number.profile_id, phone_number_id), &changes.messages).await?;
@@ -262,17 +286,19 @@ impl CountDeltas {
 
 /// Locks the account's numbers, so that its batches are applied one after the other. Otherwise two batches of a new
 /// sender, or one batch twice, would both find no contact and both insert one. Returns the verified profile that has
-/// the number: the lock also keeps it verified until the batch commits. Also returns the account's rules of opt-outs.
+/// the number: the lock also keeps it verified until the batch commits. Also returns the account's rules of opt-outs,
+/// and whether an erasure is running.
 async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-) -> DbResult<Result<(ReceivingNumber, OptOutRules), ReceiveOutcome>> {
+) -> DbResult<Result<(ReceivingNumber, OptOutRules, bool), ReceiveOutcome>> {
     let rows: Vec<ProfileRow> = sql(format!(
         "SELECT p.id, p.phone_number_id = $2 AS is_addressed, p.verification_state = 'verified' AS is_verified,
            p.last_inbound_at IS NULL OR p.last_inbound_at < now() - interval '10 seconds' AS is_stale,
            {USER_ID_SCOPE} AS scope, now() AS now, s.opt_out_words, s.opt_out_words_since,
-           s.opt_out_reply, s.opt_out_reply_by
+           s.opt_out_reply, s.opt_out_reply_by,
+           EXISTS (SELECT FROM erasures e WHERE e.account_id = p.account_id AND e.state = 'running') AS is_erasing
          FROM whatsapp_profiles p LEFT JOIN account_settings s ON s.account_id = p.account_id
          WHERE p.account_id = $1 ORDER BY p.id FOR NO KEY UPDATE OF p",
     ))
@@ -298,7 +324,7 @@ async fn lock_inbox(
         scope: row.scope,
         now: row.now,
     };
-    Ok(Ok((number, row.opt_outs.try_into()?)))
+    Ok(Ok((number, row.opt_outs.try_into()?, row.is_erasing)))
 }
 
 /// Locks contacts by phone number, `wa_id` or user id, with those of the same persons. The outer condition checks the

@@ -1,10 +1,12 @@
 //! Writes the contacts that inbound events add and change.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::contacts::{Identifier, InsertedContact};
 use recado_domain::conversations::InboxChanges;
 use recado_domain::shared::{AccountId, WebhookKind};
 
 use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed, write_user_ids};
+use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::DbResult;
 use crate::sql::{collect_column, key_rows, sql, uuids};
 
@@ -13,9 +15,10 @@ pub(super) async fn write_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     changes: &InboxChanges,
+    erased: &ErasedOptOuts,
 ) -> DbResult<()> {
     clear_released_ids(conn, account, changes).await?;
-    insert_contacts(conn, account, changes).await?;
+    insert_contacts(conn, account, changes, erased).await?;
     update_contacts(conn, account, changes).await?;
     write_user_ids(conn, account, &changes.user_ids).await
 }
@@ -46,8 +49,10 @@ async fn clear_released_ids(
 async fn insert_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    InboxChanges { new_contacts, .. }: &InboxChanges,
+    changes: &InboxChanges,
+    erased: &ErasedOptOuts,
 ) -> DbResult<()> {
+    let new_contacts = &changes.new_contacts;
     if new_contacts.is_empty() {
         return Ok(());
     }
@@ -72,7 +77,25 @@ async fn insert_contacts(
     }))
     .load(&mut *conn)
     .await?;
+    erased.apply(conn, account, &inserted(changes)).await?;
     append_if_subscribed(conn, account, kind, &written).await
+}
+
+/// The new contacts whose consent no event of the batch decides.
+fn inserted(changes: &InboxChanges) -> Vec<InsertedContact> {
+    let undecided = changes.new_contacts.iter();
+    let undecided = undecided.filter(|contact| contact.consent.changed_at.is_none());
+    let inserted = undecided.map(|contact| {
+        let number = contact.phone.as_deref().or(contact.wa_id.as_deref());
+        let mut inserted = InsertedContact::new(contact.id.0, number, contact.wa_user_id.as_deref());
+        let reported = changes.user_ids.iter().filter(|(id, _)| *id == contact.id);
+        for (_, reported) in reported {
+            let ids = std::iter::once(&reported.user_id).chain(&reported.parent_user_id);
+            inserted.identifiers.extend(ids.map(|id| Identifier::user_id(id)));
+        }
+        inserted
+    });
+    inserted.collect()
 }
 
 async fn update_contacts(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Jsonb, Nullable, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Jsonb, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::MessageStatusEvent;
@@ -147,6 +147,8 @@ impl TryFrom<MessageRow> for Message {
 
 #[derive(QueryableByName)]
 struct LockedRow {
+    #[diesel(sql_type = Bool)]
+    is_erased: bool,
     #[diesel(embed)]
     message: MessageRow,
     #[diesel(sql_type = SqlUuid)]
@@ -161,6 +163,8 @@ pub(crate) struct LockedMessage {
     message: Message,
     status_before: MessageStatus,
     contact_id: ContactId,
+    /// Whether its contact is erased: then it has no id of WhatsApp, and gets none.
+    is_erased: bool,
     profile_id: Option<ProfileId>,
     pricing: Option<StatusPricing>,
     pricing_before: Option<StatusPricing>,
@@ -174,7 +178,7 @@ pub(crate) struct LockedMessage {
 
 impl LockedMessage {
     pub(crate) fn set_message_id(&mut self, wa_message_id: &str) {
-        if self.message.wa_message_id.is_none() {
+        if self.message.wa_message_id.is_none() && !self.is_erased {
             self.message.wa_message_id = Some(wa_message_id.to_owned());
             self.changed = true;
         }
@@ -335,6 +339,7 @@ pub(crate) async fn lock_messages(
             status_before: message.status,
             message,
             contact_id: row.contact_id.into(),
+            is_erased: row.is_erased,
             error_message: None,
             changed: false,
             new_status: None,

@@ -1,6 +1,7 @@
 //! Conversations: lists, replies with their status updates, and inbound events.
 
 mod contact_requests;
+mod erased_senders;
 mod files;
 mod inbox;
 mod inbox_contacts;

@@ -10,7 +10,7 @@ use recado_domain::analytics::MessageRollupDelta;
 use recado_domain::campaigns::{MessageStatusEvent, SendResult};
 use recado_domain::conversations::MessageStatus;
 use recado_domain::costs::{CostEntry, CostRollupDelta};
-use recado_domain::direct_messages::{Advance, DirectStatus, HoldReason, MessageState};
+use recado_domain::direct_messages::{Advance, CONTACT_DELETED, DirectStatus, HoldReason, MessageState};
 use recado_domain::messaging::{AddressKind, PriceChange, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
@@ -24,7 +24,7 @@ use crate::costs::{Priced, count_costs, set_rates};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pricing::stored;
-use crate::sql::{collect_column, key_rows, sql, unknown_limit};
+use crate::sql::{IdRow, collect_column, key_rows, sql, unknown_limit};
 
 #[derive(QueryableByName)]
 struct LockedRow {
@@ -58,6 +58,9 @@ struct LockedRow {
     conversation_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<SqlDate>)]
     quota_month: Option<Date>,
+    /// Whether its contact is erased: then it has no id of WhatsApp, and gets none.
+    #[diesel(sql_type = Bool)]
+    is_erased: bool,
 }
 
 /// A locked message and its changes.
@@ -108,7 +111,7 @@ impl LockedMessage {
     }
 
     pub(crate) fn set_message_id(&mut self, wa_message_id: &str) {
-        if self.row.wa_message_id.is_none() {
+        if self.row.wa_message_id.is_none() && !self.row.is_erased {
             self.row.wa_message_id = Some(wa_message_id.to_owned());
             self.changed = true;
         }
@@ -274,6 +277,31 @@ pub(crate) async fn lock(
     .await?;
     let locked = rows.into_iter().map(LockedMessage::try_from);
     Ok(locked.collect::<Result<_, _>>()?)
+}
+
+/// Fails at most `limit` messages to a contact that have not left. Returns how many were found.
+pub(crate) async fn fail_unsent(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    contact: ContactId,
+    limit: i64,
+) -> DbResult<i64> {
+    let found: Vec<IdRow> = sql("SELECT id FROM direct_messages
+         WHERE account_id = $1 AND contact_id = $2 AND status = 'pending' AND started_at IS NULL ORDER BY id LIMIT $3")
+    .bind(account)
+    .bind(contact)
+    .bind(limit)
+    .load(&mut *conn)
+    .await?;
+    let mut locked = lock(conn, account, collect_column(&found, |row| row.id), vec![]).await?;
+    for message in locked
+        .iter_mut()
+        .filter(|message| message.is_pending() && !message.row.is_started)
+    {
+        message.advance(SendStatus::Failed, None, Some(CONTACT_DELETED));
+    }
+    write(conn, account, &mut locked).await?;
+    Ok(i64::try_from(found.len()).unwrap_or(i64::MAX))
 }
 
 /// Finds a message by its id, else by its WhatsApp message id.

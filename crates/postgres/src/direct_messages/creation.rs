@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::stored_profile;
 use crate::campaigns::usage;
 use crate::contacts::insert_contact;
+use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::DbResult;
 use crate::media::keep_uploads;
 use crate::sql::{FlagRow, collect_column, key_rows, sql};
@@ -21,13 +22,14 @@ pub(super) async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     plan: &CreationPlan,
+    erased: &ErasedOptOuts,
 ) -> DbResult<CreationOutcome> {
     let mut contacts: Vec<_> = plan.contacts.iter().collect();
     // Two batches for the same people wait for each other instead of deadlocking.
     contacts.sort_by_key(|contact| (contact.draft.phone.clone(), contact.draft.wa_user_id.clone()));
     queue_messages(conn, account, plan).await?;
     for contact in contacts {
-        insert_contact(conn, account, contact.id, &contact.draft, &[], plan.now).await?;
+        insert_contact(conn, account, contact.id, &contact.draft, &[], plan.now, erased).await?;
     }
     insert_messages(conn, account, &plan.messages, plan.now).await?;
     if names_removed(conn, account, plan).await? {

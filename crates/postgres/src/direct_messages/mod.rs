@@ -12,7 +12,9 @@ mod queues;
 mod rows;
 mod store;
 
-pub(crate) use changes::{find as find_direct_message, lock as lock_direct_messages, write as write_direct_messages};
+pub(crate) use changes::{
+    fail_unsent, find as find_direct_message, lock as lock_direct_messages, write as write_direct_messages,
+};
 pub(crate) use creation::{insert_messages, wake_queue};
 pub use queues::PgDirectMessageQueues;
 pub use store::PgDirectMessages;

@@ -11,6 +11,7 @@ use recado_domain::shared::{AccountId, CursorPage, MessageId, StoreError, TimeCu
 
 use super::rows::{COLUMNS, FROM, MessageRow};
 use super::{changes, creation, facts};
+use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -18,11 +19,17 @@ use crate::sql::{Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
 
 #[derive(Clone, Debug)]
-pub struct PgDirectMessages(TenantPool, ErrorCodes);
+pub struct PgDirectMessages(TenantPool, ErrorCodes, ErasedOptOuts);
 
 impl PgDirectMessages {
     pub fn new(pool: TenantPool, codes: ErrorCodes) -> Self {
-        Self(pool, codes)
+        Self(pool, codes, ErasedOptOuts::default())
+    }
+
+    /// New contacts of erased people who had opted out are opted out.
+    #[must_use]
+    pub fn with_erased_opt_outs(self, erased: ErasedOptOuts) -> Self {
+        Self(self.0, self.1, erased)
     }
 }
 
@@ -130,7 +137,7 @@ impl DirectMessageStore for PgDirectMessages {
     }
 
     async fn insert(&self, account: AccountId, plan: &CreationPlan) -> Result<CreationOutcome, StoreError> {
-        let inserted = in_tenant!(self.0, account, |conn| creation::insert(conn, account, plan),
+        let inserted = in_tenant!(self.0, account, |conn| creation::insert(conn, account, plan, &self.2),
             unless CreationOutcome::Changed | CreationOutcome::QuotaExceeded { .. });
         match inserted {
             // Another request inserted the reference or the contact first.

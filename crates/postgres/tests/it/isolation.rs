@@ -86,6 +86,9 @@ fn message_rows(account: &str, tag: Uuid, contact: Uuid) -> String {
     format!(
         "INSERT INTO contact_exports (account_id, id, contact_id, requested_at, expires_at)
            VALUES ('{account}', '{contact}', '{contact}', now(), now());
+         INSERT INTO erasures (account_id, id, contact_id, requested_at, step, marks)
+           VALUES ('{account}', '{contact}', '{contact}', now(), 'unsent', '{{}}');
+         INSERT INTO erased_opt_outs (account_id, hash) VALUES ('{account}', '\\x00');
          INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
            VALUES ('{account}', '{tag}', '{tag}');
          INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id)

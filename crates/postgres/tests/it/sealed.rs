@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::support::{DbFixture, id};
 
 /// Binary columns that hold no sealed value, and what they hold.
-const UNSEALED: [(&str, &str); 10] = [
+const UNSEALED: [(&str, &str); 11] = [
     // SHA-256 of long random secrets.
     ("api_key_hashes.key_hash", "hash"),
     ("invite_tokens.token_hash", "hash"),
@@ -26,6 +26,7 @@ const UNSEALED: [(&str, &str); 10] = [
     // Hashes of files in the media store, and of the id and the request of a removed message.
     ("campaign_archives.sha256", "hash"),
     ("contact_exports.sha256", "hash"),
+    ("erased_opt_outs.hash", "hash"),
     ("direct_message_references.request_hash", "hash"),
     // WhatsApp's callbacks as they were received.
     ("whatsapp_callbacks.body", "callback"),

@@ -8,6 +8,7 @@ mod configuration;
 mod context;
 mod database;
 mod diagnosis;
+mod erasures;
 mod jwks;
 mod mail;
 mod media_store;
@@ -70,6 +71,7 @@ const AREAS: &[Area] = &[
         check: |context| Box::pin(numbers::check(context)),
     },
     area("queues", |context| Box::pin(queues::check(context))),
+    area("erasures", |context| Box::pin(erasures::check(context))),
     area("sealed_values", |context| Box::pin(sealed_values::check(context))),
 ];
 

@@ -8,6 +8,7 @@ use recado_domain::accounts::SessionVerifier;
 use recado_domain::billing::{Billing, GatewayEvents, SubscriptionReconciler};
 use recado_domain::callbacks::{CallbackStores, Callbacks};
 use recado_domain::campaigns::{Campaigns, TestSends};
+use recado_domain::contacts::IdentifierHasher;
 use recado_domain::direct_messages::DirectMessages;
 use recado_domain::limits::{InProcessRateLimiter, RateLimiter};
 use recado_domain::links::PendingClicks;
@@ -18,14 +19,16 @@ use recado_domain::whatsapp::{ContentFiles, FileFetcher, MessageFiles};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::{CloudCallbackReader, ERROR_CODES};
 use recado_postgres::{
-    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgConversations, PgDirectMessageQueues, PgDirectMessages,
-    PgFileIds, PgGatewayEvents, PgIdempotency, PgInbox, PgMailQueue, PgMessageFiles, PgProfiles, PgRuns, PgSendSlots,
-    PgStatusUpdates, PgSubscriptions, PgTemplates, PgTestSends, PoolConfig, PoolRegistry, TenantPool,
+    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDirectMessageQueues,
+    PgDirectMessages, PgFileIds, PgGatewayEvents, PgIdempotency, PgInbox, PgMailQueue, PgMessageFiles, PgProfiles,
+    PgRuns, PgSendSlots, PgStatusUpdates, PgSubscriptions, PgTemplates, PgTestSends, PoolConfig, PoolRegistry,
+    TenantPool,
 };
 use recado_redis::RedisRateLimiter;
 use secrecy::ExposeSecret as _;
 
 use crate::config::Config;
+use crate::identifier_hash::AppIdentifierHasher;
 use crate::sealing::AppCipher;
 use crate::telemetry::Reports;
 use recado_api::payment_event_buffer::PaymentEventBuffer;
@@ -67,6 +70,8 @@ pub struct Shared {
     pub secrets: Arc<dyn Secrets>,
     /// Encryption at rest.
     pub cipher: Arc<dyn Cipher>,
+    /// Hashes identifiers of erased people.
+    identifier_hasher: Arc<dyn IdentifierHasher>,
     /// Begins the values that are sealed under the current key.
     sealing_marker: Vec<u8>,
     clients: Clients,
@@ -109,6 +114,7 @@ impl Shared {
             secrets: Arc::new(SystemSecrets),
             sealing_marker: cipher.current_marker(),
             cipher: Arc::new(cipher),
+            identifier_hasher: Arc::new(AppIdentifierHasher::new(&config.app_secrets)?),
             mailer: startup::mailer(&config)?,
             clients: Clients::new(&config, &http)?,
             verifier: startup::verifier(&config, http, clock.clone())?,
@@ -175,7 +181,7 @@ impl Stores {
         let stores = CallbackStores {
             callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
             status_updates: Arc::new(PgStatusUpdates::new(self.tenant.clone(), ERROR_CODES)),
-            inbox: Arc::new(PgInbox::new(self.tenant.clone(), Arc::new(shared.reports.clone()))),
+            inbox: Arc::new(self.inbox(shared)),
             holders: Arc::new(self.verification_store()),
             templates: Arc::new(self.templates()),
             runs: Arc::new(self.runs()),
@@ -282,8 +288,21 @@ impl Stores {
     }
 
     pub fn direct_messages(&self, shared: &Shared) -> DirectMessages {
-        let store = Arc::new(self.direct_message_store());
+        let store = self
+            .direct_message_store()
+            .with_erased_opt_outs(shared.erased_opt_outs());
+        let store = Arc::new(store);
         DirectMessages::new(store, self.content_files(shared), shared.ids.clone())
+    }
+
+    /// Stores inbound events.
+    fn inbox(&self, shared: &Shared) -> PgInbox {
+        let inbox = PgInbox::new(self.tenant.clone(), Arc::new(shared.reports.clone()));
+        inbox.with_erased_opt_outs(shared.erased_opt_outs())
+    }
+
+    fn contacts(&self, shared: &Shared) -> PgContacts {
+        PgContacts::new(self.tenant.clone()).with_erased_opt_outs(shared.erased_opt_outs())
     }
 
     pub fn direct_message_store(&self) -> PgDirectMessages {

@@ -6,7 +6,7 @@ use recado_domain::callbacks::{HeldMessages, HeldStores};
 use recado_domain::campaigns::ReviewingGateway;
 use recado_domain::whatsapp::ObservedGateway;
 use recado_gateways::whatsapp::ERROR_CODES;
-use recado_postgres::{PgHeldMessages, PgInbox, PgProfiles, PgVerifications};
+use recado_postgres::{PgHeldMessages, PgProfiles, PgVerifications};
 
 use super::{Shared, Stores};
 
@@ -20,7 +20,7 @@ impl Stores {
         let stores = HeldStores {
             holders: Arc::new(self.verification_store()),
             held: Arc::new(PgHeldMessages::new(self.owner.clone())),
-            inbox: Arc::new(PgInbox::new(self.tenant.clone(), Arc::new(shared.reports.clone()))),
+            inbox: Arc::new(self.inbox(shared)),
             profiles: Arc::new(PgProfiles::new(self.tenant.clone())),
         };
         HeldMessages::new(stores, shared.cipher.clone(), shared.ids.clone())

@@ -1,13 +1,21 @@
-//! The services of retention and of the exports of contacts.
+//! The services of retention, and of the exports and erasures of contacts.
 
 use std::sync::Arc;
 
 use recado_domain::contact_exports::{ContactExporter, ContactExports};
+use recado_domain::erasures::{ErasureRecords, ErasureWorker, Erasures};
 use recado_domain::retention::{Archiver, Archives, Retention, RetentionWorker};
 use recado_gateways::media::GzipArchives;
-use recado_postgres::{PgContactExports, PgRetention};
+use recado_postgres::{ErasedOptOuts, PgContactExports, PgErasures, PgRetention};
 
 use super::{Shared, Stores};
+
+impl Shared {
+    /// The opt-outs of erased people.
+    pub(super) fn erased_opt_outs(&self) -> ErasedOptOuts {
+        ErasedOptOuts::new(self.identifier_hasher.clone())
+    }
+}
 
 impl Stores {
     fn retention_store(&self) -> Arc<PgRetention> {
@@ -40,6 +48,28 @@ impl Stores {
         ContactExporter {
             queue: self.contact_export_store(),
             storage: Arc::new(GzipArchives::new(shared.clients.media.clone())),
+            ids: shared.ids.clone(),
+        }
+    }
+
+    fn erasure_store(&self, shared: &Shared) -> Arc<PgErasures> {
+        let (hasher, cipher) = (shared.identifier_hasher.clone(), shared.cipher.clone());
+        Arc::new(PgErasures::new(self.tenant.clone(), self.owner.clone(), hasher, cipher))
+    }
+
+    pub fn erasures(&self, shared: &Shared) -> Erasures {
+        Erasures::new(self.erasure_store(shared), shared.clock.clone(), shared.ids.clone())
+    }
+
+    /// Removes what is stored of erased contacts.
+    pub fn erasure_worker(&self, shared: &Shared) -> ErasureWorker {
+        let media = || -> Arc<dyn ErasureRecords> { shared.clients.media.clone() };
+        let listed = shared.config.media_store_url.as_ref().map(|_| media());
+        ErasureWorker {
+            queue: self.erasure_store(shared),
+            files: shared.clients.media.clone(),
+            records: listed,
+            hasher: shared.identifier_hasher.clone(),
             ids: shared.ids.clone(),
         }
     }

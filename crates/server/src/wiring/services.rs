@@ -15,8 +15,7 @@ use recado_domain::templates::Templates;
 use recado_domain::whatsapp::Profiles;
 use recado_gateways::payment::AsaasEventReader;
 use recado_postgres::{
-    OwnerPool, PgContacts, PgFolders, PgInvites, PgMembers, PgNotificationFeed, PgPlatformAudit, PgProfiles,
-    PgSegments, PgTags,
+    OwnerPool, PgFolders, PgInvites, PgMembers, PgNotificationFeed, PgPlatformAudit, PgProfiles, PgSegments, PgTags,
 };
 
 use super::{Shared, Stores, identity};
@@ -67,6 +66,7 @@ impl Services {
             .add(stores.retention(shared))
             .add(stores.archives(shared))
             .add(stores.contact_exports(shared))
+            .add(stores.erasures(shared))
             .add(stores.inbound(shared, &anonymous))
             .add(stores.webhooks(shared))
             .add(stores.administration(shared)?)
@@ -147,7 +147,7 @@ impl Services {
 
     fn add_contacts(&mut self, shared: &Shared, stores: &Stores) -> anyhow::Result<()> {
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        let contacts = PgContacts::new(stores.tenant.clone()).with_search_index(stores.owner.clone());
+        let contacts = stores.contacts(shared).with_search_index(stores.owner.clone());
         let segments = PgSegments::new(stores.tenant.clone());
         self.add(Contacts::new(Arc::new(contacts), clock.clone(), ids.clone()))
             .add(Tags::new(Arc::new(PgTags::new(stores.tenant.clone())), ids.clone()))

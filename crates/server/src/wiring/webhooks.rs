@@ -7,7 +7,7 @@ use recado_domain::contacts::Contacts;
 use recado_domain::shared::Shutdown;
 use recado_domain::webhooks::{Deliverer, DelivererReport, InboundWebhooks, Sweeper, Webhooks, WorkSignal};
 use recado_gateways::webhooks::WebhookClient;
-use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks};
+use recado_postgres::{OwnerPool, PgDeliveryQueue, PgInbound, PgWebhooks};
 
 use super::{Shared, Stores};
 use recado_api::system::{SystemJitter, SystemTimer};
@@ -32,7 +32,7 @@ impl Stores {
 
     /// Looks up inbound endpoints on the connections of anonymous requests.
     pub(super) fn inbound(&self, shared: &Shared, anonymous: &OwnerPool) -> InboundWebhooks {
-        let contacts = Arc::new(PgContacts::new(self.tenant.clone()));
+        let contacts = Arc::new(self.contacts(shared));
         InboundWebhooks {
             store: Arc::new(PgInbound::new(self.tenant.clone(), anonymous.clone())),
             ingestion: self.ingestion(shared),

@@ -7,6 +7,7 @@ mod billing;
 mod clicks;
 mod contact_exports;
 mod direct_messages;
+mod erasures;
 mod held_messages;
 mod mail;
 mod message_files;
@@ -105,6 +106,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
 
     direct_messages::start(shared, &stores, limiter, stop, tasks);
     contact_exports::start(shared, &stores, stop, tasks);
+    erasures::start(shared, &stores, stop, tasks);
     let campaigns = Arc::new(stores.campaigns(shared));
     worker_loop::spawn(tasks, stop, "schedule", SCHEDULE_INTERVAL, move || {
         let campaigns = campaigns.clone();

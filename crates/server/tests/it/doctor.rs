@@ -14,7 +14,7 @@ use crate::harness::users::phone;
 use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, until};
 
 /// The checks of an installation with WhatsApp, in the order of the output.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "configuration",
     "tls",
     "roles",
@@ -31,6 +31,7 @@ const NAMES: [&str; 17] = [
     "whatsapp_callbacks",
     "numbers",
     "queues",
+    "erasures",
     "sealed_values",
 ];
 

@@ -56,6 +56,7 @@ mod direct_messages;
 mod disconnects;
 mod docs;
 mod doctor;
+mod erasures;
 mod event_types;
 mod events;
 mod execute;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::contact_exports::finished_export;
+use crate::erasures::finished_erasure;
 use crate::harness::client::{Reply, Request};
 use crate::harness::media;
 use crate::harness::users::User;
@@ -244,6 +245,7 @@ pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
             text(&api_keys::create_key_response(owner, "Chave")["id"]),
         ),
         ("/api/exports/", export(owner, &contact)),
+        ("/api/erasures/", finished_erasure(owner)),
         ("/api/contacts/", contact),
         ("/api/segments/", segment),
         (

@@ -70,6 +70,9 @@ struct SendRow {
     template_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<Text>)]
     budget_currency: Option<String>,
+    /// Whether its contact is erased: then it has no id of WhatsApp, and gets none.
+    #[diesel(sql_type = Bool)]
+    is_erased: bool,
     /// Those of the requested message ids that belong to earlier tries of this send.
     #[diesel(sql_type = Array<Text>)]
     superseded: Vec<String>,
@@ -143,15 +146,14 @@ impl LockedSend {
         }
     }
 
-    /// Whether a message of the month's quota is reserved for this send. The start of a run reserves one for each send.
-    /// The end of the run releases the reservations of pending sends, except those that were started: WhatsApp may have
-    /// these messages.
+    /// Whether a message of the month's quota is reserved for this send. The start of a run reserves one for each send,
+    /// and its end releases those of pending sends that were not started: WhatsApp may have the others.
     fn holds_reservation(&self) -> bool {
         self.status == SendStatus::Pending && (self.row.sending || self.row.started_at.is_some())
     }
 
     pub(crate) fn set_message_id(&mut self, message_id: &str) {
-        if self.row.wa_message_id.is_none() {
+        if self.row.wa_message_id.is_none() && !self.row.is_erased {
             self.row.wa_message_id = Some(message_id.to_owned());
             self.message_id_is_new = true;
             self.changed = true;
@@ -193,8 +195,7 @@ impl LockedSend {
         }
     }
 
-    /// Fails a send whose outcome never became known. `never_confirmed` records this, because the message may have
-    /// arrived.
+    /// Fails a send whose outcome never became known. `never_confirmed` records this: the message may have arrived.
     pub(crate) fn fail_unconfirmed(&mut self, message: &str) {
         self.advance(SendStatus::Failed, self.row.now, None, Some(message));
         self.row.never_confirmed = true;
@@ -398,7 +399,6 @@ impl SendChanges {
 
     /// Executes a fixed number of statements, plus one per campaign and one per month. They run in the order of their
     /// keys, so concurrent writes wait for each other and never deadlock.
-    ///
     /// Returns the change of costs, for `check_alerts`.
     pub(crate) async fn write(mut self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<CostRollupDelta> {
         if self.sends.is_empty() {

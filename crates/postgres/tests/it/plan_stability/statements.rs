@@ -15,6 +15,7 @@ use Plan::{Tested, Untested};
 const RECOUNT: &str = "maintenance: recounts all rows of one account";
 const CATALOG: &str = "reads the system catalog";
 const ADMINISTRATION: &str = "a report of the platform's administrators, over all accounts";
+const ERASURE: &str = "a page or the rows of one contact, for a worker";
 const REPORTS: Plan = Tested("reports_of_a_month_read_few_rows");
 const RUNS: Plan = Tested("claims_and_ends_of_runs_read_few_rows");
 const DIRECT: Plan = Tested("direct_messages_use_index_lookups");
@@ -92,6 +93,13 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ("direct_messages/release.sql", DIRECT),
     ("direct_messages/take.sql", DIRECT),
     ("direct_messages/write.sql", DIRECT),
+    ("erasures/campaign_sends.sql", Untested(ERASURE)),
+    ("erasures/in_progress.sql", Untested(ERASURE)),
+    ("erasures/media.sql", Untested(ERASURE)),
+    ("erasures/messages.sql", Untested(ERASURE)),
+    ("erasures/search_audit_logs.sql", Untested(ERASURE)),
+    ("erasures/search_outbox.sql", Untested(ERASURE)),
+    ("erasures/search_webhook_events.sql", Untested(ERASURE)),
     ("holds/marketing_starts.sql", Tested("send_starts_use_index_lookups")),
     ("idempotency/claim.sql", Tested("idempotency_keys_use_index_lookups")),
     ("ingestion/add_orders.sql", Tested("ingestion_uses_index_lookups")),

@@ -1,5 +1,6 @@
 //! Template files: upload forms, and the directory of the media store.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -54,6 +55,15 @@ impl MediaDirectory {
         }
         files.sort();
         files
+    }
+
+    /// The contents of all files as text, by their relative paths.
+    pub fn contents(&self) -> BTreeMap<String, String> {
+        let read = |file: String| {
+            let content = std::fs::read(self.path().join(&file)).unwrap_or_default();
+            (file, String::from_utf8_lossy(&content).into_owned())
+        };
+        self.files().into_iter().map(read).collect()
     }
 }
 

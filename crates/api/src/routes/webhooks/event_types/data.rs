@@ -44,6 +44,15 @@ pub(super) struct ContactEventData {
     updated_at: Timestamp,
 }
 
+/// `data` of `contact.erased`.
+#[derive(JsonSchema)]
+pub(super) struct ErasedContactEventData {
+    /// The contact's id.
+    id: ContactId,
+    /// When the erasure was requested.
+    erased_at: Timestamp,
+}
+
 /// `data` of `message.received`.
 #[derive(JsonSchema)]
 pub(super) struct ReceivedMessageEventData {

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use self::data::{
     CampaignCancelledEventData, CampaignFinishedEventData, CampaignStartedEventData, CancelledMessageEventData,
-    ContactEventData, CostThresholdEventData, MediaReadyEventData, MessageStatusEventData, MetricEventData,
-    NumberEventData, OrderEventData, ReceivedMessageEventData, SubscriptionEventData, TemplateCategoryEventData,
-    TemplateStatusEventData, TestPingEventData,
+    ContactEventData, CostThresholdEventData, ErasedContactEventData, MediaReadyEventData, MessageStatusEventData,
+    MetricEventData, NumberEventData, OrderEventData, ReceivedMessageEventData, SubscriptionEventData,
+    TemplateCategoryEventData, TemplateStatusEventData, TestPingEventData,
 };
 use crate::error::ErrorCode;
 use crate::web::operation::{Operation, SchemaOf, data, schema_of};
@@ -91,6 +91,11 @@ static DOCUMENTATION: [Documentation; WebhookKind::ALL.len()] = [
         WebhookKind::ContactDeleted,
         "0.1.0",
         "A contact was deleted through the API.",
+    ),
+    event_type::<ErasedContactEventData>(
+        WebhookKind::ContactErased,
+        "0.1.0",
+        "A contact was erased. No later event has data of the person; remove your copies, too.",
     ),
     event_type::<ContactEventData>(
         WebhookKind::ContactUpdated,

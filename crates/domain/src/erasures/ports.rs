@@ -1,0 +1,116 @@
+//! Ports of erasures: the receipts, and the queue of their worker.
+
+use async_trait::async_trait;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{Erasure, ErasureStep, PersonMarks};
+use crate::media::MessageFilePath;
+use crate::shared::{AccountId, Audit, ContactId, CursorPage, CursorQuery, ErasureId, StoreError};
+
+/// A request to erase a contact.
+#[derive(Clone, PartialEq)]
+pub struct ErasureRequest {
+    pub id: ErasureId,
+    pub contact_id: ContactId,
+    pub reason: Option<String>,
+    pub requested_at: OffsetDateTime,
+    /// Stored with a new receipt.
+    pub audit: Audit,
+}
+
+crate::shared::redacted_debug!(ErasureRequest { id, contact_id });
+
+/// The receipts of an account.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait ErasureStore: Send + Sync {
+    /// Erases the contact's row, deleted or not, and stores the receipt, in one transaction with the audit entry and the
+    /// event `contact.erased`. From then on the contact is in no list. Returns the first receipt if the contact has one.
+    /// None: the account has no such contact.
+    ///
+    /// It MUST store the opt-out of the person as hashes, or delete those of a person who has opted in since.
+    async fn request(&self, account: AccountId, request: &ErasureRequest) -> Result<Option<Erasure>, StoreError>;
+
+    async fn find(&self, account: AccountId, id: ErasureId) -> Result<Option<Erasure>, StoreError>;
+
+    /// The receipts, newest first.
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Erasure>, StoreError>;
+}
+
+/// An erasure that a worker has claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasureClaim {
+    pub account_id: AccountId,
+    pub id: ErasureId,
+    pub contact_id: ContactId,
+    /// Fencing token.
+    pub claim: Uuid,
+    /// The step that is next.
+    pub step: ErasureStep,
+    pub requested_at: OffsetDateTime,
+    pub marks: PersonMarks,
+}
+
+/// How a batch of a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchEnd {
+    /// The step may have more rows.
+    More,
+    /// The step has no more rows.
+    Done,
+    /// What began before the request has not ended.
+    Wait,
+    /// Another worker has the erasure.
+    Lost,
+}
+
+/// Files of a step, by the row that names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasedFile {
+    pub id: Uuid,
+    pub paths: Vec<MessageFilePath>,
+}
+
+/// The erasures of all accounts, for their worker. The database's clock decides when a lease expires.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait ErasureQueue: Send + Sync {
+    /// Claims the erasure that has been due longest.
+    async fn claim(&self, claim: Uuid, lease: Duration) -> Result<Option<ErasureClaim>, StoreError>;
+
+    /// Takes a batch of at most `limit` rows of a step, in one transaction with its count, its position and the renewed
+    /// lease.
+    async fn run_batch(
+        &self,
+        claim: &ErasureClaim,
+        step: ErasureStep,
+        limit: i64,
+        lease: Duration,
+    ) -> Result<BatchEnd, StoreError>;
+
+    /// Releases at most `limit` files of a step: their rows say first that they are no longer stored. A file stays among
+    /// them until [`record_deleted`](Self::record_deleted). `Done`: there are none.
+    async fn release_files(
+        &self,
+        claim: &ErasureClaim,
+        step: ErasureStep,
+        limit: i64,
+        lease: Duration,
+    ) -> Result<(BatchEnd, Vec<ErasedFile>), StoreError>;
+
+    /// Records that the bytes of released files were deleted.
+    async fn record_deleted(
+        &self,
+        claim: &ErasureClaim,
+        step: ErasureStep,
+        files: &[ErasedFile],
+    ) -> Result<(), StoreError>;
+
+    /// Stores the next step. None: everything is removed; the receipt is done. Returns false if the claim is not current
+    /// any more.
+    async fn advance(&self, claim: &ErasureClaim, next: Option<ErasureStep>) -> Result<bool, StoreError>;
+
+    /// Ends the claim: the erasure is due again after `delay`.
+    async fn postpone(&self, claim: &ErasureClaim, delay: Duration) -> Result<(), StoreError>;
+}

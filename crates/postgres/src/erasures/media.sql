@@ -1,0 +1,21 @@
+-- Releases files of messages. $1 account, $2 contact, $3 limit.
+WITH used AS (
+SELECT f.id FROM conversations v JOIN messages m ON m.account_id = $1 AND m.conversation_id = v.id
+JOIN message_media f ON f.account_id = $1 AND f.message_id = m.id
+WHERE v.account_id = $1 AND v.contact_id = $2
+UNION SELECT unnest(m.media_ids) FROM conversations v
+JOIN messages m ON m.account_id = $1 AND m.conversation_id = v.id
+WHERE v.account_id = $1 AND v.contact_id = $2 AND m.media_ids IS NOT NULL
+UNION SELECT media_id FROM direct_messages WHERE account_id = $1 AND contact_id = $2 AND media_id IS NOT NULL)
+UPDATE message_media f SET state = CASE WHEN f.state = 'failed' THEN f.state ELSE 'expired' END,
+abandoned = f.abandoned || array_remove(ARRAY[f.file_id, f.claim_id], NULL), file_id = NULL, claim_id = NULL,
+due_at = NULL, lost_reported_at = coalesce(f.lost_reported_at, f.written_at), file_name = NULL,
+expected_sha256 = NULL, sha256 = NULL, wa_media_id = NULL
+FROM (SELECT f.id FROM used u JOIN message_media f ON f.account_id = $1 AND f.id = u.id
+WHERE (f.state IN ('pending', 'ready') OR f.abandoned <> '{}'
+    OR num_nonnulls(f.file_name, f.expected_sha256, f.sha256, f.wa_media_id) > 0)
+  AND NOT EXISTS (SELECT FROM direct_messages d WHERE d.account_id = $1 AND d.media_id = f.id
+    AND d.contact_id <> $2 AND d.due_at IS NOT NULL)
+ORDER BY f.id LIMIT $3 FOR UPDATE OF f) k
+WHERE f.account_id = $1 AND f.id = k.id
+RETURNING f.id, f.abandoned AS keys

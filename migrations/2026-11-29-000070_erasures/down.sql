@@ -1,0 +1,2 @@
+DROP TABLE erased_opt_outs;
+DROP TABLE erasures;
