@@ -11,7 +11,7 @@ CREATE TABLE erasures (
   removed jsonb NOT NULL DEFAULT '{}',
   -- What copies of the person are found by. Null once all are removed.
   marks jsonb,
-  -- The transaction of the request. Later snapshots without it or an earlier one see every copy from before.
+  -- Transactions up to this one may still write what they read before the request.
   transaction_id bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   -- The step that is next, and the last key of it.
   step text NOT NULL,

@@ -95,35 +95,40 @@ impl ErasedOptOuts {
     }
 }
 
-/// Stores the opt-out of a person, or deletes that of a person who has opted in since.
+/// Stores the opt-out of a person. `earlier`: hashes that another erasure made.
 pub(crate) async fn store(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     hasher: &dyn IdentifierHasher,
     identifiers: &[Identifier],
-    has_opted_out: bool,
+    earlier: &[Vec<u8>],
 ) -> DbResult<()> {
-    let statement = match has_opted_out {
-        true => sql(
-            "INSERT INTO erased_opt_outs (account_id, hash) SELECT $1, h FROM unnest($2) h
-             ON CONFLICT DO NOTHING",
-        )
+    let hashes = identifiers.iter().map(|identifier| hasher.hash(account, identifier));
+    sql(
+        "INSERT INTO erased_opt_outs (account_id, hash) SELECT DISTINCT $1, h FROM unnest($2) h
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(account)
+    .bind(hashes.chain(earlier.iter().cloned()).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Deletes the opt-out of a person who has opted in since.
+pub(crate) async fn delete(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    hasher: &dyn IdentifierHasher,
+    identifiers: &[Identifier],
+) -> DbResult<()> {
+    let hashes = identifiers
+        .iter()
+        .flat_map(|identifier| hasher.all_hashes(account, identifier));
+    sql("DELETE FROM erased_opt_outs WHERE account_id = $1 AND hash = ANY ($2)")
         .bind(account)
-        .bind(
-            identifiers
-                .iter()
-                .map(|identifier| hasher.hash(account, identifier))
-                .collect::<Vec<_>>(),
-        ),
-        false => {
-            let all = identifiers
-                .iter()
-                .flat_map(|identifier| hasher.all_hashes(account, identifier));
-            sql("DELETE FROM erased_opt_outs WHERE account_id = $1 AND hash = ANY ($2)")
-                .bind(account)
-                .bind(all.collect::<Vec<_>>())
-        }
-    };
-    statement.execute(conn).await?;
+        .bind(hashes.collect::<Vec<_>>())
+        .execute(conn)
+        .await?;
     Ok(())
 }

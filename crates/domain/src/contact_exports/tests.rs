@@ -15,7 +15,7 @@ use crate::media::MessageFilePath;
 use crate::retention::{
     ArchiveRead, ArchiveWrite, MockArchiveRead, MockArchiveStorage, MockArchiveWrite, StoredArchive,
 };
-use crate::shared::{AccountId, AuditAction, Event, MockClock, MockIds, Role, RowOutcome, StoreError, Tenant, UserId};
+use crate::shared::{AccountId, AuditAction, Event, MockClock, MockIds, Role, RowOutcome, Tenant, UserId};
 
 const ACCOUNT: AccountId = AccountId(Uuid::from_u128(1));
 const FILE: StoredArchive = StoredArchive {
@@ -168,7 +168,7 @@ fn storage_with(log: &Arc<Mutex<Vec<String>>>, archived: Option<&'static str>) -
             written.lock().unwrap().push(String::from_utf8(bytes.to_vec()).unwrap());
             Ok(())
         });
-        file.expect_finish().returning(|| Ok(FILE));
+        file.expect_commit().returning(|| Ok(FILE));
         Ok(Box::new(file))
     });
     storage

@@ -23,6 +23,9 @@ pub struct PersonMarks {
     /// Whether the person had opted out.
     #[serde(default)]
     pub has_opted_out: bool,
+    /// Other contacts of the same person, whose exports have this one's data.
+    #[serde(default)]
+    pub linked_contacts: Vec<Uuid>,
 }
 
 redacted_debug!(PersonMarks { conversation_id });
@@ -57,6 +60,28 @@ impl PersonMarks {
             .collect()
     }
 
+    /// The personal terms as regular expressions of PostgreSQL for texts in lower case. A term that is a part of another
+    /// number, address or id does not match.
+    pub fn personal_patterns(&self) -> Vec<String> {
+        let pattern = |term: String| {
+            let escaped: String = term
+                .chars()
+                .flat_map(|letter| (!letter.is_alphanumeric()).then_some('\\').into_iter().chain([letter]))
+                .collect();
+            format!("(?<![[:alnum:]_@-])(?<![[:alnum:]]\\.){escaped}(?![[:alnum:]_@-])(?!\\.[[:alnum:]])")
+        };
+        self.personal_terms().into_iter().map(pattern).collect()
+    }
+
+    /// Whether a text in lower case has one of the terms, by the same rule.
+    pub fn is_named_in(&self, text: &str, contact: Uuid) -> bool {
+        let terms = self.terms(contact);
+        terms.iter().any(|term| {
+            let mut found = text.match_indices(term.as_str());
+            found.any(|(at, _)| !is_part(&text[..at], &text[at + term.len()..]))
+        })
+    }
+
     /// The ids of rows that belong to the person alone.
     pub fn own_ids(&self, contact: Uuid) -> Vec<String> {
         let ids = std::iter::once(contact).chain(self.conversation_id);
@@ -67,6 +92,18 @@ impl PersonMarks {
     pub fn terms(&self, contact: Uuid) -> Vec<String> {
         [self.personal_terms(), self.own_ids(contact)].concat()
     }
+}
+
+/// Whether a term between these texts is a part of a longer one.
+fn is_part(before: &str, after: &str) -> bool {
+    let joins = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || "_@-".contains(letter));
+    let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let (mut before, mut after) = (before.chars().rev(), after.chars());
+    let (last, first) = (before.next(), after.next());
+    joins(last)
+        || joins(first)
+        || (last == Some('.') && is_word(before.next()))
+        || (first == Some('.') && is_word(after.next()))
 }
 
 #[cfg(test)]
@@ -82,6 +119,7 @@ mod tests {
             user_ids: vec!["BR.1a".into(), "BR.abcdef".into()],
             conversation_id: Some(Uuid::from_u128(7)),
             has_opted_out: false,
+            linked_contacts: vec![],
         };
         let personal = ["5511961234567", "br.1a", "br.abcdef", "eva@example.com"];
         assert_eq!(marks.personal_terms(), personal);
@@ -106,5 +144,34 @@ mod tests {
             ..PersonMarks::default()
         };
         assert!(short.personal_terms().is_empty() && short.identifiers().len() == 1);
+    }
+
+    #[test]
+    fn part_of_another_value_is_not_the_person() {
+        let marks = PersonMarks {
+            phone: Some("+5511961234567".into()),
+            email: Some("ana@x.com".into()),
+            ..PersonMarks::default()
+        };
+        let contact = Uuid::from_u128(5);
+        for text in [
+            "{\"phone\":\"+5511961234567\"}",
+            "tel. 5511961234567.",
+            "ana@x.com",
+            "<ana@x.com>, 2",
+        ] {
+            assert!(marks.is_named_in(text, contact), "{text}");
+        }
+        for text in [
+            "mariana@x.com",
+            "ana@x.com.br",
+            "15511961234567",
+            "55119612345678",
+            "l.ana@x.com",
+        ] {
+            assert!(!marks.is_named_in(text, contact), "{text}");
+        }
+        let pattern = &marks.personal_patterns()[1];
+        assert!(pattern.contains("ana\\@x\\.com"), "{pattern}");
     }
 }

@@ -15,6 +15,8 @@ pub struct ErasureRequest {
     pub contact_id: ContactId,
     pub reason: Option<String>,
     pub requested_at: OffsetDateTime,
+    /// The hashes of an opt-out that an earlier erasure of the contact stored. A restored backup may not know it.
+    pub opt_outs: Vec<Vec<u8>>,
     /// Stored with a new receipt.
     pub audit: Audit,
 }
@@ -29,7 +31,8 @@ pub trait ErasureStore: Send + Sync {
     /// event `contact.erased`. From then on the contact is in no list. Returns the first receipt if the contact has one.
     /// None: the account has no such contact.
     ///
-    /// It MUST store the opt-out of the person as hashes, or delete those of a person who has opted in since.
+    /// It MUST store the opt-out of the person as hashes, or delete those of a person who has opted in since. A contact that was
+    /// deleted before deletes none.
     async fn request(&self, account: AccountId, request: &ErasureRequest) -> Result<Option<Erasure>, StoreError>;
 
     async fn find(&self, account: AccountId, id: ErasureId) -> Result<Option<Erasure>, StoreError>;

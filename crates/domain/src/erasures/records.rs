@@ -91,6 +91,7 @@ impl ErasureReplay {
                 contact_id: record.contact_id,
                 reason: None,
                 requested_at: self.clock.now(),
+                opt_outs: record.hashes(),
                 audit: Audit {
                     user_id: None,
                     action: AuditAction::Delete,
@@ -101,9 +102,10 @@ impl ErasureReplay {
                     support_admin: None,
                 },
             };
-            self.store.request(record.account_id, &request).await?;
-            // After the request, which deletes the hashes of a person who had not opted out before the backup.
-            self.replays.restore_opt_outs(record).await?;
+            if self.store.request(record.account_id, &request).await?.is_none() {
+                // The backup does not have the contact.
+                self.replays.restore_opt_outs(record).await?;
+            }
         }
         Ok(missing.len())
     }
@@ -139,6 +141,7 @@ mod tests {
         let mut store = MockErasureStore::new();
         store.expect_request().once().returning(|_, request| {
             assert_eq!(request.contact_id, Uuid::from_u128(4).into());
+            assert_eq!(request.opt_outs, [vec![0, 255]]);
             assert_eq!(
                 (request.audit.user_id, request.audit.entity_id),
                 (None, Some(Uuid::from_u128(7)))

@@ -54,6 +54,7 @@ impl Erasures {
             contact_id,
             reason: reason.map(str::to_owned),
             requested_at: self.clock.now(),
+            opt_outs: vec![],
             // Neither the contact nor the reason: the entry outlives what is erased.
             audit: tenant.audit(AuditAction::Delete, "contact_erasure", id),
         };

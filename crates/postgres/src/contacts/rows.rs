@@ -29,7 +29,7 @@ pub(super) struct ContactRow {
     wa_user_id: Option<String>,
     time_zone: Option<String>,
     attributes: Value,
-    opted_out_at: Option<OffsetDateTime>,
+    pub(super) opted_out_at: Option<OffsetDateTime>,
     pub(super) created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
     version: i64,
@@ -62,7 +62,7 @@ impl ContactRow {
 #[derive(QueryableByName)]
 pub(super) struct WrittenContact {
     #[diesel(embed)]
-    contact: ContactRow,
+    pub(super) contact: ContactRow,
     #[diesel(sql_type = Bool)]
     is_subscribed: bool,
 }

@@ -6,7 +6,7 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
     BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore, ContactUpsert,
-    ImportRow, Phone, UpsertOutcome, Upserted,
+    ImportRow, InsertedContact, Phone, UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{
     AccountId, ContactId, CursorPage, RowOutcome, StoreError, TagId, UpdateOutcome, WebhookKind, ZoneName,
@@ -118,6 +118,7 @@ async fn update(
     version: Option<i64>,
     change: &ContactChange,
     now: OffsetDateTime,
+    erased: &ErasedOptOuts,
 ) -> DbResult<UpdateOutcome<ContactDetails>> {
     let ConsentColumns {
         opted_out_at,
@@ -167,6 +168,7 @@ async fn update(
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     };
     user_ids::check_free(conn, account, user_id, id).await?;
+    let written = with_erased_opt_out(conn, account, written, change, erased).await?;
     written.append_event(conn, account, kind).await?;
     if let Some(tags) = &change.tag_ids {
         set_tags(conn, account, id, tags).await?;
@@ -174,6 +176,29 @@ async fn update(
     // The transaction has the row locked, so this is the contact as this write left it.
     let written = details(conn, account, id).await?;
     Ok(written.map_or(UpdateOutcome::Missing, UpdateOutcome::Done))
+}
+
+/// Opts the contact out if its new number or user id is of an erased person who had opted out. An opt-in that the change
+/// states is newer.
+async fn with_erased_opt_out(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    mut written: WrittenContact,
+    change: &ContactChange,
+    erased: &ErasedOptOuts,
+) -> DbResult<WrittenContact> {
+    if change.opted_out.is_some() {
+        return Ok(written);
+    }
+    let phone = change.phone.as_ref().and_then(Option::as_ref).map(Phone::as_str);
+    let user_id = change.wa_user_id.as_ref().and_then(Option::as_deref);
+    let changed = InsertedContact::new(written.contact.id, phone, user_id);
+    if !changed.identifiers.is_empty() {
+        let opted_out = erased.apply(conn, account, &[changed]).await?;
+        let at = opted_out.as_slice().first().map(|(_, at)| *at);
+        written.contact.opted_out_at = written.contact.opted_out_at.or(at);
+    }
+    Ok(written)
 }
 
 async fn details(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<Option<ContactDetails>> {
@@ -324,7 +349,13 @@ impl ContactStore for PgContacts {
         now: OffsetDateTime,
     ) -> Result<UpdateOutcome<ContactDetails>, StoreError> {
         in_tenant!(self.tenants, account, |conn| update(
-            conn, account, id, version, change, now
+            conn,
+            account,
+            id,
+            version,
+            change,
+            now,
+            &self.erased
         ))
     }
 

@@ -69,15 +69,17 @@ pub(super) async fn release_exports(
     claim: &ErasureClaim,
     limit: i64,
 ) -> DbResult<(BatchEnd, Vec<ErasedFile>)> {
+    // An export has the data of all contacts of a person. A linked one can be requested again.
+    let exported: Vec<Uuid> = [&[claim.contact_id.0], claim.marks.linked_contacts.as_slice()].concat();
     let rows: Vec<ExportRow> = sql(
         "UPDATE contact_exports e SET expires_at = least(e.expires_at, now()) FROM (
-           SELECT id FROM contact_exports WHERE account_id = $1 AND contact_id = $2 ORDER BY id LIMIT $3 FOR UPDATE) k
+           SELECT id FROM contact_exports WHERE account_id = $1 AND contact_id = ANY ($2) ORDER BY id LIMIT $3 FOR UPDATE) k
          WHERE e.account_id = $1 AND e.id = k.id
          RETURNING e.id, e.abandoned || array_remove(ARRAY[e.file_key], NULL) AS keys,
            (e.due_at > now()) IS TRUE AS is_leased",
     )
     .bind(claim.account_id)
-    .bind(claim.contact_id)
+    .bind(exported)
     .bind(limit)
     .load(conn)
     .await?;

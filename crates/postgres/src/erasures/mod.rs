@@ -1,6 +1,7 @@
 //! The erasures of contacts: receipts, their queue, and the statements of their steps.
 
 mod batch;
+mod callbacks;
 mod files;
 mod in_progress;
 mod queue;

@@ -107,7 +107,7 @@ async fn run_batch(
                 ..Batch::default()
             }
         }
-        ErasureStep::InProgress => in_progress::wait(conn, claim).await?,
+        ErasureStep::InProgress => in_progress::wait(conn, claim, limit).await?,
         ErasureStep::DirectMessages => rows::direct_messages(conn, claim, limit).await?,
         ErasureStep::HeldMessages => sealed::held_messages(conn, claim, after, limit, cipher).await?,
         ErasureStep::StoredResponses => sealed::stored_responses(conn, claim, after, limit, cipher).await?,
@@ -148,9 +148,12 @@ async fn record_deleted(
     record(conn, claim, &Batch::of(kind(step), count, i64::MAX)).await
 }
 
-/// The reason stays, unless it names the person.
-const FINISH: &str = "state = 'done', finished_at = now(), due_at = NULL, claim_id = NULL, marks = NULL,
-     reason = CASE WHEN NOT EXISTS (SELECT FROM unnest($4) t WHERE strpos(lower(reason), t) > 0) THEN reason END";
+/// The reason leaves, too: it may name the person in any spelling.
+const FINISH: &str = "state = 'done', finished_at = now(), due_at = NULL, claim_id = NULL, marks = NULL, reason = NULL";
+
+/// Transactions that are open when the step begins may still write what they read before the request. Those that begin
+/// later see the erased contact.
+const OPEN_TRANSACTIONS: &str = "transaction_id = pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1";
 
 #[async_trait]
 impl ErasureQueue for PgErasures {
@@ -209,12 +212,11 @@ impl ErasureQueue for PgErasures {
     async fn advance(&self, claim: &ErasureClaim, next: Option<ErasureStep>) -> Result<bool, StoreError> {
         let statement = match next {
             Some(next) => of_claim(
-                format!("UPDATE erasures SET step = $4, after = NULL WHERE {IS_CLAIMED}"),
+                format!("UPDATE erasures SET step = $4, after = NULL, {OPEN_TRANSACTIONS} WHERE {IS_CLAIMED}"),
                 claim,
             )
             .bind(next.as_str()),
-            None => of_claim(format!("UPDATE erasures SET {FINISH} WHERE {IS_CLAIMED}"), claim)
-                .bind(claim.marks.personal_terms()),
+            None => of_claim(format!("UPDATE erasures SET {FINISH} WHERE {IS_CLAIMED}"), claim),
         };
         Ok(self.owner.run(statement).await? > 0)
     }

@@ -18,7 +18,7 @@ use crate::erased_opt_outs;
 use crate::errors::{DbResult, failed, parse_enum};
 use crate::filters::HAS_OPTED_OUT;
 use crate::outbox;
-use crate::sql::sql;
+use crate::sql::{FlagRow, IdRow, collect_column, sql};
 
 #[derive(QueryableByName)]
 struct ContactRow {
@@ -93,7 +93,12 @@ pub(super) async fn request(
     .get_result(&mut *conn)
     .await
     .optional()?;
-    let marks = marks(conn, account, contact_id, &contact, conversation.as_ref()).await?;
+    let mut marks = marks(conn, account, contact_id, &contact, conversation.as_ref()).await?;
+    if contact.is_deleted && is_number_in_use(conn, account, marks.phone.as_deref()).await? {
+        // Copies with this number may be of the other contact.
+        (marks.phone, marks.wa_id) = (None, None);
+    }
+    marks.has_opted_out |= !request.opt_outs.is_empty();
     pass_on_opt_out(conn, account, contact_id, request.requested_at).await?;
     delete_identity(conn, account, contact_id).await?;
     empty_contact(conn, account, request).await?;
@@ -103,14 +108,13 @@ pub(super) async fn request(
             count_conversations(conn, account, &[(parse_enum(&conversation.status)?, -1)]).await?;
         }
     }
-    erased_opt_outs::store(
-        conn,
-        account,
-        hasher,
-        &marks.opt_out_identifiers(),
-        contact.has_opted_out,
-    )
-    .await?;
+    let identifiers = marks.opt_out_identifiers();
+    match marks.has_opted_out {
+        true => erased_opt_outs::store(conn, account, hasher, &identifiers, &request.opt_outs).await?,
+        // The consent of a contact that was deleted before says nothing about the person's last decision.
+        false if contact.is_deleted => {}
+        false => erased_opt_outs::delete(conn, account, hasher, &identifiers).await?,
+    }
     let removed = remove_memberships(conn, account, contact_id, &marks).await?;
     insert_receipt(conn, account, request, &marks, removed).await?;
     outbox::append(conn, account, &events(request)).await?;
@@ -150,7 +154,29 @@ async fn marks(
         user_ids,
         conversation_id: conversation.map(|conversation| conversation.id),
         has_opted_out: contact.has_opted_out,
+        linked_contacts: linked_contacts(conn, account, id).await?,
     })
+}
+
+/// Whether another contact, which is not deleted, has the number of a deleted one.
+async fn is_number_in_use(conn: &mut AsyncPgConnection, account: AccountId, phone: Option<&str>) -> DbResult<bool> {
+    let row: FlagRow =
+        sql("SELECT EXISTS (SELECT FROM contacts WHERE account_id = $1 AND phone = $2 AND deleted_at IS NULL) AS yes")
+            .bind(account)
+            .bind(phone)
+            .get_result(conn)
+            .await?;
+    Ok(row.yes)
+}
+
+/// The other contacts of the same person. Their exports have the data of this one.
+async fn linked_contacts(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> DbResult<Vec<Uuid>> {
+    let linked: Vec<IdRow> = sql("SELECT p.id FROM same_person_contacts($1, $2) p (id) WHERE p.id <> $2 ORDER BY p.id")
+        .bind(account)
+        .bind(id)
+        .load(conn)
+        .await?;
+    Ok(collect_column(&linked, |row| row.id))
 }
 
 async fn empty_contact(conn: &mut AsyncPgConnection, account: AccountId, request: &ErasureRequest) -> DbResult<()> {

@@ -29,12 +29,13 @@ struct ResponseRow {
     response: Vec<u8>,
 }
 
-/// Whether the text names the person. A value that no configured secret opens cannot be read.
-fn names_person(cipher: &dyn Cipher, sealed: Vec<u8>, context: &SealContext, terms: &[String]) -> bool {
+/// Whether the text names the person, and is not the response of the erasure itself, which has its id. A value that no
+/// configured secret opens cannot be read.
+fn is_of_person(claim: &ErasureClaim, cipher: &dyn Cipher, sealed: Vec<u8>, context: &SealContext) -> bool {
     let text = cipher.open(&Sealed(sealed), context);
     text.is_some_and(|text| {
         let text = text.expose_secret().to_lowercase();
-        terms.iter().any(|term| text.contains(term))
+        claim.marks.is_named_in(&text, claim.contact_id.0) && !text.contains(&claim.id.to_string())
     })
 }
 
@@ -68,11 +69,10 @@ pub(super) async fn held_messages(
     .bind(limit)
     .load(&mut *conn)
     .await?;
-    let terms = claim.marks.terms(claim.contact_id.0);
     let (read, last) = (rows.len(), rows.last().map(|row| row.seq.to_string()));
     let found = rows.into_iter().filter_map(|row| {
         let context = SealContext::held_message(&row.key);
-        names_person(cipher, row.event, &context, &terms).then_some(row.key)
+        is_of_person(claim, cipher, row.event, &context).then_some(row.key)
     });
     let removed = sql("DELETE FROM whatsapp_held_messages WHERE key = ANY ($1)")
         .bind(found.collect::<Vec<_>>())
@@ -81,8 +81,7 @@ pub(super) async fn held_messages(
     Ok(page(ErasureStep::HeldMessages, read, removed, last, limit))
 }
 
-/// A removed response is one that expired: the same key begins a new request. The response of the erasure itself, which
-/// has its id, stays.
+/// A removed response is one that expired: the same key begins a new request.
 pub(super) async fn stored_responses(
     conn: &mut AsyncPgConnection,
     claim: &ErasureClaim,
@@ -99,12 +98,10 @@ pub(super) async fn stored_responses(
     .bind(until(claim))
     .load(&mut *conn)
     .await?;
-    let (terms, own) = (claim.marks.terms(claim.contact_id.0), vec![claim.id.to_string()]);
     let (read, last) = (rows.len(), rows.last().map(|row| row.key.clone()));
     let found = rows.into_iter().filter_map(|row| {
         let context = SealContext::new(SealPurpose::StoredResponse, claim.account_id, &row.key);
-        let names = |terms| names_person(cipher, row.response.clone(), &context, terms);
-        (names(&terms) && !names(&own)).then_some(row.key)
+        is_of_person(claim, cipher, row.response, &context).then_some(row.key)
     });
     let removed = sql("DELETE FROM idempotency_keys WHERE scope = $1 AND key = ANY ($2) AND response IS NOT NULL")
         .bind(claim.account_id)

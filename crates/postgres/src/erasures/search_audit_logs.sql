@@ -1,7 +1,7 @@
--- Empties the entries of a page that name the person. Parameters as in search_webhook_events.sql; the key is the time
+-- Empties the entries of a page that name the person, but not those of members, invites and keys. Parameters as in search_webhook_events.sql; the key is the time
 -- and the id.
 WITH page AS MATERIALIZED (
-    SELECT created_at, id, {names_person} AS is_found FROM audit_logs
+    SELECT created_at, id, entity_type NOT IN ('account_user', 'invite', 'api_key') AND {names_person} AS is_found FROM audit_logs
     WHERE account_id = $1 AND (created_at, id) > (coalesce(split_part($3, '|', 1), '-infinity')::timestamptz,
       coalesce(split_part($3, '|', 2), '{nil}')::uuid) ORDER BY created_at, id LIMIT $4
   ), changed AS (

@@ -11,12 +11,12 @@ use crate::errors::DbResult;
 use crate::pool::INDEX_ORDER;
 use crate::sql::{NumberRow, PlannedEachTime, sql};
 
-/// Whether a text has an id of `$2`, or is from before `$6` and has one of the personal terms `$5`: what is stored later
-/// may be of a new contact with the same number. Terms are in lower case.
+/// Whether a text has an id of `$2`, or is from before `$6` and matches one of the patterns `$5`: what is stored later may
+/// be of a new contact with the same number.
 fn names_person(text: &str, at: &str) -> String {
     format!(
         "(EXISTS (SELECT FROM unnest($2) t WHERE strpos({text}, t) > 0)
-           OR {at} <= $6 AND EXISTS (SELECT FROM unnest($5) t WHERE strpos(lower({text}), t) > 0))"
+           OR {at} <= $6 AND lower({text}) ~ ANY ($5))"
     )
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn search(
         .bind(ids)
         .bind(after)
         .bind(limit)
-        .bind(claim.marks.personal_terms())
+        .bind(claim.marks.personal_patterns())
         .bind(until(claim))
         .get_result(conn)
         .await?;
@@ -131,7 +131,7 @@ pub(super) async fn outbox_events(conn: &mut AsyncPgConnection, claim: &ErasureC
             .bind(claim.marks.own_ids(claim.contact_id.0))
             .bind(None::<String>)
             .bind(limit)
-            .bind(claim.marks.personal_terms())
+            .bind(claim.marks.personal_patterns())
             .bind(until(claim)),
     )
     .get_result(conn)

@@ -6,7 +6,9 @@ use recado_domain::contacts::{Identifier, IdentifierHasher};
 use recado_domain::erasures::{
     BatchEnd, Erasure, ErasureClaim, ErasureQueue as _, ErasureRequest, ErasureState, ErasureStep, ErasureStore as _,
 };
-use recado_domain::shared::{AccountId, Audit, AuditAction, Cipher, ContactId, CursorQuery, SealContext, Sealed};
+use recado_domain::shared::{
+    AccountId, Audit, AuditAction, Cipher, ContactId, CursorQuery, SealContext, Sealed, UpdateOutcome,
+};
 use recado_postgres::PgErasures;
 use secrecy::{ExposeSecret as _, SecretString};
 use time::{Duration, OffsetDateTime};
@@ -103,6 +105,7 @@ impl DbFixture {
             contact_id,
             reason: Some(format!("pedido de {PHONE}")),
             requested_at: OffsetDateTime::now_utc(),
+            opt_outs: vec![],
             audit: Audit {
                 user_id: None,
                 action: AuditAction::Delete,
@@ -268,7 +271,7 @@ async fn batch_of_a_lost_claim_changes_nothing() {
 /// The hash under an earlier secret is found, and deleted once the person has opted in.
 #[tokio::test]
 async fn opt_out_is_found_under_an_earlier_secret() {
-    use recado_domain::contacts::{ContactDraft, ContactStore as _, Phone};
+    use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore as _, Phone};
     use recado_postgres::{ErasedOptOuts, PgContacts};
 
     let fixture = DbFixture::new().await;
@@ -307,17 +310,85 @@ async fn opt_out_is_found_under_an_earlier_secret() {
         .text("SELECT string_agg(encode(hash, 'escape'), ' ' ORDER BY hash) FROM erased_opt_outs")
         .await;
     assert_eq!(hashes.as_deref(), Some("0:5511961234567 1:5511961234567"));
+    // A contact of the person that was deleted before, without an opt-out of its own, changes nothing.
+    let deleted = id();
+    fixture
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone, deleted_at)
+             VALUES ('{}', '{deleted}', 'Eva', '{PHONE}', now())",
+            fixture.account
+        ))
+        .await;
+    fixture.erase(fixture.account, deleted.into()).await;
+    let count = "SELECT count(*)::text FROM erased_opt_outs";
+    assert_eq!(fixture.text(count).await.as_deref(), Some("2"));
+    // Nor does the person's number remain writable in a contact that had another one.
+    let unknown = ContactDraft {
+        phone: Phone::parse("+5511900000009"),
+        ..draft(None)
+    };
+    let unknown = contacts
+        .insert(fixture.account, id().into(), &unknown, &[], now)
+        .await
+        .unwrap();
+    let moved = ContactChange {
+        phone: Some(Phone::parse(PHONE)),
+        ..ContactChange::default()
+    };
+    let moved = contacts.update(fixture.account, unknown.id, None, &moved, now).await;
+    let UpdateOutcome::Done(moved) = moved.unwrap() else {
+        panic!("the contact was not updated")
+    };
+    assert!(moved.contact.opted_out_at.is_some());
+    fixture
+        .sql(&format!("DELETE FROM contacts WHERE id = '{}'", unknown.id))
+        .await;
     let opted_in = contacts
         .insert(fixture.account, id().into(), &draft(Some(false)), &[], now)
         .await
         .unwrap();
     assert_eq!(opted_in.opted_out_at, None);
     fixture.erase(fixture.account, opted_in.id).await;
-    assert_eq!(
+    assert_eq!(fixture.text(count).await.as_deref(), Some("0"));
+}
+
+#[tokio::test]
+async fn callbacks_of_other_accounts_and_people_stay() {
+    let fixture = DbFixture::new().await;
+    let (mine, other) = (fixture.account, fixture.another_account().await);
+    let contact = fixture.person(mine).await;
+    let body = |number: &str, from: &[&str]| {
+        let messages: Vec<_> = from.iter().map(|from| serde_json::json!({ "from": from })).collect();
+        let value = serde_json::json!({ "metadata": { "phone_number_id": number }, "messages": messages });
+        hex::encode(serde_json::json!({ "entry": [{ "changes": [{ "value": value }] }] }).to_string())
+    };
+    let (eva, bia) = ("5511961234567", "5511900000000");
+    for (account, number) in [(mine, "11"), (other, "22"), (mine, "33"), (other, "33")] {
         fixture
-            .text("SELECT count(*)::text FROM erased_opt_outs")
-            .await
-            .as_deref(),
-        Some("0")
-    );
+            .sql(&format!(
+                "INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id)
+                 VALUES ('{account}', gen_random_uuid(), 'n', '{number}')"
+            ))
+            .await;
+    }
+    for body in [
+        body("11", &[eva]),
+        body("11", &[eva, bia]),
+        body("22", &[eva]),
+        body("33", &[eva]),
+    ] {
+        fixture
+            .sql(&format!(
+                "INSERT INTO whatsapp_callbacks (id, body, due_at) VALUES (gen_random_uuid(), '\\x{body}', 'infinity')"
+            ))
+            .await;
+    }
+    fixture.erase(mine, contact).await;
+    fixture.finish().await;
+    let left = "SELECT string_agg(b ->> 'number' || (b ->> 'from'), ' ' ORDER BY b ->> 'number')
+      FROM (SELECT jsonb_build_object('number', v #> '{metadata,phone_number_id}',
+          'from', jsonb_path_query_array(v, '$.messages[*].from')) AS b
+        FROM (SELECT convert_from(body, 'UTF8')::jsonb #> '{entry,0,changes,0,value}' AS v FROM whatsapp_callbacks) c) c";
+    let expected = format!("11[\"{bia}\"] 22[\"{eva}\"] 33[\"{eva}\"]");
+    assert_eq!(fixture.text(left).await, Some(expected));
 }

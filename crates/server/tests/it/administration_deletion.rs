@@ -81,10 +81,7 @@ fn account_deletion_removes_all_its_rows_and_no_others() {
     let entries = BTreeMap::from([("platform_audit".to_owned(), "2".to_owned())]);
     assert_eq!(count_rows_by_table(&server, &ana.account), entries);
     assert_eq!(count_rows_by_table(&server, &bia.account), bia_rows);
-    let bia_files: Vec<String> = files
-        .into_iter()
-        .filter(|file| file.contains(&bia.account))
-        .collect();
+    let bia_files: Vec<String> = files.into_iter().filter(|file| file.contains(&bia.account)).collect();
     assert_eq!((server.media.files(), bia_files.len()), (bia_files.clone(), 4));
     assert!(!server.media.path().join(&ana.account).exists());
     assert_eq!(count_gateway_cancellations(&server), 1);
