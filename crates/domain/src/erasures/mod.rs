@@ -2,7 +2,7 @@
 //!
 //! Owns the receipts of erasures, the order of the steps, and the worker that takes them. Does not own the rows that the
 //! steps empty, nor the opt-outs that outlive a contact (`contacts::IdentifierHasher`). `contact_exports` reads the same
-//! places; `docs/decisions/0073-erasure.md` lists them.
+//! tables and files; `docs/decisions/0073-erasure.md` lists them.
 
 mod marks;
 mod ports;

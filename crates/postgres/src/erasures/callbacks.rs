@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(without_person(only, &own, &eva), Rest::Nothing);
         let by_id = body(&json!([{ "from_user_id": "BR.1" }]), &json!([]));
         assert_eq!(without_person(by_id, &own, &eva), Rest::Nothing);
-        // A template update names nobody.
+        // A template update names no one.
         let other = json!({ "entry": [{ "changes": [{ "value": { "event": "APPROVED" } }] }] });
         assert_eq!(without_person(other, &own, &eva), Rest::All);
     }

@@ -12,7 +12,7 @@ use crate::errors::DbResult;
 use crate::sql::sql;
 
 /// An erasure is done within a day, whatever has not ended.
-const PATIENCE: &str = "interval '12 hours'";
+const LONGEST_WAIT: &str = "interval '12 hours'";
 
 #[derive(QueryableByName)]
 struct WaitRow {
@@ -23,7 +23,7 @@ struct WaitRow {
 /// Transactions that are older than the request, calls of WhatsApp whose result is not recorded, and responses that are
 /// not stored yet.
 fn waits() -> String {
-    format!(include_str!("in_progress.sql"), patience = PATIENCE)
+    format!(include_str!("in_progress.sql"), longest_wait = LONGEST_WAIT)
 }
 
 pub(super) async fn wait(conn: &mut AsyncPgConnection, claim: &ErasureClaim, limit: i64) -> DbResult<Batch> {

@@ -1,6 +1,6 @@
 -- Whether transactions, calls or responses from before the request have not ended. $1 account, $2 contact, $3 id of the
--- receipt, $4 time of the request. `patience`: after this time it does not matter.
-SELECT e.requested_at > now() - {patience} AND (
+-- receipt, $4 time of the request. `longest_wait`: after this time it does not matter.
+SELECT e.requested_at > now() - {longest_wait} AND (
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= e.transaction_id
     OR EXISTS (SELECT FROM campaign_sends s WHERE s.account_id = $1 AND s.contact_id = $2
       AND s.status = 'pending' AND s.started_at IS NOT NULL)

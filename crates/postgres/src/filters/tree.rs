@@ -27,7 +27,7 @@ pub(crate) enum Access {
 
 /// For statements with [`Access::Sets`]: only hash joins remain. With statistics that do not contain the account's rows,
 /// the planner would read sets again for each contact; at the price of random reads, it would read all sends of the table
-/// for one campaign. One more process reads along, because somebody waits.
+/// for one campaign. One more process reads along, because a caller waits.
 pub(crate) const SET_PLANS: &str = "SET LOCAL enable_nestloop = off; SET LOCAL enable_mergejoin = off; \
     SET LOCAL work_mem = '64MB'; SET LOCAL random_page_cost = 1.1; SET LOCAL max_parallel_workers_per_gather = 1";
 

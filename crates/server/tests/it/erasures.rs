@@ -55,18 +55,18 @@ pub fn finished_erasure(user: &User<'_>) -> String {
     text(&wait_until_done(user, &erase(user, &contact))["id"])
 }
 
-/// The places that have one of the texts, in clear or as hexadecimal bytes.
-fn places_with(dump: &BTreeMap<String, String>, secrets: &[&str]) -> Vec<String> {
-    let mut places = vec![];
+/// The tables that have one of the texts, in clear or as hexadecimal bytes.
+fn tables_with(dump: &BTreeMap<String, String>, secrets: &[&str]) -> Vec<String> {
+    let mut found = vec![];
     for (table, rows) in dump {
         let rows = rows.to_lowercase();
         for secret in secrets {
             if rows.contains(secret) || rows.contains(&hex::encode(secret)) {
-                places.push(format!("{table}: {secret}"));
+                found.push(format!("{table}: {secret}"));
             }
         }
     }
-    places
+    found
 }
 
 /// Tag, segment, metric, order, cart and link of the contact.
@@ -93,7 +93,7 @@ fn add_rows(user: &User<'_>, contact: &str) {
     user.post("/api/links", link).created();
 }
 
-/// A person with a row in every place. Returns contact and campaign.
+/// A person with a row in every table. Returns contact and campaign.
 fn person(user: &User<'_>) -> (String, String) {
     let server = user.server;
     let hook = Hook::new(user);
@@ -196,20 +196,20 @@ fn search(server: &Server, bia: &User<'_>, same_number: &str, wa_ids: &[String],
             (table, rows.collect::<Vec<_>>().join("|"))
         })
         .collect();
-    assert_eq!(places_with(&after, &SECRETS), Vec::<String>::new());
+    assert_eq!(tables_with(&after, &SECRETS), Vec::<String>::new());
     let ids: Vec<String> = wa_ids
         .iter()
         .filter(|id| *id != others_id)
         .map(|id| id.to_lowercase())
         .collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    assert_eq!(places_with(&after, &ids), Vec::<String>::new());
-    assert!(places_with(&after, &[&others_id.to_lowercase()]).len() >= 2);
+    assert_eq!(tables_with(&after, &ids), Vec::<String>::new());
+    assert!(tables_with(&after, &[&others_id.to_lowercase()]).len() >= 2);
     // The file by which a restored backup is erased again is left.
     let files = server.media.files();
     assert!(files.len() == 1 && files[0].contains("erasures"), "{files:?}");
     let listed = server.media.contents();
-    assert_eq!(places_with(&listed, &SECRETS), Vec::<String>::new());
+    assert_eq!(tables_with(&listed, &SECRETS), Vec::<String>::new());
     let log = server.log().to_lowercase();
     for secret in SECRETS {
         assert!(!log.contains(secret), "{secret} is in the log");
@@ -227,7 +227,7 @@ fn erasure_leaves_nothing_of_the_person() {
     let before = server.db.dump_account(&ana.account);
     for secret in SECRETS {
         assert!(
-            !places_with(&before, &[secret]).is_empty(),
+            !tables_with(&before, &[secret]).is_empty(),
             "{secret} is stored nowhere"
         );
     }
@@ -440,7 +440,7 @@ fn status_after_the_erasure_stores_no_id() {
         .db
         .text("SELECT status || ' ' || coalesce(wa_message_id, 'none') FROM campaign_sends");
     assert_eq!(stored, "delivered none");
-    assert_eq!(places_with(&server.db.dump(), &SECRETS), Vec::<String>::new());
+    assert_eq!(tables_with(&server.db.dump(), &SECRETS), Vec::<String>::new());
 }
 
 /// A message from before the erasure that WhatsApp delivers while it runs makes no new contact.
@@ -461,7 +461,7 @@ fn old_message_during_the_erasure_is_not_stored() {
     assert!(ana.get("/api/contacts").ok()["data"].as_array().unwrap().is_empty());
     server.db.run("UPDATE erasures SET due_at = now()");
     wait_until_done(&ana, &receipt);
-    assert_eq!(places_with(&server.db.dump(), &SECRETS), Vec::<String>::new());
+    assert_eq!(tables_with(&server.db.dump(), &SECRETS), Vec::<String>::new());
     // A new message makes a new contact.
     server.whatsapp.inbound(&Inbound::text(NUMBER, PHONE, "sou eu"));
     wait_for_callbacks(&server);
@@ -490,7 +490,7 @@ fn killed_erasure_goes_on_where_it_was() {
     server.serve_with(&[]);
     let done = wait_until_done(&ana, &receipt);
     assert_eq!(done["removed"]["messages"], 2);
-    assert_eq!(places_with(&server.db.dump(), &SECRETS), Vec::<String>::new());
+    assert_eq!(tables_with(&server.db.dump(), &SECRETS), Vec::<String>::new());
 }
 
 /// A backup from before the erasure is restored: the receipts, and what was emptied, are as they were.

@@ -86,43 +86,43 @@ impl<'a> Comparison<'a> {
     fn operations(&mut self, part: &str, writer: Writer) {
         for (path, methods) in entries(&self.old[part]) {
             for (method, old) in entries(methods) {
-                let place = format!("{} {path}", method.to_uppercase());
+                let location = format!("{} {path}", method.to_uppercase());
                 match self.new[part].get(path).and_then(|methods| methods.get(method)) {
-                    Some(new) => self.operation(&place, old, new, writer),
-                    None => self.breaks.push(format!("{place} is missing")),
+                    Some(new) => self.operation(&location, old, new, writer),
+                    None => self.breaks.push(format!("{location} is missing")),
                 }
             }
         }
     }
 
-    fn operation(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+    fn operation(&mut self, location: &str, old: &'a Value, new: &'a Value, writer: Writer) {
         for key in ["operationId", "x-scope"] {
             if old[key] != Value::Null && old[key] != new[key] {
                 self.breaks
-                    .push(format!("{place}: {key} was {} and is {}", old[key], new[key]));
+                    .push(format!("{location}: {key} was {} and is {}", old[key], new[key]));
             }
         }
-        self.parameters(place, old, new);
+        self.parameters(location, old, new);
         let (old_body, new_body) = (&old["requestBody"], &new["requestBody"]);
         if new_body["required"] == true && old_body["required"] != true {
-            self.breaks.push(format!("{place}: a body is required"));
+            self.breaks.push(format!("{location}: a body is required"));
         }
-        self.contents(&format!("{place}: body"), old_body, new_body, writer);
+        self.contents(&format!("{location}: body"), old_body, new_body, writer);
         for (status, old) in entries(&old["responses"]) {
             if status.starts_with('2') && writer == Writer::Client {
-                let place = format!("{place}: {status}");
+                let location = format!("{location}: {status}");
                 match new["responses"].get(status) {
                     Some(new) => {
                         let (old, new) = (target(self.old, old), target(self.new, new));
-                        self.contents(&place, old, new, Writer::Server);
+                        self.contents(&location, old, new, Writer::Server);
                     }
-                    None => self.breaks.push(format!("{place} is missing")),
+                    None => self.breaks.push(format!("{location} is missing")),
                 }
             }
         }
     }
 
-    fn parameters(&mut self, place: &str, old: &'a Value, new: &'a Value) {
+    fn parameters(&mut self, location: &str, old: &'a Value, new: &'a Value) {
         let (before, after) = (self.old, self.new);
         let resolved = |document: &'a Value, operation: &'a Value| -> Vec<&'a Value> {
             items(&operation["parameters"])
@@ -132,68 +132,69 @@ impl<'a> Comparison<'a> {
         let (old, new) = (resolved(before, old), resolved(after, new));
         let key = |parameter: &Value| (parameter["in"].clone(), parameter["name"].clone());
         for parameter in &old {
-            let place = format!("{place}: parameter {}", parameter["name"]);
+            let location = format!("{location}: parameter {}", parameter["name"]);
             match new.iter().find(|other| key(other) == key(parameter)) {
-                Some(other) => self.schema(&place, &parameter["schema"], &other["schema"], Writer::Client),
-                None => self.breaks.push(format!("{place} is missing")),
+                Some(other) => self.schema(&location, &parameter["schema"], &other["schema"], Writer::Client),
+                None => self.breaks.push(format!("{location} is missing")),
             }
         }
         for parameter in new.iter().filter(|parameter| parameter["required"] == true) {
             let was_required = |other: &&Value| key(other) == key(parameter) && other["required"] == true;
             if !old.iter().any(was_required) {
                 self.breaks
-                    .push(format!("{place}: parameter {} is required", parameter["name"]));
+                    .push(format!("{location}: parameter {} is required", parameter["name"]));
             }
         }
     }
 
     /// Compares bodies by their content types.
-    fn contents(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+    fn contents(&mut self, location: &str, old: &'a Value, new: &'a Value, writer: Writer) {
         for (content_type, content) in entries(&old["content"]) {
             match new["content"].get(content_type) {
-                Some(other) => self.schema(place, &content["schema"], &other["schema"], writer),
-                None => self.breaks.push(format!("{place}: {content_type} is missing")),
+                Some(other) => self.schema(location, &content["schema"], &other["schema"], writer),
+                None => self.breaks.push(format!("{location}: {content_type} is missing")),
             }
         }
     }
 
-    fn schema(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+    fn schema(&mut self, location: &str, old: &'a Value, new: &'a Value, writer: Writer) {
         let (forms, others) = (forms(self.old, old), forms(self.new, new));
         match (forms.as_slice(), others.as_slice()) {
-            ([old], [new]) => self.form(place, old, new, writer),
-            _ => self.forms(place, &forms, &others, writer),
+            ([old], [new]) => self.form(location, old, new, writer),
+            _ => self.forms(location, &forms, &others, writer),
         }
     }
 
-    fn form(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+    fn form(&mut self, location: &str, old: &'a Value, new: &'a Value, writer: Writer) {
         if !self.compared.insert((old, new, writer)) {
             return;
         }
-        self.types(place, old, new, writer);
-        self.values(place, old, new, writer);
+        self.types(location, old, new, writer);
+        self.values(location, old, new, writer);
         if writer == Writer::Client {
-            self.limits(place, old, new);
+            self.limits(location, old, new);
         }
-        self.fields(place, old, new, writer);
+        self.fields(location, old, new, writer);
         for key in ["items", "additionalProperties"] {
             if old[key].is_object() {
-                self.schema(&format!("{place}[]"), &old[key], &new[key], writer);
+                self.schema(&format!("{location}[]"), &old[key], &new[key], writer);
             }
         }
     }
 
     /// Each form of before must still be there. A server may write new forms, but no new JSON type.
-    fn forms(&mut self, place: &str, old: &[&'a Value], new: &[&'a Value], writer: Writer) {
+    fn forms(&mut self, location: &str, old: &[&'a Value], new: &[&'a Value], writer: Writer) {
         for form in old {
             if !new.iter().any(|other| self.fits(form, other, writer)) {
-                self.breaks.push(format!("{place}: a form is missing: {}", shown(form)));
+                self.breaks
+                    .push(format!("{location}: a form is missing: {}", shown(form)));
             }
         }
         let types_of =
             |forms: &[&'a Value]| -> BTreeSet<&'a str> { forms.iter().flat_map(|form| types(form)).collect() };
         if writer == Writer::Server {
             for name in types_of(new).difference(&types_of(old)) {
-                self.breaks.push(format!("{place} may be of the type {name}"));
+                self.breaks.push(format!("{location} may be of the type {name}"));
             }
         }
     }
@@ -217,7 +218,7 @@ impl<'a> Comparison<'a> {
         fits
     }
 
-    fn types(&mut self, place: &str, old: &Value, new: &Value, writer: Writer) {
+    fn types(&mut self, location: &str, old: &Value, new: &Value, writer: Writer) {
         let (before, after) = (types(old), types(new));
         let (must_be, allowed) = match writer {
             Writer::Client => (&before, &after),
@@ -227,31 +228,31 @@ impl<'a> Comparison<'a> {
         let is_allowed = allowed.is_empty() || (!must_be.is_empty() && must_be.is_subset(allowed));
         if !is_allowed {
             self.breaks
-                .push(format!("{place}: the type was {before:?} and is {after:?}"));
+                .push(format!("{location}: the type was {before:?} and is {after:?}"));
         }
         for key in ["format", "pattern", "not"] {
             if old[key] != new[key] && !(writer == Writer::Client && new[key].is_null()) {
                 self.breaks
-                    .push(format!("{place}: {key} was {} and is {}", old[key], new[key]));
+                    .push(format!("{location}: {key} was {} and is {}", old[key], new[key]));
             }
         }
     }
 
     /// A server may write new kinds, and a client may still send the old ones.
-    fn values(&mut self, place: &str, old: &Value, new: &Value, writer: Writer) {
+    fn values(&mut self, location: &str, old: &Value, new: &Value, writer: Writer) {
         let (Some(before), Some(after)) = (values(old), values(new)) else {
             if writer == Writer::Client && values(old).is_none() && values(new).is_some() {
-                self.breaks.push(format!("{place} has an enumeration"));
+                self.breaks.push(format!("{location} has an enumeration"));
             }
             return;
         };
         for value in before.iter().filter(|value| !after.contains(value)) {
-            self.breaks.push(format!("{place}: {value} is missing"));
+            self.breaks.push(format!("{location}: {value} is missing"));
         }
     }
 
     /// The limits of what a client sends do not become narrower.
-    fn limits(&mut self, place: &str, old: &Value, new: &Value) {
+    fn limits(&mut self, location: &str, old: &Value, new: &Value) {
         let upper = ["maxItems", "maxLength", "maxProperties", "maximum", "exclusiveMaximum"];
         let lower = ["minItems", "minLength", "minProperties", "minimum", "exclusiveMinimum"];
         for (key, is_upper) in upper
@@ -274,29 +275,29 @@ impl<'a> Comparison<'a> {
             };
             if is_narrower {
                 self.breaks
-                    .push(format!("{place}: {key} was {} and is {}", old[key], new[key]));
+                    .push(format!("{location}: {key} was {} and is {}", old[key], new[key]));
             }
         }
     }
 
-    fn fields(&mut self, place: &str, old: &'a Value, new: &'a Value, writer: Writer) {
+    fn fields(&mut self, location: &str, old: &'a Value, new: &'a Value, writer: Writer) {
         for (name, field) in entries(&old["properties"]) {
-            let place = format!("{place}.{name}");
+            let location = format!("{location}.{name}");
             match new["properties"].get(name) {
-                Some(other) => self.schema(&place, field, other, writer),
-                None => self.breaks.push(format!("{place} is missing")),
+                Some(other) => self.schema(&location, field, other, writer),
+                None => self.breaks.push(format!("{location} is missing")),
             }
         }
         let (before, after) = (required(old), required(new));
         match writer {
             Writer::Client => {
                 for name in after.difference(&before) {
-                    self.breaks.push(format!("{place}.{name} is required"));
+                    self.breaks.push(format!("{location}.{name} is required"));
                 }
             }
             Writer::Server => {
                 for name in before.difference(&after) {
-                    self.breaks.push(format!("{place}.{name} may be absent"));
+                    self.breaks.push(format!("{location}.{name} may be absent"));
                 }
             }
         }
