@@ -159,7 +159,8 @@ fn storage_with(log: &Arc<Mutex<Vec<String>>>, archived: Option<&'static str>) -
         archive
             .expect_next()
             .returning(move || Ok(chunks.pop().map(|text| text.as_bytes().to_vec().into())));
-        Ok(archived.map(|_| Box::new(archive) as Box<dyn ArchiveRead>))
+        let archive: Box<dyn ArchiveRead> = Box::new(archive);
+        Ok(archived.map(|_| archive))
     });
     let written = log.clone();
     storage.expect_begin().returning(move |_| {

@@ -75,10 +75,12 @@ impl PersonMarks {
 
     /// Whether a text in lower case has one of the terms, by the same rule.
     pub fn is_named_in(&self, text: &str, contact: Uuid) -> bool {
-        let terms = self.terms(contact);
-        terms.iter().any(|term| {
-            let mut found = text.match_indices(term.as_str());
-            found.any(|(at, _)| !is_part(&text[..at], &text[at + term.len()..]))
+        self.terms(contact).iter().any(|term| {
+            let around: Vec<&str> = text.split(term.as_str()).collect();
+            around
+                .iter()
+                .zip(around.iter().skip(1))
+                .any(|(before, after)| !is_part(before, after))
         })
     }
 
