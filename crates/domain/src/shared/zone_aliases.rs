@@ -72,7 +72,8 @@ mod tests {
         let names: Vec<String> = jiff::tz::db()
             .available()
             .map(|name| name.to_string())
-            .filter(|name| !name.contains('/') && name.parse::<ZoneName>().is_ok())
+            // `Factory` stands for a clock that was not set, and names no region.
+            .filter(|name| !name.contains('/') && name != "Factory" && name.parse::<ZoneName>().is_ok())
             .collect();
         assert!(names.len() > 40);
         for name in names {

@@ -366,8 +366,8 @@ async fn callbacks_of_other_accounts_and_people_stay() {
     for (account, number) in [(mine, "11"), (other, "22"), (mine, "33"), (other, "33")] {
         fixture
             .sql(&format!(
-                "INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id)
-                 VALUES ('{account}', gen_random_uuid(), 'n', '{number}')"
+                "INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
+                 VALUES ('{account}', gen_random_uuid(), 'n', '{number}', '1', '\\x00')"
             ))
             .await;
     }
