@@ -1,5 +1,4 @@
-//! Filter trees in SQL: one condition on contact `c` of account `$1`. It is evaluated in one of two ways, which read the
-//! same rows ([`Access`]).
+//! Filter trees in SQL: one condition on contact `c` of account `$1`, evaluated in one of two ways ([`Access`]).
 //!
 //! The values of a tree are one parameter, a JSON array, so that statements have the same parameters whatever the tree.
 

@@ -271,7 +271,7 @@ async fn batch_of_a_lost_claim_changes_nothing() {
 /// The hash under an earlier secret is found, and deleted once the person has opted in.
 #[tokio::test]
 async fn opt_out_is_found_under_an_earlier_secret() {
-    use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore as _, Phone};
+    use recado_domain::contacts::{ContactDraft, ContactStore as _, Phone};
     use recado_postgres::{ErasedOptOuts, PgContacts};
 
     let fixture = DbFixture::new().await;
@@ -322,27 +322,7 @@ async fn opt_out_is_found_under_an_earlier_secret() {
     fixture.erase(fixture.account, deleted.into()).await;
     let count = "SELECT count(*)::text FROM erased_opt_outs";
     assert_eq!(fixture.text(count).await.as_deref(), Some("2"));
-    // Nor does the person's number remain writable in a contact that had another one.
-    let unknown = ContactDraft {
-        phone: Phone::parse("+5511900000009"),
-        ..draft(None)
-    };
-    let unknown = contacts
-        .insert(fixture.account, id().into(), &unknown, &[], now)
-        .await
-        .unwrap();
-    let moved = ContactChange {
-        phone: Some(Phone::parse(PHONE)),
-        ..ContactChange::default()
-    };
-    let moved = contacts.update(fixture.account, unknown.id, None, &moved, now).await;
-    let UpdateOutcome::Done(moved) = moved.unwrap() else {
-        panic!("the contact was not updated")
-    };
-    assert!(moved.contact.opted_out_at.is_some());
-    fixture
-        .sql(&format!("DELETE FROM contacts WHERE id = '{}'", unknown.id))
-        .await;
+    moved_number_is_opted_out(&fixture, &contacts, draft(None)).await;
     let opted_in = contacts
         .insert(fixture.account, id().into(), &draft(Some(false)), &[], now)
         .await
@@ -391,4 +371,35 @@ async fn callbacks_of_other_accounts_and_people_stay() {
         FROM (SELECT convert_from(body, 'UTF8')::jsonb #> '{entry,0,changes,0,value}' AS v FROM whatsapp_callbacks) c) c";
     let expected = format!("11[\"{bia}\"] 22[\"{eva}\"] 33[\"{eva}\"]");
     assert_eq!(fixture.text(left).await, Some(expected));
+}
+
+/// A contact that had another number gets that of the person.
+async fn moved_number_is_opted_out(
+    fixture: &DbFixture,
+    contacts: &recado_postgres::PgContacts,
+    draft: recado_domain::contacts::ContactDraft,
+) {
+    use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore as _, Phone};
+
+    let now = OffsetDateTime::now_utc();
+    let unknown = ContactDraft {
+        phone: Phone::parse("+5511900000009"),
+        ..draft
+    };
+    let unknown = contacts
+        .insert(fixture.account, id().into(), &unknown, &[], now)
+        .await
+        .unwrap();
+    let moved = ContactChange {
+        phone: Some(Phone::parse(PHONE)),
+        ..ContactChange::default()
+    };
+    let moved = contacts.update(fixture.account, unknown.id, None, &moved, now).await;
+    let UpdateOutcome::Done(moved) = moved.unwrap() else {
+        panic!("the contact was not updated")
+    };
+    assert!(moved.contact.opted_out_at.is_some());
+    fixture
+        .sql(&format!("DELETE FROM contacts WHERE id = '{}'", unknown.id))
+        .await;
 }
