@@ -9,6 +9,7 @@ mod departures;
 mod facts;
 mod hand_over;
 mod queues;
+mod references;
 mod rows;
 mod store;
 
@@ -17,6 +18,7 @@ pub(crate) use changes::{
 };
 pub(crate) use creation::{insert_messages, wake_queue};
 pub use queues::PgDirectMessageQueues;
+pub(crate) use references::{ENDED_MESSAGE, EndedMessage, store_references};
 pub use store::PgDirectMessages;
 
 /// `profile_id` of simulated messages, which have no WhatsApp number.

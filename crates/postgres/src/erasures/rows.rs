@@ -1,14 +1,10 @@
 //! Empties the rows of a person. Each statement finds them by an index, and leaves out those that are empty already.
 
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::direct_messages::request_hash;
 use recado_domain::erasures::{ErasureClaim, ErasureStep};
-use serde_json::Value;
-use uuid::Uuid;
 
 use super::batch::{Batch, kind};
+use crate::direct_messages::{ENDED_MESSAGE, EndedMessage, store_references};
 use crate::errors::DbResult;
 use crate::sql::{NumberRow, collect_column, key_rows, sql};
 
@@ -71,27 +67,19 @@ pub(super) async fn empty(
     Ok(Batch::of(kind(step), emptied.n, limit))
 }
 
-#[derive(QueryableByName)]
-struct MessageRow {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = Nullable<Text>)]
-    client_reference: Option<String>,
-    #[diesel(sql_type = Text)]
-    status: String,
-    #[diesel(sql_type = Jsonb)]
-    request: Value,
+fn found_direct_messages() -> String {
+    format!(
+        "SELECT {ENDED_MESSAGE} FROM direct_messages
+         WHERE account_id = $1 AND contact_id = $2 AND status <> 'pending' AND (request <> 'null'
+           OR num_nonnulls(client_reference, text, wa_message_id, error_message) > 0)
+         ORDER BY id LIMIT $3 FOR NO KEY UPDATE"
+    )
 }
-
-const FOUND_DIRECT_MESSAGES: &str = "SELECT id, client_reference, status, request FROM direct_messages
-     WHERE account_id = $1 AND contact_id = $2 AND status <> 'pending' AND (request <> 'null'
-       OR num_nonnulls(client_reference, text, wa_message_id, error_message) > 0)
-     ORDER BY id LIMIT $3 FOR NO KEY UPDATE";
 
 /// Empties direct messages. Their references stay, with a hash of the request, as those of removed messages do: the same
 /// request is recognized.
 pub(super) async fn direct_messages(conn: &mut AsyncPgConnection, claim: &ErasureClaim, limit: i64) -> DbResult<Batch> {
-    let found: Vec<MessageRow> = sql(FOUND_DIRECT_MESSAGES)
+    let found: Vec<EndedMessage> = sql(found_direct_messages())
         .bind(claim.account_id)
         .bind(claim.contact_id)
         .bind(limit)
@@ -100,26 +88,7 @@ pub(super) async fn direct_messages(conn: &mut AsyncPgConnection, claim: &Erasur
     if found.is_empty() {
         return Ok(Batch::default());
     }
-    let named: Vec<&MessageRow> = found.iter().filter(|row| row.client_reference.is_some()).collect();
-    sql(format!(
-        "INSERT INTO direct_message_references (account_id, client_reference, message_id, status, request_hash)
-         SELECT $1, k.reference, k.id, k.status, k.hash FROM {keys} k ORDER BY k.reference ON CONFLICT DO NOTHING",
-        keys = key_rows("$2, $3, $4, $5", "reference, id, status, hash"),
-    ))
-    .bind(claim.account_id)
-    .bind(
-        named
-            .iter()
-            .filter_map(|row| row.client_reference.clone())
-            .collect::<Vec<_>>(),
-    )
-    .bind(collect_column(&named, |row| row.id))
-    .bind(collect_column(&named, |row| row.status.clone()))
-    .bind(collect_column(&named, |row| {
-        request_hash(row.id.into(), &row.request).to_vec()
-    }))
-    .execute(&mut *conn)
-    .await?;
+    store_references(conn, claim.account_id, &found).await?;
     sql(format!(
         "UPDATE direct_messages m SET request = 'null', text = NULL, client_reference = NULL, wa_message_id = NULL,
            error_message = NULL
