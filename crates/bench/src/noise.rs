@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The largest share of lost processor time that allows a verdict.
 const MAX_LOST: f64 = 0.10;
 
-/// A calibration repeats a short piece of fixed work on every processor.
+/// A calibration repeats a short fixed task on every processor.
 const REPETITIONS: u32 = 1000;
 const STEPS: u64 = 100_000;
 

@@ -90,7 +90,7 @@ pub async fn check_tenant_role(tenant_url: &SecretString, tls: &DatabaseTls) -> 
 /// Makes the tenant role's settings the defaults of its sessions. With `TENANT_DATABASE_URL` also makes its role: a
 /// login with the privileges of `recado_tenant` and, unless the role can already log in, with the password of the URL.
 ///
-/// Without `TENANT_DATABASE_URL` a missing right is only logged, because nobody logs in as the tenant role then.
+/// Without `TENANT_DATABASE_URL` a missing right is only logged, because no one logs in as the tenant role then.
 pub async fn prepare_tenant_role(
     url: &SecretString,
     tenant_url: Option<&SecretString>,

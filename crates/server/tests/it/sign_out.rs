@@ -68,7 +68,7 @@ fn sign_out_everywhere_ends_earlier_tokens_on_every_server() {
             tokens.iter().all(|token| call(sibling.port(), token, path) == 401)
         })
     });
-    // A token that nobody used before is refused, too, and so is one without the time of its issue.
+    // A token that no one used before is refused, too, and so is one without the time of its issue.
     let unseen = token_of(&ana, before - 1);
     let timeless = sign(&json!({ "sub": ana.id, "email": ana.email, "exp": now() + 3600 }));
     // A token of a later sign-in works; other users and API keys are untouched.
