@@ -9,14 +9,14 @@ CREATE FUNCTION public.counter_slot(messages bigint) RETURNS smallint
 $$;
 
 CREATE FUNCTION public.first_id(at timestamp with time zone) RETURNS uuid
-    LANGUAGE sql STABLE
+    LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
   SELECT overlay(repeat('0', 32) PLACING coalesce(
     lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('0', 12)) FROM 1)::uuid
 $$;
 
 CREATE FUNCTION public.fitting_user_id(account uuid, contact uuid, latest text, number_scope text) RETURNS text
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
     AS $$
 BEGIN
   RETURN coalesce(
@@ -41,7 +41,7 @@ END
 $$;
 
 CREATE FUNCTION public.last_id(at timestamp with time zone) RETURNS uuid
-    LANGUAGE sql STABLE
+    LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
   SELECT overlay(repeat('f', 32) PLACING coalesce(
     lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0'), repeat('f', 12)) FROM 1)::uuid
@@ -59,7 +59,7 @@ END
 $$;
 
 CREATE FUNCTION public.same_person_contacts(account uuid, contact uuid) RETURNS SETOF uuid
-    LANGUAGE plpgsql STABLE ROWS 2
+    LANGUAGE plpgsql STABLE ROWS 2 PARALLEL SAFE
     AS $$
 BEGIN
   RETURN QUERY WITH RECURSIVE person (id) AS (
@@ -75,7 +75,7 @@ END
 $$;
 
 CREATE FUNCTION public.same_person_goes_first(account uuid, contact uuid, phone text, other uuid) RETURNS boolean
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
     AS $$
 BEGIN
   RETURN EXISTS (SELECT 1 FROM same_person_contacts(account, other) p (id)
@@ -86,7 +86,7 @@ END
 $$;
 
 CREATE FUNCTION public.same_person_opted_out(account uuid, other uuid) RETURNS boolean
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
     AS $$
 BEGIN
   RETURN EXISTS (SELECT 1 FROM same_person_contacts(account, other) p (id)
@@ -96,7 +96,7 @@ END
 $$;
 
 CREATE FUNCTION public.send_id(frozen_at timestamp with time zone, campaign_id uuid, contact_id uuid) RETURNS uuid
-    LANGUAGE sql STABLE
+    LANGUAGE sql STABLE PARALLEL SAFE
     AS $$
   SELECT overlay(overlay(md5(campaign_id::text || contact_id::text)
     PLACING lpad(to_hex(floor(extract(epoch FROM frozen_at) * 1000)::bigint), 12, '0') || '8' FROM 1)
