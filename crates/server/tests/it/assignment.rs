@@ -115,6 +115,8 @@ fn with_server_owned_fields(body: &str, server_owned: &Map<String, Value>, extra
 /// Creates one resource for each path prefix. Returns prefix and id.
 fn create_resources(ana: &User<'_>) -> Vec<(&'static str, String)> {
     vec![
+        // A contact of its own: the other routes still find theirs after this one is erased.
+        ("/api/contacts/{id}/erase", ana.contact("Apagado", "+5511962222222")),
         ("/api/contacts/", ana.contact("Contato", "+5511961111111")),
         ("/api/templates/", ana.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", ana.profile()),
@@ -155,7 +157,7 @@ fn request_bodies_cannot_set_server_fields_on_any_route() {
         let reply = admin.request(spec.method.as_str(), &path).json(&body).send();
         assert!(
             // 400: the resource's state does not allow the action, for example a schedule without a time.
-            [200, 201, 400, 404, 422].contains(&reply.status),
+            [200, 201, 202, 400, 404, 422].contains(&reply.status),
             "{}: {reply:?}",
             label(spec)
         );

@@ -153,8 +153,7 @@ fn rfm_requires_twenty_paid_orders() {
         "the calculation made no scores"
     );
     recalculate(&ana);
-    until("both are scored", || server.db.count("FROM contact_rfm") == 2);
-    let shown = rfm(&ana);
+    let shown = wait_for_scores(&ana);
     let sum: i64 = shown["distribution"]
         .as_array()
         .unwrap()
