@@ -10,6 +10,7 @@
 )]
 
 mod browser;
+mod clients;
 mod deny;
 mod dev;
 mod fuzz;
@@ -91,6 +92,8 @@ enum Command {
     Browser,
     /// Test the API against its document (/api/openapi.json) with schemathesis, which is installed if missing.
     Schemathesis(schemathesis::Options),
+    /// Generate clients for TypeScript and Python from the API document, and run the main job with each.
+    Clients,
     /// Measure the release server and compare with the targets (bench --help); only --write changes files.
     #[command(disable_help_flag = true)]
     Bench {
@@ -127,6 +130,7 @@ fn run(command: Command) -> Result<()> {
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Browser => browser::run(),
         Command::Schemathesis(options) => schemathesis::run(options),
+        Command::Clients => clients::run(),
         Command::Bench { args } => bench(&args),
     }
 }

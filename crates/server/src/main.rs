@@ -1,20 +1,98 @@
-//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `erasures`, `secrets`, `doctor`, `health`, `openapi`.
+//! `recado`: the commands of the server, and those that call its API. `recado --help` lists them.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+use recado_cli::{ClientCommand, EXIT_CODES};
+use recado_domain::shared::AccountId;
 use recado_server::config::Config;
-use recado_server::doctor::{self, DoctorOptions};
+use recado_server::doctor::{self, DoctorOptions, parse_account_id};
 use recado_server::rollups::{self, Task};
 use recado_server::{contact_search, erasures, health, logging, secrets, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | \
-    rollups (verify | rebuild [--reprice]) [--account ID] | erasures replay | secrets rotate | doctor [--json] [--account ID] | \
-    health [--worker] | openapi]";
+/// Sends WhatsApp campaigns for many accounts, and handles the replies.
+#[derive(Parser)]
+#[command(name = "recado", version, after_help = EXIT_CODES)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the routes and do background work; the default.
+    Serve {
+        /// Serve the routes alone; another process must run `recado worker`.
+        #[arg(long)]
+        no_workers: bool,
+    },
+    /// Do background work alone.
+    Worker,
+    /// Migrate the database to this version, while servers run.
+    Migrate,
+    /// Compare or rebuild the sums that reports read.
+    #[command(subcommand)]
+    Rollups(RollupsCommand),
+    /// Run erasures of contacts again.
+    #[command(subcommand)]
+    Erasures(ErasuresCommand),
+    /// Change the key of stored secrets.
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
+    /// Check every part of the installation, and change nothing.
+    Doctor(DoctorOptions),
+    /// Check that the server at BIND on this machine is ready.
+    Health {
+        /// Check that the worker at METRICS_BIND is alive.
+        #[arg(long)]
+        worker: bool,
+    },
+    /// Print the API reference, an OpenAPI document.
+    Openapi,
+    /// Print a completion script for a shell.
+    Completion { shell: Shell },
+    #[command(flatten)]
+    Client(ClientCommand),
+}
+
+#[derive(Subcommand)]
+enum RollupsCommand {
+    /// Compare every sum with the rows that it counts, and print each difference.
+    Verify(RollupsOptions),
+    /// Set every sum to what its rows say.
+    Rebuild {
+        /// Compute the price of every message again with the rate cards of now.
+        #[arg(long)]
+        reprice: bool,
+        #[command(flatten)]
+        options: RollupsOptions,
+    },
+}
+
+#[derive(Args)]
+struct RollupsOptions {
+    /// Only the rows of this account.
+    #[arg(long, value_name = "ID", value_parser = parse_account_id)]
+    account: Option<AccountId>,
+}
+
+#[derive(Subcommand)]
+enum ErasuresCommand {
+    /// Request the erasures again that the media store lists and the database lacks, as after a restore.
+    Replay,
+}
+
+#[derive(Subcommand)]
+enum SecretsCommand {
+    /// Seal every stored secret under APP_SECRET.
+    Rotate,
+}
 
 fn main() -> ExitCode {
     // A `.env` file is for development. Variables that are already set take precedence.
@@ -27,39 +105,38 @@ fn main() -> ExitCode {
         ));
         return ExitCode::FAILURE;
     }
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match arguments.as_slice() {
-        [] | ["serve"] => serve::run(serve::ProcessRole::Everything),
-        ["serve", "--no-workers"] => serve::run(serve::ProcessRole::Routes),
-        ["worker"] => serve::run(serve::ProcessRole::Workers),
-        ["migrate"] => migrate(),
-        ["rollups", "verify"] => run_rollups(Task::Verify, None),
-        ["rollups", "verify", "--account", id] => run_rollups(Task::Verify, Some(id)),
-        ["rollups", "rebuild"] => run_rollups(Task::Rebuild, None),
-        ["rollups", "rebuild", "--account", id] => run_rollups(Task::Rebuild, Some(id)),
-        ["rollups", "rebuild", "--reprice"] => run_rollups(Task::Reprice, None),
-        ["rollups", "rebuild", "--reprice", "--account", id] | ["rollups", "rebuild", "--account", id, "--reprice"] => {
-            run_rollups(Task::Reprice, Some(id))
-        }
-        ["erasures", "replay"] => replay_erasures(),
-        ["secrets", "rotate"] => rotate_secrets(),
-        ["doctor", options @ ..] => return run_doctor(options),
-        ["health"] => health::check(health::Process::Server),
-        ["health", "--worker"] => health::check(health::Process::Worker),
-        ["openapi"] => print_openapi(),
-        _ => {
-            print_error(USAGE);
-            return ExitCode::from(2);
-        }
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+    let serve = Command::Serve { no_workers: false };
+    match execute(CommandLine::parse().command.unwrap_or(serve)) {
+        Ok(code) => code,
         Err(error) => {
             print_error(&format!("recado: {error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve { no_workers: false } => serve::run(serve::ProcessRole::Everything)?,
+        Command::Serve { no_workers: true } => serve::run(serve::ProcessRole::Routes)?,
+        Command::Worker => serve::run(serve::ProcessRole::Workers)?,
+        Command::Migrate => migrate()?,
+        Command::Rollups(RollupsCommand::Verify(options)) => run_rollups(Task::Verify, &options)?,
+        Command::Rollups(RollupsCommand::Rebuild {
+            reprice: false,
+            options,
+        }) => run_rollups(Task::Rebuild, &options)?,
+        Command::Rollups(RollupsCommand::Rebuild { reprice: true, options }) => run_rollups(Task::Reprice, &options)?,
+        Command::Erasures(ErasuresCommand::Replay) => replay_erasures()?,
+        Command::Secrets(SecretsCommand::Rotate) => rotate_secrets()?,
+        Command::Doctor(options) => return doctor::run(&options),
+        Command::Health { worker: false } => health::check(health::Process::Server)?,
+        Command::Health { worker: true } => health::check(health::Process::Worker)?,
+        Command::Openapi => print_document(&format!("{:#}\n", recado_api::reference::document()))?,
+        Command::Completion { shell } => print_completion(shell)?,
+        Command::Client(command) => return Ok(recado_cli::run(command)),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Describes the error without the malformed line, which may contain a secret.
@@ -70,9 +147,9 @@ fn dotenv_problem(error: &dotenvy::Error) -> String {
     }
 }
 
-fn run_rollups(task: Task, account: Option<&str>) -> anyhow::Result<()> {
+fn run_rollups(task: Task, options: &RollupsOptions) -> anyhow::Result<()> {
     let _log_guard = logging::start(logging::Format::from_env())?;
-    match rollups::run(task, account)? {
+    match rollups::run(task, options.account)? {
         true => Ok(()),
         false => anyhow::bail!("rollups differ from their source rows; run: recado rollups rebuild"),
     }
@@ -94,20 +171,14 @@ fn rotate_secrets() -> anyhow::Result<()> {
     }
 }
 
-fn run_doctor(arguments: &[&str]) -> ExitCode {
-    let Some(options) = DoctorOptions::parse(arguments) else {
-        print_error(USAGE);
-        return ExitCode::from(2);
-    };
-    doctor::run(&options).unwrap_or_else(|error| {
-        print_error(&format!("recado: {error:#}"));
-        ExitCode::FAILURE
-    })
+fn print_completion(shell: Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut CommandLine::command(), "recado", &mut script);
+    print_document(&String::from_utf8(script)?)
 }
 
-/// Writes the OpenAPI document to standard output. A reader that closes the pipe early is not an error.
-fn print_openapi() -> anyhow::Result<()> {
-    let text = format!("{:#}\n", recado_api::reference::document());
+/// Writes to standard output. A reader that closes the pipe early is not an error.
+fn print_document(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use recado_domain::rollups::RollupStore as _;
 use recado_domain::shared::AccountId;
 use recado_postgres::{OwnerPool, PgRollups, PoolConfig};
-use uuid::Uuid;
 
 use crate::config::Config;
 
@@ -25,13 +23,9 @@ pub enum Task {
 }
 
 /// Runs the task for one account (`--account ID`) or for all accounts. Returns false if `Verify` finds a difference.
-pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
+pub fn run(task: Task, account: Option<AccountId>) -> anyhow::Result<bool> {
     let source = |name: &str| std::env::var(name).ok();
     let (url, tls) = (Config::database_url(&source)?, Config::database_tls(&source)?);
-    let account = account
-        .map(Uuid::parse_str)
-        .transpose()
-        .context("--account must be followed by the UUID of an account")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let config = PoolConfig {
         statement_timeout: STATEMENT_TIMEOUT,
@@ -42,7 +36,7 @@ pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
         recado_postgres::check_tls(&url, &tls).await?;
         let store = PgRollups::new(OwnerPool::new(&config)?);
         let accounts = match account {
-            Some(account) => vec![account.into()],
+            Some(account) => vec![account],
             None => store.accounts().await?,
         };
         run_task(task, &store, &accounts).await

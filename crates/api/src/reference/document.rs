@@ -96,7 +96,8 @@ fn parameters(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) ->
     if accepts_idempotency_key(spec) {
         shared.push("IdempotencyKey");
     }
-    if spec.has_entity_tag() {
+    let describes = |name| operation.parameters.iter().any(|parameter| parameter.name == name);
+    if spec.has_entity_tag() && !describes("If-None-Match") {
         shared.push("IfNoneMatch");
     }
     if row_read(spec).is_some() {

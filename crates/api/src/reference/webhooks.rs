@@ -28,7 +28,9 @@ fn delivery(event_type: &EventType, schemas: &mut Schemas) -> Value {
     let data = schemas.response_schema(event_type.data);
     let reference = |name: &&str| json!({ "$ref": format!("#/components/parameters/{name}") });
     json!({
-        "tags": ["Webhooks"],
+        // A tag of its own: generators write one class for each tag, and would mix these with the operations.
+        "operationId": format!("receive_{}", event_type.kind.replace('.', "_")),
+        "tags": ["Deliveries"],
         "summary": format!("Receive `{}`", event_type.kind),
         "description": event_type.description,
         "security": [],

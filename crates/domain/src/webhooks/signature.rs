@@ -28,13 +28,19 @@ impl SecretBytes {
         Some(Self(Zeroizing::new(bytes)))
     }
 
+    /// Decodes the form that Standard Webhooks libraries accept.
+    pub fn from_signing_secret(text: &SecretString) -> Option<Self> {
+        let base64 = text.expose_secret().strip_prefix("whsec_")?;
+        Some(Self(Zeroizing::new(STANDARD.decode(base64).ok()?)))
+    }
+
     /// The published hexadecimal form.
     pub(super) fn hex(&self) -> SecretString {
         SecretString::from(hex::encode(&*self.0))
     }
 
     /// The form that Standard Webhooks libraries accept.
-    pub(super) fn signing_secret(&self) -> SecretString {
+    pub fn signing_secret(&self) -> SecretString {
         SecretString::from(format!("whsec_{}", STANDARD.encode(&*self.0)))
     }
 
@@ -81,14 +87,10 @@ pub fn sign(secrets: &[SecretBytes], message_id: &str, timestamp: i64, body: &[u
 mod tests {
     use super::*;
 
-    fn from_signing_secret(text: &str) -> SecretBytes {
-        let base64 = text.strip_prefix("whsec_").unwrap();
-        SecretBytes(Zeroizing::new(STANDARD.decode(base64).unwrap()))
-    }
-
     #[test]
     fn signature_matches_published_vectors() {
-        let library = from_signing_secret("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
+        let library = SecretString::from("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
+        let library = SecretBytes::from_signing_secret(&library).unwrap();
         let body = br#"{"email":"test@example.com","username":"test_user"}"#;
         let id = "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk";
         let signature = sign(&[library], id, 1_649_367_553, body);
@@ -123,5 +125,8 @@ mod tests {
     fn malformed_secret_is_rejected() {
         assert!(SecretBytes::from_hex(&SecretString::from("no")).is_none());
         assert!(SecretBytes::from_token(&SecretString::from("a b")).is_none());
+        for text in ["AAEC", "whsec_*"] {
+            assert!(SecretBytes::from_signing_secret(&SecretString::from(text)).is_none());
+        }
     }
 }

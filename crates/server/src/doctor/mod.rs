@@ -31,7 +31,7 @@ use futures_util::future::{LocalBoxFuture, join_all};
 
 use context::{AreaOutcome, DoctorContext, NotChecked};
 use diagnosis::Diagnosis;
-pub use options::DoctorOptions;
+pub use options::{DoctorOptions, parse_account_id};
 use redaction::Redactor;
 use report::Report;
 

@@ -37,6 +37,7 @@ mod brand_memory;
 mod callback_details;
 mod callbacks;
 mod campaigns;
+mod command_line;
 mod concurrent_commands;
 mod concurrent_updates;
 mod conditional;

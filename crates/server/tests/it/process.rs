@@ -45,7 +45,7 @@ fn invalid_environment_variable_is_named_and_stops_start() {
 fn unknown_command_prints_the_usage() {
     let output = command(&["dance"], &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("usage: recado"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("Usage: recado"));
 }
 
 #[test]

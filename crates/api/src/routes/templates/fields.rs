@@ -9,7 +9,7 @@ use recado_domain::shared::{AccountId, FolderId, ProfileId, TemplateId, timestam
 use recado_domain::templates::{CategoryChange, Template, TemplateInput, TemplateType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use crate::web::body::PatchFields;
@@ -65,7 +65,7 @@ pub(super) struct TemplateBody {
     /// `COPY_CODE`), `text` and the fields of the type. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero" }]))]
     #[serde(default, deserialize_with = "nullable")]
-    #[schemars(with = "Option<Vec<Value>>")]
+    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
     buttons: Option<Option<Vec<Button>>>,
     /// The offer above the body, only in category MARKETING: without a footer, with a body of at most 600 characters, a
     /// header of type `none`, `image` or `video`, and at least one URL button. An offer with `has_expiration` needs a
@@ -85,7 +85,7 @@ pub(super) struct TemplateBody {
     /// The 2 to 10 cards of a carousel in WhatsApp's format. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([]))]
     #[serde(default, deserialize_with = "nullable")]
-    #[schemars(with = "Option<Vec<Value>>")]
+    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
     carousel_cards: Option<Option<Vec<CarouselCard>>>,
     /// The id of the template's folder.
     #[serde(default, deserialize_with = "nullable")]
@@ -200,7 +200,7 @@ response_type! {
         footer_text: Option<String>,
         /// At most 10 buttons, in WhatsApp's format.
         #[schemars(example = json!([{ "type": "URL", "text": "Comprar", "url": "https://loja.example/{{1}}", "example": ["bolo"] }]))]
-        #[schemars(with = "Vec<Value>")]
+        #[schemars(with = "Vec<Map<String, Value>>")]
         buttons: Vec<Button>,
         /// The offer above the body. Null if there is none.
         limited_time_offer: Option<LimitedTimeOffer>,
@@ -213,7 +213,7 @@ response_type! {
         variables: Vec<String>,
         /// The 2 to 10 cards of a carousel, in WhatsApp's format. Empty for a standard template.
         #[schemars(example = json!([]))]
-        #[schemars(with = "Vec<Value>")]
+        #[schemars(with = "Vec<Map<String, Value>>")]
         carousel_cards: Vec<CarouselCard>,
         /// The folder of the template. Null if it is in no folder.
         folder_id: Option<FolderId>,

@@ -1,0 +1,81 @@
+//! `recado import`: streams a CSV file of contacts to the server.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use indicatif::{ProgressBar, ProgressStyle};
+use recado_gateways::http::{ByteStream, GatewayRequest};
+
+use crate::api::Api;
+use crate::{Connection, Failure};
+
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A million rows take minutes on a small server.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    connection: Connection,
+    /// The CSV file (UTF-8). The first line names the columns: name, phone, email, tags and attributes.
+    file: PathBuf,
+    /// Show the progress on standard error. The server writes rows while it receives them.
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
+    let api = Api::new(&options.connection)?;
+    let named = |error: std::io::Error| Failure::Usage(format!("{}: {error}", options.file.display()));
+    let file = File::open(&options.file).map_err(named)?;
+    let length = file.metadata().map_err(named)?.len();
+    let progress = match options.watch {
+        true => progress_bar(length),
+        false => ProgressBar::hidden(),
+    };
+    let report = api
+        .once(&["contacts", "import"], |url| {
+            GatewayRequest::post_stream(url, length, chunks(file, progress.clone()))
+                .header(CONTENT_TYPE, HeaderValue::from_static("text/csv"))
+                .timeout(TIMEOUT)
+        })
+        .await;
+    progress.finish_and_clear();
+    let report = report?;
+    println!("{report:#}");
+    match report["skipped"].as_u64() {
+        None | Some(0) => Ok(()),
+        Some(skipped) => Err(Failure::Partial(format!(
+            "{skipped} rows were skipped; `errors` names the first of them by line"
+        ))),
+    }
+}
+
+fn progress_bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let template = "{bar:40} {percent:>3} %  {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left";
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// The file in chunks. The next chunk is read when the previous one is sent.
+fn chunks(file: File, progress: ProgressBar) -> ByteStream {
+    stream::try_unfold((file, progress), |(mut file, progress)| async move {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let read = file.read(&mut chunk)?;
+        chunk.truncate(read);
+        progress.inc(u64::try_from(read).unwrap_or(0));
+        Ok((read > 0).then(|| (Bytes::from(chunk), (file, progress))))
+    })
+    .boxed()
+}

@@ -1,0 +1,69 @@
+//! The commands of `recado` that call a server's public API with an API key: `send`, `import`, `listen` and `tail`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool writes to its terminal"
+)]
+
+mod api;
+mod failure;
+mod import;
+mod listen;
+mod send;
+mod tail;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+pub use self::failure::{EXIT_CODES, Failure};
+
+/// Where the server is. The API key comes from `RECADO_API_KEY` alone: arguments are visible to other users.
+#[derive(Args, Debug)]
+pub struct Connection {
+    /// Address of the server; http:// only for this machine. The API key is read from RECADO_API_KEY.
+    #[arg(
+        long,
+        env = "RECADO_URL",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8080"
+    )]
+    url: String,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ClientCommand {
+    /// Send one message to one person, and print it as JSON.
+    Send(send::Options),
+    /// Import contacts from a CSV file, and print the report as JSON.
+    Import(import::Options),
+    /// Forward the account's webhook events to a program on this machine, signed as deliveries are.
+    Listen(listen::Options),
+    /// Follow a campaign: print its counters when they change, until its run is over.
+    Tail(tail::Options),
+}
+
+/// Runs the command on the current thread.
+pub fn run(command: ClientCommand) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(execute(command)),
+        Err(error) => Err(Failure::Refused(format!("the command cannot start: {error}"))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("recado: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn execute(command: ClientCommand) -> Result<(), Failure> {
+    match command {
+        ClientCommand::Send(options) => send::run(options).await,
+        ClientCommand::Import(options) => import::run(&options).await,
+        ClientCommand::Listen(options) => listen::run(options).await,
+        ClientCommand::Tail(options) => tail::run(&options).await,
+    }
+}
