@@ -1,7 +1,7 @@
 //! Schemas of single types: tidied, self-contained, or closed.
 
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::examples::{example_of, patched};
 use super::operation::SchemaOf;
@@ -44,13 +44,14 @@ pub fn closed(schema: Value) -> Value {
 }
 
 /// Removes what schemars adds beyond the standard: line breaks inside a paragraph, integer widths as `format`, and
-/// `null` as the default of an optional field.
+/// `null` as the default of an optional field. Writes an enumeration as `enum`.
 pub(crate) fn tidied(schema: Value) -> Value {
     match schema {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter_map(|(key, value)| tidied_keyword(key, value))
-            .collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            let fields = fields.filter_map(|(key, value)| tidied_keyword(key, value));
+            Value::Object(with_enumeration(fields.collect()))
+        }
         Value::Array(items) => items.into_iter().map(tidied).collect(),
         other => other,
     }
@@ -66,8 +67,54 @@ fn tidied_keyword(key: String, value: Value) -> Option<(String, Value)> {
     }
 }
 
+/// Replaces a choice of constants, as schemars writes an enumeration with comments, by `enum`: generators of clients
+/// take the choice for a union of types. The comments become a list in the description.
+fn with_enumeration(mut fields: Map<String, Value>) -> Map<String, Value> {
+    let Some(choices) = fields.get("oneOf").and_then(Value::as_array) else {
+        return fields;
+    };
+    let constants: Option<Vec<&str>> = choices.iter().map(|choice| choice.get("const")?.as_str()).collect();
+    let Some(constants) = constants else {
+        return fields;
+    };
+    let own = fields.get("description").and_then(Value::as_str).map(str::to_owned);
+    let of_constants = choices.iter().zip(&constants).filter_map(|(choice, constant)| {
+        let text = choice.get("description")?.as_str()?;
+        Some(format!("- `{constant}`: {text}"))
+    });
+    let list = of_constants.collect::<Vec<_>>().join("\n");
+    let values = constants.iter().map(|constant| json!(constant)).collect();
+    let description: Vec<String> = own.into_iter().chain([list]).filter(|text| !text.is_empty()).collect();
+    fields.remove("oneOf");
+    fields.insert("type".into(), json!("string"));
+    fields.insert("enum".into(), values);
+    if !description.is_empty() {
+        fields.insert("description".into(), json!(description.join("\n\n")));
+    }
+    fields
+}
+
 /// Replaces the line breaks of source comments with spaces; paragraph breaks stay.
 fn paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
     paragraphs.collect::<Vec<_>>().join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choice_of_constants_becomes_an_enumeration() {
+        let draft = json!({ "const": "draft", "type": "string", "description": "Not sent\nyet." });
+        let sent = json!({ "const": "sent", "type": "string" });
+        let status = json!({ "description": "The status.", "oneOf": [draft, sent] });
+        let number = json!({ "oneOf": [{ "type": "integer" }, { "const": "all" }] });
+        let schema = tidied(json!({ "properties": { "status": status, "number": number } }));
+        assert_eq!(
+            schema["properties"]["status"],
+            json!({ "type": "string", "enum": ["draft", "sent"], "description": "The status.\n\n- `draft`: Not sent yet." })
+        );
+        assert_eq!(schema["properties"]["number"], number);
+    }
 }
