@@ -88,8 +88,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Failure> {
 
 /// An event is stored only if an endpoint of the account subscribes to it.
 async fn check_that_events_are_stored(api: &Api) -> Result<(), Failure> {
-    let endpoints = api.get(&["webhooks"], &[]).await?;
-    let mut endpoints = endpoints.as_array().into_iter().flatten();
+    let endpoints = api.get(&["webhooks"], &[("limit", PAGE)]).await?;
+    let mut endpoints = endpoints["data"].as_array().into_iter().flatten();
     match endpoints.any(|endpoint| endpoint["direction"] == "outbound") {
         true => Ok(()),
         false => Err(Failure::Refused(

@@ -55,7 +55,7 @@ def main(file):
             )
         ).data
         result = campaigns.campaigns_execute(campaign.id).data
-        print(f"{result.status}: {result.sent} of {result.total} sent")
+        print(f"{result.status.value}: {result.sent} of {result.total} sent")
 
         def all_read():
             stats = campaigns.campaigns_stats(campaign.id).data

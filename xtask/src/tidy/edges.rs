@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "recado-server",
         &[
             "recado-api",
+            "recado-cli",
             "recado-postgres",
             "recado-redis",
             "recado-gateways",
@@ -22,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("recado-api", &["recado-domain"]),
+    ("recado-cli", &["recado-gateways", "recado-domain"]),
     ("recado-postgres", &["recado-domain", "recado-schema"]),
     ("recado-redis", &["recado-domain"]),
     ("recado-gateways", &["recado-domain"]),
