@@ -74,6 +74,36 @@ pub enum RetainedRows {
     Audit,
 }
 
+/// The key of a row, by which a table is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetainedRowKey {
+    pub at: OffsetDateTime,
+    pub id: Uuid,
+}
+
+/// Which rows a batch removes at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowBatch {
+    /// The last row of the batch before. Rows before it stay.
+    pub after: Option<RetainedRowKey>,
+    pub limit: i64,
+}
+
+impl RowBatch {
+    /// The first batch.
+    pub fn first(limit: i64) -> Self {
+        Self { after: None, limit }
+    }
+}
+
+/// The rows that a batch has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemovedRows {
+    pub count: i64,
+    /// The last one, if rows that stay may be among those before it. None: the next batch begins anew.
+    pub last: Option<RetainedRowKey>,
+}
+
 /// Files whose rows say that they are released. Their bytes may still be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleasedFile {
@@ -97,15 +127,15 @@ pub trait RetentionRuns: Send + Sync {
     /// Extends the lease. Returns false if the claim or the terms are not current any more.
     async fn renew(&self, claim: &RetentionClaim, lease: Duration) -> Result<bool, StoreError>;
 
-    /// Removes at most `limit` rows from before `horizon`, in one transaction with the record that earlier rows of the
-    /// account may be missing. Returns how many it removed. Sums stay as they were.
+    /// Removes a batch of rows from before `horizon`, in one transaction with the record that earlier rows of the account
+    /// may be missing. Sums stay as they were.
     async fn remove(
         &self,
         account: AccountId,
         rows: RetainedRows,
         horizon: OffsetDateTime,
-        limit: i64,
-    ) -> Result<i64, StoreError>;
+        batch: RowBatch,
+    ) -> Result<RemovedRows, StoreError>;
 
     /// Releases at most `limit` files of messages that were written before `horizon`: their rows say first that they
     /// are no longer stored. A file stays among them until [`record_deleted`](Self::record_deleted).
@@ -169,7 +199,8 @@ pub trait ArchiveStore: Send + Sync {
         key: Uuid,
     ) -> Result<ArchiveStep, StoreError>;
 
-    /// The campaign's sends after an id, by id.
+    /// The campaign's sends after an id, by id. A send to an erased contact MUST have neither the contact's id nor
+    /// WhatsApp's message id.
     async fn sends(
         &self,
         account: AccountId,

@@ -7,6 +7,7 @@ use time::{Duration, OffsetDateTime};
 use super::archiver::{Lease, StepOutcome};
 use super::{
     Archiver, ReleasedFile, RemovalCounts, RetainedRows, RetentionBounds, RetentionClaim, RetentionKind, RetentionRuns,
+    RowBatch,
 };
 use crate::media::MessageFileStorage;
 use crate::shared::{Ids, StoreError};
@@ -167,14 +168,16 @@ impl RetentionWorker {
         horizon: OffsetDateTime,
         budget: &mut Budget<'_>,
     ) -> Result<Iteration, StoreError> {
+        let mut batch = RowBatch::first(BATCH);
         loop {
             if let Err(end) = budget.take().await? {
                 return Ok(end);
             }
-            let removed = self.runs.remove(claim.account_id, rows, horizon, BATCH).await?;
-            if removed < BATCH {
+            let removed = self.runs.remove(claim.account_id, rows, horizon, batch).await?;
+            if removed.count < BATCH {
                 return Ok(Iteration::Done);
             }
+            batch.after = removed.last;
         }
     }
 

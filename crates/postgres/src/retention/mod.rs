@@ -14,8 +14,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::retention::{
-    ReleasedFile, RemovalCounts, RetainedRows, RetentionBounds, RetentionClaim, RetentionKind, RetentionRuns,
-    RetentionState, RetentionStore, RetentionTerms,
+    ReleasedFile, RemovalCounts, RemovedRows, RetainedRows, RetentionBounds, RetentionClaim, RetentionKind,
+    RetentionRuns, RetentionState, RetentionStore, RetentionTerms, RowBatch,
 };
 use recado_domain::shared::{AccountId, Event, StoreError};
 use serde_json::Value;
@@ -221,9 +221,9 @@ impl RetentionRuns for PgRetention {
         account: AccountId,
         rows: RetainedRows,
         horizon: OffsetDateTime,
-        limit: i64,
-    ) -> Result<i64, StoreError> {
-        in_owner!(self.owner, |conn| rows::remove(conn, account, rows, horizon, limit))
+        batch: RowBatch,
+    ) -> Result<RemovedRows, StoreError> {
+        in_owner!(self.owner, |conn| rows::remove(conn, account, rows, horizon, batch))
     }
 
     async fn release_files(

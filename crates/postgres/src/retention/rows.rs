@@ -4,7 +4,7 @@
 //! rows that are gone, and are not compared with them.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::retention::RetainedRows;
+use recado_domain::retention::{RemovedRows, RetainedRows, RowBatch};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
@@ -69,14 +69,13 @@ const AUDIT: &str = "WITH old AS MATERIALIZED (
        WHERE c.account_id = $1 AND c.month = k.month AND c.entity_type = k.entity_type AND c.action = k.action
      ) SELECT count(*) AS n FROM gone";
 
-/// Returns the number of removed rows.
 pub(super) async fn remove(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     rows: RetainedRows,
     horizon: OffsetDateTime,
-    limit: i64,
-) -> DbResult<i64> {
+    batch: RowBatch,
+) -> DbResult<RemovedRows> {
     use diesel_async::SimpleAsyncConnection as _;
     conn.batch_execute(INDEX_ORDER).await?;
     let (table, statement) = match rows {
@@ -84,7 +83,7 @@ pub(super) async fn remove(
         // Their rollup is that of messages.
         RetainedRows::DirectMessages => {
             record_horizon(&mut *conn, account, "messages", horizon).await?;
-            return direct_messages::remove(conn, account, horizon, limit).await;
+            return direct_messages::remove(conn, account, horizon, batch).await;
         }
         RetainedRows::MetricEvents => ("metric_events", METRIC_EVENTS),
         RetainedRows::Orders => ("orders", ORDERS),
@@ -95,10 +94,13 @@ pub(super) async fn remove(
     let removed: NumberRow = sql(statement)
         .bind(account)
         .bind(horizon)
-        .bind(limit)
+        .bind(batch.limit)
         .get_result(conn)
         .await?;
-    Ok(removed.n)
+    Ok(RemovedRows {
+        count: removed.n,
+        last: None,
+    })
 }
 
 async fn record_horizon(

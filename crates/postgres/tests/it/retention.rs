@@ -14,7 +14,7 @@ use recado_domain::direct_messages::{
 use recado_domain::messaging::{ContentInput, SendStatus};
 use recado_domain::retention::{
     ArchiveFile, ArchiveStep, ArchiveStore, RetainedRows, RetentionBounds, RetentionKind, RetentionRuns as _,
-    RetentionStore, RetentionTerms, StoredArchive,
+    RetentionStore, RetentionTerms, RowBatch, StoredArchive,
 };
 use recado_domain::shared::{AccountId, CampaignId, Role, SendId, Tenant};
 use recado_postgres::{PgDirectMessages, PgRetention};
@@ -34,7 +34,7 @@ const BOUNDS: RetentionBounds = RetentionBounds {
 };
 
 impl DbFixture {
-    fn retention(&self) -> PgRetention {
+    pub(crate) fn retention(&self) -> PgRetention {
         PgRetention::new(self.tenants.clone(), self.owner.clone())
     }
 }
@@ -43,7 +43,7 @@ fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-fn horizon() -> Option<OffsetDateTime> {
+pub(crate) fn horizon() -> Option<OffsetDateTime> {
     Some(now() - Duration::days(30))
 }
 
@@ -52,7 +52,7 @@ fn no_terms() -> RetentionTerms {
 }
 
 /// A campaign with three sends that ended 40 days ago. The first one failed.
-async fn ended() -> (DbFixture, QueuedRun, Vec<SendId>) {
+pub(crate) async fn ended() -> (DbFixture, QueuedRun, Vec<SendId>) {
     let (fixture, run, sends) = in_flight().await;
     let updates = [
         status_update(Some(sends[0]), "m0", SendStatus::Failed),
@@ -76,7 +76,7 @@ async fn next(fixture: &DbFixture, horizon: Option<OffsetDateTime>) -> ArchiveSt
     fixture.retention().next(fixture.account, horizon, id()).await.unwrap()
 }
 
-fn file(key: Uuid, sends: i64) -> ArchiveFile {
+pub(crate) fn file(key: Uuid, sends: i64) -> ArchiveFile {
     ArchiveFile {
         key,
         stored: StoredArchive {
@@ -274,11 +274,11 @@ async fn direct_message_leaves_when_no_limit_counts_its_start() {
         let old = horizon().unwrap();
         let counted = store.count(account, RetentionKind::Messages, old).await.unwrap();
         let removed = store
-            .remove(account, RetainedRows::DirectMessages, old, 10)
+            .remove(account, RetainedRows::DirectMessages, old, RowBatch::first(10))
             .await
             .unwrap();
-        assert_eq!(counted, removed);
-        removed
+        assert_eq!(counted, removed.count);
+        removed.count
     };
     set_cap(&fixture, 1, 41).await;
     assert_eq!(removed().await, 4);
@@ -286,6 +286,42 @@ async fn direct_message_leaves_when_no_limit_counts_its_start() {
     assert_eq!(fixture.text(left).await.unwrap(), "marketing unmarked");
     set_cap(&fixture, 1, 40).await;
     assert_eq!(removed().await, 2);
+}
+
+/// The next batch does not read the rows again that stay before the last one that was removed.
+#[tokio::test]
+async fn batch_of_direct_messages_begins_after_the_one_before() {
+    let fixture = DbFixture::new().await;
+    let (account, contact) = (fixture.account, id());
+    fixture
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
+             INSERT INTO direct_messages (account_id, id, contact_id, profile_id, kind, request, status, client_reference,
+               send_at, expires_at, created_by, created_at, updated_at)
+             SELECT '{account}', gen_random_uuid(), '{contact}', '{contact}', 'text', '{{}}',
+               CASE WHEN n = 1 THEN 'pending' ELSE 'sent' END, 'r' || n, t, t, '{contact}', t, t
+             FROM generate_series(1, 5) n, LATERAL (SELECT now() - interval '90 days' + n * interval '1 hour') s (t)"
+        ))
+        .await;
+    let store = fixture.retention();
+    let remove = |batch| store.remove(account, RetainedRows::DirectMessages, horizon().unwrap(), batch);
+    let first = remove(RowBatch::first(2)).await.unwrap();
+    assert_eq!(first.count, 2);
+    // A row before the last one that ends meanwhile stays until the next run.
+    fixture.sql("UPDATE direct_messages SET status = 'sent'").await;
+    let next = |after| RowBatch { after, limit: 2 };
+    let second = remove(next(first.last)).await.unwrap();
+    assert_eq!(second.count, 2);
+    assert_eq!(
+        fixture
+            .text("SELECT client_reference FROM direct_messages")
+            .await
+            .as_deref(),
+        Some("r1")
+    );
+    let last = remove(next(second.last)).await.unwrap();
+    assert_eq!((last.count, last.last), (0, None));
+    assert_eq!(remove(RowBatch::first(2)).await.unwrap().count, 1);
 }
 
 async fn set_terms(fixture: &DbFixture, account: AccountId, due: &str) {
@@ -374,7 +410,8 @@ async fn rows_leave_in_batches_and_are_remembered_as_missing() {
     let (rows, before) = (RetainedRows::Notifications, now() - Duration::days(30));
     let mut removed = vec![];
     while removed.last() != Some(&0) {
-        removed.push(store.remove(fixture.account, rows, before, 8).await.unwrap());
+        let batch = store.remove(fixture.account, rows, before, RowBatch::first(8));
+        removed.push(batch.await.unwrap().count);
     }
     assert_eq!(removed, [8, 8, 5, 0]);
     let left = |account: AccountId| format!("SELECT count(*) FROM notifications WHERE account_id = '{account}'");
@@ -403,16 +440,26 @@ async fn reference_of_a_removed_message_is_not_used_again() {
     fixture.sql(&format!("{name}; {}", insert(old, 40))).await;
     let removed = fixture
         .retention()
-        .remove(account, RetainedRows::DirectMessages, horizon().unwrap(), 10)
+        .remove(
+            account,
+            RetainedRows::DirectMessages,
+            horizon().unwrap(),
+            RowBatch::first(10),
+        )
         .await;
-    assert_eq!(removed.unwrap(), 1);
+    assert_eq!(removed.unwrap().count, 1);
     let references = "SELECT message_id || ' ' || status || ' ' || length(request_hash) FROM direct_message_references";
     assert_eq!(fixture.text(references).await.unwrap(), format!("{old} sent 32"));
     // Removed twice (a server of the previous version made it again): the first message keeps the reference.
     fixture.sql(&insert(new, 40)).await;
     let store = fixture.retention();
-    let again = store.remove(account, RetainedRows::DirectMessages, horizon().unwrap(), 10);
-    assert_eq!(again.await.unwrap(), 1);
+    let again = store.remove(
+        account,
+        RetainedRows::DirectMessages,
+        horizon().unwrap(),
+        RowBatch::first(10),
+    );
+    assert_eq!(again.await.unwrap().count, 1);
     assert_eq!(fixture.text(references).await.unwrap(), format!("{old} sent 32"));
 }
 

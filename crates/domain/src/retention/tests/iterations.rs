@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::in_memory::ACCOUNT;
 use crate::media::{MediaStoreError, MessageFilePath, MockMessageFileStorage};
 use crate::retention::{
-    MockRetentionRuns, ReleasedFile, RetainedRows, RetentionBounds, RetentionClaim, RetentionKind, RetentionTerms,
-    RetentionWorker,
+    MockRetentionRuns, ReleasedFile, RemovedRows, RetainedRowKey, RetainedRows, RetentionBounds, RetentionClaim,
+    RetentionKind, RetentionTerms, RetentionWorker, RowBatch,
 };
 use crate::shared::{MediaId, MockIds, StoreError};
 
@@ -102,7 +102,7 @@ async fn files_leave_before_their_messages() {
         } else {
             "direct"
         });
-        Ok(0)
+        Ok(RemovedRows::default())
     });
     runs.expect_count().returning(|_, _, _| Ok(0));
     runs.expect_end().returning(|_, _, _| Ok(()));
@@ -138,7 +138,7 @@ async fn failing_file_store_keeps_files_and_nothing_else() {
     runs.expect_remove()
         .withf(is_orders)
         .once()
-        .returning(|_, _, _, _| Ok(3));
+        .returning(|_, _, _, _| Ok(RemovedRows { count: 3, last: None }));
     let is_retried = |_: &_, next: &Option<OffsetDateTime>, counts: &Option<BTreeMap<String, i64>>| {
         counts.is_none() && next.is_some_and(|at| at > NOW)
     };
@@ -156,12 +156,54 @@ async fn failing_file_store_keeps_files_and_nothing_else() {
 async fn large_account_gets_no_more_than_its_share() {
     let mut runs = claimed(terms(&[(RetentionKind::MetricEvents, 30)]));
     runs.expect_renew().returning(|_, _| Ok(true));
-    runs.expect_remove().times(50).returning(|_, _, _, limit| Ok(limit));
+    runs.expect_remove()
+        .times(50)
+        .returning(|_, _, _, batch| Ok(full(batch, None)));
     let waits = |_: &_, next: &Option<OffsetDateTime>, counts: &Option<BTreeMap<String, i64>>| {
         counts.is_none() && *next == Some(NOW)
     };
     runs.expect_end().withf(waits).once().returning(|_, _, _| Ok(()));
     assert!(worker(runs, MockMessageFileStorage::new()).run_next().await.unwrap());
+}
+
+fn full(batch: RowBatch, last: Option<RetainedRowKey>) -> RemovedRows {
+    RemovedRows {
+        count: batch.limit,
+        last,
+    }
+}
+
+/// Rows that stay are not read again by the next batch.
+#[tokio::test]
+async fn batch_begins_after_the_last_row_of_the_one_before() {
+    let mut runs = claimed(terms(&[(RetentionKind::Messages, 30)]));
+    runs.expect_release_files().returning(|_, _, _| Ok(vec![]));
+    runs.expect_renew().returning(|_, _| Ok(true));
+    let last = RetainedRowKey {
+        at: NOW,
+        id: Uuid::from_u128(7),
+    };
+    let calls = Arc::new(Mutex::new(vec![]));
+    let log = calls.clone();
+    runs.expect_remove().returning(move |_, rows, _, batch| {
+        let mut log = log.lock().unwrap();
+        log.push((rows, batch.after));
+        let is_first = rows == RetainedRows::DirectMessages && batch.after.is_none();
+        Ok(if is_first {
+            full(batch, Some(last))
+        } else {
+            RemovedRows::default()
+        })
+    });
+    runs.expect_count().returning(|_, _, _| Ok(0));
+    runs.expect_end().once().returning(|_, _, _| Ok(()));
+    worker(runs, MockMessageFileStorage::new()).run_next().await.unwrap();
+    let expected = [
+        (RetainedRows::Messages, None),
+        (RetainedRows::DirectMessages, None),
+        (RetainedRows::DirectMessages, Some(last)),
+    ];
+    assert_eq!(*calls.lock().unwrap(), expected);
 }
 
 /// A change of the terms, or another worker, ends the iteration before the next batch.
@@ -173,7 +215,9 @@ async fn lost_claim_removes_nothing_more() {
         renewals += 1;
         Ok(renewals == 1)
     });
-    runs.expect_remove().once().returning(|_, _, _, limit| Ok(limit));
+    runs.expect_remove()
+        .once()
+        .returning(|_, _, _, batch| Ok(full(batch, None)));
     runs.expect_end().once().returning(|_, _, _| Ok(()));
     worker(runs, MockMessageFileStorage::new()).run_next().await.unwrap();
 }
@@ -199,7 +243,7 @@ async fn counts_renew_the_lease_and_end_with_it() {
     let log = calls.clone();
     runs.expect_remove().returning(move |_, _, _, _| {
         log.lock().unwrap().push("remove");
-        Ok(0)
+        Ok(RemovedRows::default())
     });
     let log = calls.clone();
     runs.expect_count().returning(move |_, _, _| {
