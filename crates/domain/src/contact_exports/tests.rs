@@ -60,13 +60,15 @@ fn queue() -> MockContactExportQueue {
             _ => ExportPage::default(),
         })
     });
-    queue.expect_archives().returning(|_, after, _| {
+    // An erasure replaces the file after it was listed.
+    let mut keys = std::iter::once(8).chain(std::iter::repeat(9));
+    queue.expect_archives().returning(move |_, after, _| {
         let archive = ExportedArchive {
             campaign_id: Uuid::from_u128(5).into(),
             campaign_name: "Volta".into(),
             path: MessageFilePath {
                 account_id: ACCOUNT,
-                key: Uuid::from_u128(8),
+                key: Uuid::from_u128(keys.next().unwrap()),
             },
             size: 9,
         };
@@ -153,7 +155,9 @@ async fn export_has_all_parts_of_the_person_and_replaces_attempts() {
 fn storage_with(log: &Arc<Mutex<Vec<String>>>, archived: Option<&'static str>) -> MockArchiveStorage {
     let mut storage = MockArchiveStorage::new();
     storage.expect_delete().returning(|_| Ok(()));
-    storage.expect_open().returning(move |_, _| {
+    storage.expect_open().returning(move |path, _| {
+        // The file that was listed first is replaced.
+        let archived = archived.filter(|_| path.key != Uuid::from_u128(8));
         let mut chunks: Vec<_> = archived.into_iter().collect();
         let mut archive = MockArchiveRead::new();
         archive
@@ -189,6 +193,20 @@ async fn export_names_an_archive_that_cannot_be_read() {
         let expected = json!({ "type": "unreadable_archive", "data": data }).to_string() + "\n";
         assert_eq!(log.lock().unwrap().last(), Some(&expected), "{archived:?}");
     }
+}
+
+#[tokio::test]
+async fn export_reads_the_file_that_replaced_an_archive() {
+    let (mut queue, log) = (queue(), Arc::new(Mutex::new(vec![])));
+    queue.expect_complete().once().returning(|_, _| Ok(true));
+    let opened = storage_with(&log, Some("{\"contact_id\":null}\n"));
+    let exporter = ContactExporter {
+        storage: Arc::new(opened),
+        ..exporter(queue, &log)
+    };
+    assert!(exporter.export_next().await.unwrap());
+    let log = log.lock().unwrap();
+    assert!(log.iter().all(|line| !line.contains("unreadable_archive")), "{log:?}");
 }
 
 #[tokio::test]

@@ -18,9 +18,6 @@ const LEASE: Duration = Duration::minutes(1);
 /// The rows of one page.
 const PAGE: i64 = 500;
 
-/// The archives of one list.
-const ARCHIVES: i64 = 100;
-
 /// The type of a line with a send that was archived.
 const ARCHIVED_SEND: &str = "archived_send";
 
@@ -29,6 +26,17 @@ const UNREADABLE_ARCHIVE: &str = "unreadable_archive";
 
 /// The chunks of an archive that are read between two renewals of the lease: about a MiB of compressed bytes.
 const CHUNKS_PER_LEASE: usize = 64;
+
+/// How the reading of an archive ended.
+enum ArchiveEnd {
+    /// The sends to the contacts are written.
+    Written,
+    /// The file is not there.
+    Missing,
+    Damaged,
+    /// The claim is lost.
+    Lost,
+}
 
 /// Writes the files of exports.
 pub struct ContactExporter {
@@ -67,11 +75,10 @@ fn append_send(lines: &mut String, line: &[u8], claim: &ExportClaim, archive: &E
 }
 
 /// Says which archive is missing or damaged. The other data of the person does not wait for it.
-async fn write_unreadable(archive: &ExportedArchive, file: &mut dyn ArchiveWrite) -> Result<bool, StoreError> {
+async fn write_unreadable(archive: &ExportedArchive, file: &mut dyn ArchiveWrite) -> Result<(), StoreError> {
     let data = json!({ "campaign_id": archive.campaign_id, "campaign_name": archive.campaign_name });
     let line = json!({ "type": UNREADABLE_ARCHIVE, "data": data }).to_string() + "\n";
-    file.write(line.into()).await.map_err(store_failed)?;
-    Ok(true)
+    file.write(line.into()).await.map_err(store_failed)
 }
 
 fn store_failed(error: MediaStoreError) -> StoreError {
@@ -144,18 +151,23 @@ impl ContactExporter {
 
     /// Writes the sends that left their table. Returns false if the claim is lost.
     async fn write_archived(&self, claim: &ExportClaim, file: &mut dyn ArchiveWrite) -> Result<bool, StoreError> {
-        let mut after = CampaignId(Uuid::nil());
+        let (mut after, mut missing) = (CampaignId(Uuid::nil()), None);
         loop {
-            let archives = self.queue.archives(claim, after, ARCHIVES).await?;
-            let Some(last) = archives.last() else {
+            let archives = self.queue.archives(claim, after, 1).await?;
+            let Some(archive) = archives.first() else {
                 return Ok(true);
             };
-            after = last.campaign_id;
-            for archive in &archives {
-                if !self.write_sends_of(claim, archive, file).await? {
-                    return Ok(false);
+            match self.write_sends_of(claim, archive, file).await? {
+                ArchiveEnd::Lost => return Ok(false),
+                // An erasure may have replaced the file after its row was read.
+                ArchiveEnd::Missing if missing != Some(archive.path.key) => {
+                    missing = Some(archive.path.key);
+                    continue;
                 }
+                ArchiveEnd::Missing | ArchiveEnd::Damaged => write_unreadable(archive, file).await?,
+                ArchiveEnd::Written => {}
             }
+            after = archive.campaign_id;
         }
     }
 
@@ -165,13 +177,13 @@ impl ContactExporter {
         claim: &ExportClaim,
         archive: &ExportedArchive,
         file: &mut dyn ArchiveWrite,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<ArchiveEnd, StoreError> {
         if !self.queue.renew(claim, LEASE).await? {
-            return Ok(false);
+            return Ok(ArchiveEnd::Lost);
         }
         let opened = self.storage.open(&archive.path, archive.size).await;
         let Some(mut archived) = opened.map_err(store_failed)? else {
-            return write_unreadable(archive, file).await;
+            return Ok(ArchiveEnd::Missing);
         };
         let (mut sends, mut is_intact) = (FileLines::default(), true);
         for chunk in 1_usize.. {
@@ -179,7 +191,7 @@ impl ContactExporter {
                 break;
             };
             if chunk % CHUNKS_PER_LEASE == 0 && !self.queue.renew(claim, LEASE).await? {
-                return Ok(false);
+                return Ok(ArchiveEnd::Lost);
             }
             let mut lines = String::new();
             is_intact &= sends.add(&bytes, |line| append_send(&mut lines, line, claim, archive));
@@ -187,10 +199,10 @@ impl ContactExporter {
                 file.write(lines.into()).await.map_err(store_failed)?;
             }
         }
-        match is_intact && sends.is_complete() {
-            true => Ok(true),
-            false => write_unreadable(archive, file).await,
-        }
+        Ok(match is_intact && sends.is_complete() {
+            true => ArchiveEnd::Written,
+            false => ArchiveEnd::Damaged,
+        })
     }
 
     /// Removes at most `limit` expired exports: first their files. Returns whether any was removed.
