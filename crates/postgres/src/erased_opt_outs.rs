@@ -1,13 +1,13 @@
-//! Opt-outs that outlive the erasure of a contact. A contact that is inserted with an identifier of an erased person who
-//! had opted out is opted out, too.
+//! Opt-outs that outlive the erasure of a contact. A contact that gets an identifier of an erased person who had opted
+//! out is opted out, too.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Binary, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::contacts::{Identifier, IdentifierHasher, InsertedContact};
+use recado_domain::contacts::{AddedIdentifiers, Identifier, IdentifierHasher, NewerConsent};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -29,6 +29,9 @@ impl std::fmt::Debug for ErasedOptOuts {
 struct HashRow {
     #[diesel(sql_type = Binary)]
     hash: Vec<u8>,
+    /// When the person was erased.
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
 }
 
 #[derive(QueryableByName)]
@@ -44,13 +47,15 @@ impl ErasedOptOuts {
         Self(Some(hasher))
     }
 
-    /// Opts those contacts out whose person had opted out before the erasure. Returns them with the time. This has to be
-    /// a statement of its own after the insert: an erasure that the insert waited for is visible to it.
+    /// Opts those contacts out that got an identifier of a person who had opted out before the erasure. Returns them with
+    /// the time. This has to be a statement of its own after the write of the identifiers: an erasure that the write
+    /// waited for is visible to it.
     pub(crate) async fn apply(
         &self,
         conn: &mut AsyncPgConnection,
         account: AccountId,
-        contacts: &[InsertedContact],
+        contacts: &[AddedIdentifiers],
+        newer: NewerConsent,
     ) -> DbResult<Vec<(Uuid, OffsetDateTime)>> {
         let Some(hasher) = self.0.as_ref().filter(|_| !contacts.is_empty()) else {
             return Ok(vec![]);
@@ -62,7 +67,7 @@ impl ErasedOptOuts {
             .flat_map(hashes)
             .collect();
         let stored: Vec<HashRow> = sql(format!(
-            "SELECT o.hash FROM {keys} k JOIN erased_opt_outs o ON o.account_id = $1 AND o.hash = k.hash",
+            "SELECT o.hash, o.created_at FROM {keys} k JOIN erased_opt_outs o ON o.account_id = $1 AND o.hash = k.hash",
             keys = key_rows("$2", "hash"),
         ))
         .bind(account)
@@ -72,27 +77,41 @@ impl ErasedOptOuts {
         if stored.is_empty() {
             return Ok(vec![]);
         }
-        let stored: HashSet<Vec<u8>> = stored.into_iter().map(|row| row.hash).collect();
-        let has_opted_out = |contact: &&InsertedContact| {
-            let mut found = contact.identifiers.iter().flat_map(hashes);
-            found.any(|hash| stored.contains(&hash))
+        let stored: HashMap<Vec<u8>, OffsetDateTime> =
+            stored.into_iter().map(|row| (row.hash, row.created_at)).collect();
+        let erased_at = |contact: &AddedIdentifiers| {
+            let hashes = contact.identifiers.iter().flat_map(hashes);
+            hashes.filter_map(|hash| stored.get(&hash).copied()).max()
         };
-        let ids: Vec<Uuid> = contacts
+        let found: Vec<(Uuid, OffsetDateTime)> = contacts
             .iter()
-            .filter(has_opted_out)
-            .map(|contact| contact.id)
+            .filter_map(|contact| Some((contact.id, erased_at(contact)?)))
             .collect();
-        let written: Vec<OptedOutRow> = sql(format!(
-            "UPDATE contacts c SET opted_out_at = now(), consent_at = now() FROM {keys} k
-             WHERE c.account_id = $1 AND c.id = k.id AND c.opted_out_at IS NULL RETURNING c.id, c.opted_out_at",
-            keys = key_rows("$2", "id"),
-        ))
-        .bind(account)
-        .bind(ids)
-        .load(conn)
-        .await?;
-        Ok(written.into_iter().map(|row| (row.id, row.opted_out_at)).collect())
+        opt_out(conn, account, &found, newer).await
     }
+}
+
+/// Opts contacts out, each with the time of the erasure.
+async fn opt_out(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    erased: &[(Uuid, OffsetDateTime)],
+    newer: NewerConsent,
+) -> DbResult<Vec<(Uuid, OffsetDateTime)>> {
+    let written: Vec<OptedOutRow> = sql(format!(
+        "UPDATE contacts c SET opted_out_at = now(), consent_at = now() FROM {keys} k
+         WHERE c.account_id = $1 AND c.id = k.id AND c.opted_out_at IS NULL
+           AND (NOT $4 OR c.consent_at IS NULL OR c.consent_at <= k.erased_at)
+         RETURNING c.id, c.opted_out_at",
+        keys = key_rows("$2, $3", "id, erased_at"),
+    ))
+    .bind(account)
+    .bind(erased.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+    .bind(erased.iter().map(|(_, at)| *at).collect::<Vec<_>>())
+    .bind(newer == NewerConsent::Stays)
+    .load(conn)
+    .await?;
+    Ok(written.into_iter().map(|row| (row.id, row.opted_out_at)).collect())
 }
 
 /// Stores the opt-out of a person. `earlier`: hashes that another erasure made.

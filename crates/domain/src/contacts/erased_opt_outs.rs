@@ -26,6 +26,15 @@ impl Identifier {
     }
 }
 
+/// Whether a consent that is newer than the erasure of a person with the same identifier decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewerConsent {
+    /// WhatsApp reports the identifier, so the contact is the person, who has decided since.
+    Stays,
+    /// A caller states the identifier. The contact's consent may be that of another person.
+    Yields,
+}
+
 /// Hashes identifiers under a secret, so that the database alone does not reveal them.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait IdentifierHasher: Send + Sync {
@@ -36,17 +45,25 @@ pub trait IdentifierHasher: Send + Sync {
     fn all_hashes(&self, account: AccountId, identifier: &Identifier) -> Vec<Vec<u8>>;
 }
 
-/// A contact that was just inserted, with what identifies it.
+/// Identifiers that a contact did not have before: all of a new one, or those that a change adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InsertedContact {
+pub struct AddedIdentifiers {
+    /// The contact.
     pub id: Uuid,
     pub identifiers: Vec<Identifier>,
 }
 
-impl InsertedContact {
+impl AddedIdentifiers {
     pub fn new(id: Uuid, phone: Option<&str>, user_id: Option<&str>) -> Self {
         let phone = phone.map(Identifier::phone);
         let identifiers = phone.into_iter().chain(user_id.map(Identifier::user_id)).collect();
         Self { id, identifiers }
+    }
+
+    /// Leaves out those that the contact had before.
+    #[must_use]
+    pub fn without(mut self, before: &[Identifier]) -> Self {
+        self.identifiers.retain(|identifier| !before.contains(identifier));
+        self
     }
 }

@@ -18,7 +18,7 @@ mod user_ids;
 pub(crate) use change::check_wa_user_id;
 #[cfg(any(test, feature = "mocks"))]
 pub use erased_opt_outs::MockIdentifierHasher;
-pub use erased_opt_outs::{Identifier, IdentifierHasher, InsertedContact};
+pub use erased_opt_outs::{AddedIdentifiers, Identifier, IdentifierHasher, NewerConsent};
 pub use events::ContactEvent;
 pub(crate) use import::csv;
 pub use import::{ContactKeys, ContactMatcher, Import, ImportFormat, ImportReport, LineError, MAX_ROWS};

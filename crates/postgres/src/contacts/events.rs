@@ -24,7 +24,7 @@ pub(crate) fn is_subscribed(kind: WebhookKind) -> String {
 #[derive(QueryableByName)]
 pub(crate) struct ChangedContact {
     #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
+    pub(crate) id: Uuid,
     #[diesel(sql_type = Bool)]
     is_subscribed: bool,
 }

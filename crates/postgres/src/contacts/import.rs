@@ -1,9 +1,11 @@
 //! Finds and locks the stored contacts of an import batch that names WhatsApp user ids.
 
+use std::collections::HashMap;
+
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::contacts::{ContactKeys, ContactMatcher, ImportRow, RefusedRow};
+use recado_domain::contacts::{ContactKeys, ContactMatcher, Identifier, ImportRow, RefusedRow};
 use recado_domain::shared::{AccountId, ContactId};
 use uuid::Uuid;
 
@@ -52,14 +54,35 @@ impl From<KeysRow> for ContactKeys {
     }
 }
 
-/// Locks the stored contacts of the batch in the order of their ids. Returns the id of the contact of each row: the
-/// stored one, else the row's of `new_ids`. Or the rows that must not be written.
+/// The contacts of a batch.
+pub(super) struct MatchedContacts {
+    /// The contact of each row: the stored one, else the row's of the new ids.
+    pub(super) ids: Vec<ContactId>,
+    /// What identifies the stored ones.
+    pub(super) identifiers: HashMap<Uuid, Vec<Identifier>>,
+}
+
+impl KeysRow {
+    fn identifiers(&self) -> Vec<Identifier> {
+        let ids = self.wa_user_id.iter().chain(&self.reported_user_ids);
+        let ids = ids.map(|id| Identifier::user_id(id));
+        self.phone
+            .as_deref()
+            .map(Identifier::phone)
+            .into_iter()
+            .chain(ids)
+            .collect()
+    }
+}
+
+/// Locks the stored contacts of the batch in the order of their ids. Returns the contacts, or the rows that must not be
+/// written.
 pub(super) async fn match_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     new_ids: &[ContactId],
     rows: &[ImportRow],
-) -> DbResult<Result<Vec<ContactId>, Vec<RefusedRow>>> {
+) -> DbResult<Result<MatchedContacts, Vec<RefusedRow>>> {
     let stored: Vec<KeysRow> = sql(contacts_by_keys())
         .bind(account)
         .bind(
@@ -74,15 +97,19 @@ pub(super) async fn match_contacts(
         )
         .load(conn)
         .await?;
+    let identifiers = stored.iter().map(|row| (row.id, row.identifiers())).collect();
     let matcher = ContactMatcher::new(stored.into_iter().map(ContactKeys::from).collect());
-    let (mut contacts, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
+    let (mut ids, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
     for (position, (row, &new_id)) in rows.iter().zip(new_ids).enumerate() {
         match matcher.find(&row.contact) {
-            Ok(contact) => contacts.push(contact.unwrap_or(new_id)),
+            Ok(contact) => ids.push(contact.unwrap_or(new_id)),
             Err(reason) => refused.push(RefusedRow { position, reason }),
         }
     }
-    Ok(if refused.is_empty() { Ok(contacts) } else { Err(refused) })
+    Ok(match refused.is_empty() {
+        true => Ok(MatchedContacts { ids, identifiers }),
+        false => Err(refused),
+    })
 }
 
 /// The outer condition checks the keys of the contacts again, because another transaction may change them before the

@@ -4,7 +4,7 @@ use diesel::pg::Pg;
 use diesel::prelude::{Queryable, QueryableByName, Selectable};
 use diesel::sql_types::{Bool, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::contacts::{Contact, ContactDraft, InsertedContact, Phone, Tag};
+use recado_domain::contacts::{AddedIdentifiers, Contact, ContactDraft, NewerConsent, Phone, Tag};
 use recado_domain::shared::{AccountId, ContactId, StoreError, TagId, WebhookKind, ZoneName};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -197,8 +197,8 @@ pub(crate) async fn insert(
     // An opt-in that the caller states is newer than the erasure.
     if draft.opted_out.is_none() {
         let phone = draft.phone.as_ref().map(Phone::as_str);
-        let inserted = InsertedContact::new(id.0, phone, draft.wa_user_id.as_deref());
-        let opted_out = erased.apply(conn, account, &[inserted]).await?;
+        let inserted = AddedIdentifiers::new(id.0, phone, draft.wa_user_id.as_deref());
+        let opted_out = erased.apply(conn, account, &[inserted], NewerConsent::Yields).await?;
         written.contact.opted_out_at = opted_out.as_slice().first().map(|(_, at)| *at);
     }
     let row = written.append_event(conn, account, kind).await?;

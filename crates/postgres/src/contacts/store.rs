@@ -5,8 +5,8 @@ use diesel::OptionalExtension;
 use diesel::prelude::{ExpressionMethods, QueryDsl, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
-    BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore, ContactUpsert,
-    ImportRow, InsertedContact, Phone, UpsertOutcome, Upserted,
+    AddedIdentifiers, BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore,
+    ContactUpsert, Identifier, ImportRow, NewerConsent, Phone, UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{
     AccountId, ContactId, CursorPage, RowOutcome, StoreError, TagId, UpdateOutcome, WebhookKind, ZoneName,
@@ -125,6 +125,10 @@ async fn update(
         consent_at,
     } = decide_consent("opted_out_at", "consent_at", "$12");
     let user_id = change.wa_user_id.as_ref().and_then(Option::as_deref);
+    let before = match change.phone.is_some() || change.wa_user_id.is_some() {
+        true => user_ids::lock_identifiers(conn, account, id).await?,
+        false => vec![],
+    };
     // Writes only the fields of the change, so that it never writes back a stored value.
     let kind = WebhookKind::ContactUpdated;
     let statement = format!(
@@ -168,7 +172,7 @@ async fn update(
         return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     };
     user_ids::check_free(conn, account, user_id, id).await?;
-    let written = with_erased_opt_out(conn, account, written, change, erased).await?;
+    let written = with_erased_opt_out(conn, account, written, change, &before, erased).await?;
     written.append_event(conn, account, kind).await?;
     if let Some(tags) = &change.tag_ids {
         set_tags(conn, account, id, tags).await?;
@@ -185,6 +189,7 @@ async fn with_erased_opt_out(
     account: AccountId,
     mut written: WrittenContact,
     change: &ContactChange,
+    before: &[Identifier],
     erased: &ErasedOptOuts,
 ) -> DbResult<WrittenContact> {
     if change.opted_out.is_some() {
@@ -192,9 +197,9 @@ async fn with_erased_opt_out(
     }
     let phone = change.phone.as_ref().and_then(Option::as_ref).map(Phone::as_str);
     let user_id = change.wa_user_id.as_ref().and_then(Option::as_deref);
-    let changed = InsertedContact::new(written.contact.id, phone, user_id);
-    if !changed.identifiers.is_empty() {
-        let opted_out = erased.apply(conn, account, &[changed]).await?;
+    let added = AddedIdentifiers::new(written.contact.id, phone, user_id).without(before);
+    if !added.identifiers.is_empty() {
+        let opted_out = erased.apply(conn, account, &[added], NewerConsent::Yields).await?;
         let at = opted_out.as_slice().first().map(|(_, at)| *at);
         written.contact.opted_out_at = written.contact.opted_out_at.or(at);
     }

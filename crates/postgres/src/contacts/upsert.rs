@@ -8,8 +8,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::contacts::{
-    BatchOutcome, ContactDraft, ContactUpsert, ImportRow, InsertedContact, Phone, RefusedRow, RowRefusal,
-    UpsertOutcome, Upserted,
+    AddedIdentifiers, BatchOutcome, ContactDraft, ContactUpsert, Identifier, ImportRow, NewerConsent, Phone,
+    RefusedRow, RowRefusal, UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, StoreError, WebhookKind};
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ use super::events::{self, ChangedContact};
 use super::import::{lock_imports, match_contacts};
 use super::limits::merge_fits;
 use super::rows::{bind_draft, insert};
-use super::user_ids::IDS_BY_USER_ID;
+use super::user_ids::{IDS_BY_USER_ID, lock_identifiers};
 use crate::analytics::count_contacts;
 use crate::deterministic_ids;
 use crate::erased_opt_outs::ErasedOptOuts;
@@ -79,10 +79,10 @@ pub(super) async fn upsert(
     lock_imports(conn, account, has_user_ids).await?;
     let names = rows.iter().flat_map(|row| &row.tags).map(String::as_str).collect();
     insert_missing_tags(conn, account, names, now).await?;
-    let (key, ids) = match has_user_ids {
-        false => (Key::Phone, ids.to_vec()),
+    let (key, ids, before) = match has_user_ids {
+        false => (Key::Phone, ids.to_vec(), HashMap::new()),
         true => match match_contacts(conn, account, ids, rows).await? {
-            Ok(ids) => (Key::Id, ids),
+            Ok(matched) => (Key::Id, matched.ids, matched.identifiers),
             Err(refused) => return Ok(BatchOutcome::Refused(refused)),
         },
     };
@@ -102,12 +102,8 @@ pub(super) async fn upsert(
                 .map(BatchOutcome::Refused);
         }
     }
-    let inserted = written.iter().filter(|(_, contact)| contact.inserted);
-    let inserted = inserted.filter_map(|(position, contact)| {
-        let user_id = rows.get(*position)?.contact.wa_user_id.as_deref();
-        Some(InsertedContact::new(contact.id, contact.phone.as_deref(), user_id))
-    });
-    erased.apply(conn, account, &inserted.collect::<Vec<_>>()).await?;
+    let added = added_identifiers(key, rows, &written, &before);
+    erased.apply(conn, account, &added, NewerConsent::Yields).await?;
     let tagged = assign_tags(conn, account, rows, &written).await?;
     append_events(conn, account, &written, &tagged).await?;
     let imported = written.iter().filter(|(_, contact)| contact.inserted).count();
@@ -117,6 +113,24 @@ pub(super) async fn upsert(
         imported,
         updated: u64::try_from(rows.len()).unwrap_or(u64::MAX) - imported,
     }))
+}
+
+/// What the contacts of the batch did not have before. A contact that was found by its phone number alone has got nothing.
+fn added_identifiers(
+    key: Key,
+    rows: &[ImportRow],
+    written: &[(usize, Written)],
+    before: &HashMap<Uuid, Vec<Identifier>>,
+) -> Vec<AddedIdentifiers> {
+    let contacts = written
+        .iter()
+        .filter(|(_, contact)| contact.inserted || matches!(key, Key::Id));
+    let added = contacts.filter_map(|(position, contact)| {
+        let user_id = rows.get(*position)?.contact.wa_user_id.as_deref();
+        let before = before.get(&contact.id).map_or(&[][..], Vec::as_slice);
+        Some(AddedIdentifiers::new(contact.id, contact.phone.as_deref(), user_id).without(before))
+    });
+    added.filter(|contact| !contact.identifiers.is_empty()).collect()
 }
 
 /// Splits the rows, so that no statement writes a contact twice: one row may name the phone number of a contact and
@@ -377,7 +391,7 @@ pub(super) async fn upsert_one(
     let existing = lock(conn, account, draft).await?;
     match existing {
         Some(existing) => {
-            if !merge_into(conn, account, existing, draft, now).await? {
+            if !merge_into(conn, account, existing, draft, now, erased).await? {
                 return Ok(UpsertOutcome::AttributesExceeded);
             }
         }
@@ -421,7 +435,9 @@ async fn merge_into(
     id: ContactId,
     draft: &ContactDraft,
     now: OffsetDateTime,
+    erased: &ErasedOptOuts,
 ) -> DbResult<bool> {
+    let before = lock_identifiers(conn, account, id).await?;
     let ConsentColumns {
         opted_out_at,
         consent_at,
@@ -438,6 +454,11 @@ async fn merge_into(
         is_subscribed = events::is_subscribed(kind),
     );
     let written: Vec<ChangedContact> = bind_draft(statement, account, id, draft, now).load(&mut *conn).await?;
+    let phone = draft.phone.as_ref().map(Phone::as_str);
+    let added = AddedIdentifiers::new(id.0, phone, draft.wa_user_id.as_deref()).without(&before);
+    if !added.identifiers.is_empty() {
+        erased.apply(conn, account, &[added], NewerConsent::Yields).await?;
+    }
     events::append_if_subscribed(conn, account, kind, &written).await?;
     Ok(!written.is_empty())
 }

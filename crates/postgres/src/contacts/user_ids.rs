@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
+use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::contacts::ScopedUserId;
+use recado_domain::contacts::{Identifier, ScopedUserId};
 use recado_domain::conversations::{LinkedContact, linked};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use time::OffsetDateTime;
@@ -63,6 +64,42 @@ pub(crate) const IDS_BY_USER_ID: &str = "SELECT id FROM contacts WHERE account_i
     AND deleted_at IS NULL
   UNION SELECT contact_id FROM contact_identities WHERE account_id = $1 AND wa_user_id = $2
   UNION SELECT contact_id FROM contact_identities WHERE account_id = $1 AND parent_user_id = $2";
+
+#[derive(QueryableByName)]
+struct IdentifiersRow {
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Array<Text>)]
+    user_ids: Vec<String>,
+}
+
+/// Locks a contact. Returns what identifies it.
+pub(super) async fn lock_identifiers(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ContactId,
+) -> DbResult<Vec<Identifier>> {
+    let row: Option<IdentifiersRow> = sql(
+        "SELECT c.phone, array_remove(ARRAY(SELECT i.wa_user_id FROM contact_identities i
+             WHERE i.account_id = $1 AND i.contact_id = $2) || c.wa_user_id, NULL) AS user_ids
+         FROM contacts c WHERE c.account_id = $1 AND c.id = $2 FOR NO KEY UPDATE OF c",
+    )
+    .bind(account)
+    .bind(id)
+    .get_result(conn)
+    .await
+    .optional()?;
+    let identifiers = row.map(|row| {
+        let ids = row.user_ids.iter().map(|id| Identifier::user_id(id));
+        row.phone
+            .as_deref()
+            .map(Identifier::phone)
+            .into_iter()
+            .chain(ids)
+            .collect()
+    });
+    Ok(identifiers.unwrap_or_default())
+}
 
 /// Refuses a user id that another contact has, for whatever portfolio.
 pub(super) async fn check_free(

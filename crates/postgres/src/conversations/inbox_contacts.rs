@@ -1,16 +1,19 @@
 //! Writes the contacts that inbound events add and change.
 
+use std::collections::HashSet;
+
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::contacts::{Identifier, InsertedContact};
+use recado_domain::contacts::NewerConsent;
 use recado_domain::conversations::InboxChanges;
 use recado_domain::shared::{AccountId, WebhookKind};
+use uuid::Uuid;
 
 use crate::contacts::{ChangedContact, append_if_subscribed, is_subscribed, write_user_ids};
 use crate::erased_opt_outs::ErasedOptOuts;
 use crate::errors::DbResult;
 use crate::sql::{collect_column, key_rows, sql, uuids};
 
-/// Writes new and changed contacts with their user ids.
+/// Writes new and changed contacts with their user ids, and appends their events.
 pub(super) async fn write_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -18,9 +21,40 @@ pub(super) async fn write_contacts(
     erased: &ErasedOptOuts,
 ) -> DbResult<()> {
     clear_released_ids(conn, account, changes).await?;
-    insert_contacts(conn, account, changes, erased).await?;
-    update_contacts(conn, account, changes).await?;
-    write_user_ids(conn, account, &changes.user_ids).await
+    let inserted = insert_contacts(conn, account, changes).await?;
+    let mut updated = update_contacts(conn, account, changes).await?;
+    write_user_ids(conn, account, &changes.user_ids).await?;
+    let opted_out = erased.apply(conn, account, &changes.added, NewerConsent::Stays).await?;
+    let written: HashSet<Uuid> = inserted.iter().chain(&updated).map(|contact| contact.id).collect();
+    let others = opted_out
+        .into_iter()
+        .map(|(id, _)| id)
+        .filter(|id| !written.contains(id));
+    updated.extend(change_versions(conn, account, others.collect()).await?);
+    append_if_subscribed(conn, account, WebhookKind::ContactCreated, &inserted).await?;
+    append_if_subscribed(conn, account, WebhookKind::ContactUpdated, &updated).await
+}
+
+/// Changes the versions of contacts of which no other column was written but their consent.
+async fn change_versions(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    ids: Vec<Uuid>,
+) -> DbResult<Vec<ChangedContact>> {
+    if ids.is_empty() {
+        return Ok(vec![]);
+    }
+    let changed = sql(format!(
+        "UPDATE contacts c SET updated_at = now(), version = version + 1
+         FROM {keys} k WHERE c.account_id = $1 AND c.id = k.id RETURNING c.id, {is_subscribed}",
+        keys = key_rows("$2", "id"),
+        is_subscribed = is_subscribed(WebhookKind::ContactUpdated),
+    ))
+    .bind(account)
+    .bind(ids)
+    .load(conn)
+    .await?;
+    Ok(changed)
 }
 
 /// Clears phone and WhatsApp ids of the `released` contacts, which lose one of them to another contact of the batch.
@@ -49,15 +83,13 @@ async fn clear_released_ids(
 async fn insert_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    changes: &InboxChanges,
-    erased: &ErasedOptOuts,
-) -> DbResult<()> {
-    let new_contacts = &changes.new_contacts;
+    InboxChanges { new_contacts, .. }: &InboxChanges,
+) -> DbResult<Vec<ChangedContact>> {
     if new_contacts.is_empty() {
-        return Ok(());
+        return Ok(vec![]);
     }
     let kind = WebhookKind::ContactCreated;
-    let written: Vec<ChangedContact> = sql(format!(
+    let written = sql(format!(
         "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at, same_person_as)
          SELECT $1, m.* FROM unnest($2, $3, $4, $5, $6, $7, $8, $9)
            AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at, same_person_as)
@@ -75,36 +107,18 @@ async fn insert_contacts(
     .bind(collect_column(new_contacts, |contact| {
         contact.same_person_as.map(|id| id.0)
     }))
-    .load(&mut *conn)
+    .load(conn)
     .await?;
-    erased.apply(conn, account, &inserted(changes)).await?;
-    append_if_subscribed(conn, account, kind, &written).await
-}
-
-/// The new contacts whose consent no event of the batch decides.
-fn inserted(changes: &InboxChanges) -> Vec<InsertedContact> {
-    let undecided = changes.new_contacts.iter();
-    let undecided = undecided.filter(|contact| contact.consent.changed_at.is_none());
-    let inserted = undecided.map(|contact| {
-        let number = contact.phone.as_deref().or(contact.wa_id.as_deref());
-        let mut inserted = InsertedContact::new(contact.id.0, number, contact.wa_user_id.as_deref());
-        let reported = changes.user_ids.iter().filter(|(id, _)| *id == contact.id);
-        for (_, reported) in reported {
-            let ids = std::iter::once(&reported.user_id).chain(&reported.parent_user_id);
-            inserted.identifiers.extend(ids.map(|id| Identifier::user_id(id)));
-        }
-        inserted
-    });
-    inserted.collect()
+    Ok(written)
 }
 
 async fn update_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { changed, .. }: &InboxChanges,
-) -> DbResult<()> {
+) -> DbResult<Vec<ChangedContact>> {
     if changed.is_empty() {
-        return Ok(());
+        return Ok(vec![]);
     }
     let kind = WebhookKind::ContactUpdated;
     let statement = format!(
@@ -119,7 +133,7 @@ async fn update_contacts(
         ),
         is_subscribed = is_subscribed(kind),
     );
-    let written: Vec<ChangedContact> = sql(statement)
+    let written = sql(statement)
         .bind(account)
         .bind(collect_column(changed, |contact| contact.id.0))
         .bind(collect_column(changed, |contact| contact.phone.clone()))
@@ -128,7 +142,7 @@ async fn update_contacts(
         .bind(collect_column(changed, |contact| contact.consent.opted_out_at))
         .bind(collect_column(changed, |contact| contact.consent.changed_at))
         .bind(collect_column(changed, |contact| contact.same_person_as.map(|id| id.0)))
-        .load(&mut *conn)
+        .load(conn)
         .await?;
-    append_if_subscribed(conn, account, kind, &written).await
+    Ok(written)
 }

@@ -33,7 +33,7 @@ impl Cipher for FakeCipher {
 }
 
 /// The hash of the current secret is `1:`, that of the one before `0:`.
-struct FakeHasher;
+pub(crate) struct FakeHasher;
 
 impl IdentifierHasher for FakeHasher {
     fn hash(&self, _: AccountId, identifier: &Identifier) -> Vec<u8> {
@@ -49,7 +49,7 @@ impl IdentifierHasher for FakeHasher {
 }
 
 impl DbFixture {
-    fn erasures(&self) -> PgErasures {
+    pub(crate) fn erasures(&self) -> PgErasures {
         PgErasures::new(
             self.tenants.clone(),
             self.owner.clone(),
@@ -59,7 +59,7 @@ impl DbFixture {
     }
 
     /// A contact with the phone number, and a row of each kind of copy.
-    async fn person(&self, account: AccountId) -> ContactId {
+    pub(crate) async fn person(&self, account: AccountId) -> ContactId {
         let (contact, conversation) = (id(), id());
         let sealed = FakeCipher.seal(
             &format!("{{\"phone\":\"{PHONE}\"}}").into(),
@@ -99,7 +99,7 @@ impl DbFixture {
         contact.into()
     }
 
-    async fn erase(&self, account: AccountId, contact_id: ContactId) -> Erasure {
+    pub(crate) async fn erase(&self, account: AccountId, contact_id: ContactId) -> Erasure {
         let request = ErasureRequest {
             id: id().into(),
             contact_id,

@@ -27,6 +27,7 @@ mod costs;
 mod deletion;
 mod diagnostics;
 mod direct_messages;
+mod erased_opt_outs;
 mod erasures;
 mod error_codes;
 mod exports;

@@ -1,18 +1,20 @@
 //! The effect of inbound events on an account's contacts, conversations and messages. The store reads the affected
 //! rows, this module decides, and the store writes the changes, all under one lock.
 
+mod added_identifiers;
 mod contact_card;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use time::OffsetDateTime;
 
+use self::added_identifiers::added_identifiers;
 use super::identity::{ReportedBy, change_number, matches, set_ids};
 use super::{
     ContactIdentity, ConversationEvent, ConversationStatus, Direction, InboundEvent, InboundMessage, MessageContext,
     MessageOrigin, MessageStatus, OptOutAnswer, OptOutRules, Sender, transition,
 };
-use crate::contacts::ScopedUserId;
+use crate::contacts::{AddedIdentifiers, ScopedUserId};
 use crate::media::{AnnouncedFile, FileState, MessageFile};
 use crate::shared::{ContactId, ConversationId, MediaId, MessageId, ProfileId, redacted_debug};
 
@@ -180,6 +182,8 @@ pub struct InboxChanges {
     pub changed: Vec<ContactIdentity>,
     /// New and changed user ids of contacts.
     pub user_ids: Vec<(ContactId, ScopedUserId)>,
+    /// The numbers and ids that contacts got, unless an event of the batch decides their consent.
+    pub added: Vec<AddedIdentifiers>,
     /// How many contacts turned out to be the same person as another one.
     pub same_persons: usize,
     /// Changed contacts that lose an id to another contact of the batch. The store MUST clear their ids before it
@@ -312,6 +316,7 @@ impl Inbox {
             .map(|(now, _)| now.clone())
             .collect();
         changes.user_ids = changed_user_ids(&contacts, &self.contacts);
+        changes.added = added_identifiers(&contacts, &self.contacts);
         changes.released = released(&contacts, &self.contacts);
         changes.conversations = self
             .conversations

@@ -74,3 +74,37 @@ fn opt_out_of_one_who_had_opted_out_is_not_answered() {
     back.consent = back.consent.with_opt_in(T + Duration::HOUR);
     assert_eq!(answered(inbox(vec![back]), sair()), NONE);
 }
+
+/// What the store compares with the opt-outs of erased contacts.
+#[test]
+fn added_identifiers_are_those_that_a_contact_did_not_have() {
+    use crate::contacts::{AddedIdentifiers, Identifier};
+
+    let with_id = |event| match event {
+        InboundEvent::Message(mut message) => {
+            message.sender.user_id = Some("BR.1".into());
+            InboundEvent::Message(message)
+        }
+        event => event,
+    };
+    let (inbox, existing, _) = existing_contact();
+    let known = message("x", "5511961234567", "oi", 2);
+    assert_eq!(apply(inbox.clone(), vec![known.clone()]).added, []);
+    let id = existing.id.0;
+    let identifiers = vec![Identifier::user_id("BR.1")];
+    let added = apply(inbox.clone(), vec![with_id(known)]).added;
+    assert!(added.iter().all(|contact| contact.id == id), "{added:?}");
+    assert!(
+        added
+            .iter()
+            .flat_map(|contact| &contact.identifiers)
+            .all(|found| identifiers.contains(found))
+            && !added.is_empty()
+    );
+    // The message itself decides.
+    let opts_out = with_id(message("y", "5511961234567", "sair", 2));
+    assert_eq!(apply(inbox, vec![opts_out]).added, []);
+    let new = apply(Inbox::default(), vec![message("z", "5531988887777", "oi", 2)]);
+    let phone = AddedIdentifiers::new(new.new_contacts[0].id.0, Some("+5531988887777"), None);
+    assert_eq!(new.added, [phone]);
+}
