@@ -1,9 +1,10 @@
 //! Erasures: an account removes what it stores of a person, and all copies of it.
 //!
 //! Owns the receipts of erasures, the order of the steps, and the worker that takes them. Does not own the rows that the
-//! steps empty, nor the opt-outs that outlive a contact (`contacts::IdentifierHasher`). `contact_exports` reads the same
-//! tables and files; `docs/decisions/0073-erasure.md` lists them.
+//! steps empty, nor the opt-outs that outlive a contact (`contacts::IdentifierHasher`). The form of archives
+//! is that of `retention`. `contact_exports` reads the same tables and files; `docs/decisions/0073-erasure.md` lists them.
 
+mod archives;
 mod marks;
 mod ports;
 mod records;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 
 use time::OffsetDateTime;
 
+pub use archives::ArchiveEraser;
 pub use marks::PersonMarks;
 pub use ports::*;
 pub use records::*;

@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::{Erasure, ErasureStep, PersonMarks};
 use crate::media::MessageFilePath;
-use crate::shared::{AccountId, Audit, ContactId, CursorPage, CursorQuery, ErasureId, StoreError};
+use crate::retention::StoredArchive;
+use crate::shared::{AccountId, Audit, CampaignId, ContactId, CursorPage, CursorQuery, ErasureId, StoreError};
 
 /// A request to erase a contact.
 #[derive(Clone, PartialEq)]
@@ -116,4 +117,66 @@ pub trait ErasureQueue: Send + Sync {
 
     /// Ends the claim: the erasure is due again after `delay`.
     async fn postpone(&self, claim: &ErasureClaim, delay: Duration) -> Result<(), StoreError>;
+}
+
+/// An archive of a campaign that may have sends to an erased contact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasedArchive {
+    pub campaign_id: CampaignId,
+    pub path: MessageFilePath,
+    pub stored: StoredArchive,
+    /// The keys of other files, whose bytes may be stored.
+    pub abandoned: Vec<Uuid>,
+}
+
+/// A file that replaces an archive. It was read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveReplacement {
+    pub key: Uuid,
+    pub stored: StoredArchive,
+    /// The lines that do not name the contact any more.
+    pub lines: i64,
+}
+
+/// What a worker does about archives next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArchiveClaim {
+    Archive(ErasedArchive),
+    /// No archive is left, or none can be taken now.
+    End(BatchEnd),
+}
+
+/// The archives of an account, for the worker of erasures. Erasures of an account rewrite them one after the other.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait ErasureArchives: Send + Sync {
+    /// The archive after those that are recorded. `key` of the file that may replace it MUST stay stored until
+    /// [`record_archive`](Self::record_archive).
+    ///
+    /// Before it returns the first one, it MUST make the attempts in progress that may have read sends to the contact
+    /// begin again: no file of theirs is verified.
+    async fn next_archive(&self, claim: &ErasureClaim, key: Uuid, lease: Duration) -> Result<ArchiveClaim, StoreError>;
+
+    /// Extends the lease. Returns false if the claim is not current any more.
+    async fn renew(&self, claim: &ErasureClaim, lease: Duration) -> Result<bool, StoreError>;
+
+    /// Replaces the file of an archive, with the count of the lines, in one transaction. The key of
+    /// the file before it MUST stay stored until it is recorded. Returns false if claim or archive is not current any
+    /// more.
+    async fn replace_archive(
+        &self,
+        claim: &ErasureClaim,
+        archive: &ErasedArchive,
+        replacement: ArchiveReplacement,
+        lease: Duration,
+    ) -> Result<bool, StoreError>;
+
+    /// Records that the archive does not name the contact, and that the bytes of its other files are deleted. Returns
+    /// false if the claim is not current any more.
+    async fn record_archive(
+        &self,
+        claim: &ErasureClaim,
+        campaign: CampaignId,
+        lease: Duration,
+    ) -> Result<bool, StoreError>;
 }

@@ -1,6 +1,11 @@
 //! The steps of an erasure. Each is idempotent, and is taken in batches.
 
+use time::Duration;
+
 use crate::shared::string_enum;
+
+/// How long a claimed erasure belongs to its worker. Every batch of a step renews it.
+pub(super) const LEASE: Duration = Duration::minutes(2);
 
 string_enum! {
     /// A step of an erasure, in the order in which they are taken.
@@ -16,6 +21,8 @@ string_enum! {
         Messages = "messages",
         DirectMessages = "direct_messages",
         CampaignSends = "campaign_sends",
+        /// Rewrites the archives of campaigns. After the sends that an archive may be written from.
+        ArchivedSends = "archived_sends",
         MetricEvents = "metric_events",
         Orders = "orders",
         Carts = "carts",

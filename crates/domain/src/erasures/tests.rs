@@ -1,5 +1,7 @@
 //! The use cases and the worker of erasures.
 
+mod archives;
+
 use std::sync::{Arc, Mutex};
 
 use time::macros::datetime;
@@ -8,6 +10,7 @@ use uuid::Uuid;
 use super::*;
 use crate::contacts::MockIdentifierHasher;
 use crate::media::{MessageFilePath, MockMessageFileStorage};
+use crate::retention::MockArchiveStorage;
 use crate::shared::{AccountId, AuditAction, MockClock, MockIds, Role, StoreError, Tenant, UserId};
 
 const ACCOUNT: AccountId = AccountId(Uuid::from_u128(1));
@@ -59,6 +62,11 @@ fn worker(queue: MockErasureQueue, files: MockMessageFileStorage) -> ErasureWork
     ErasureWorker {
         queue: Arc::new(queue),
         files: Arc::new(files),
+        archives: ArchiveEraser {
+            archives: Arc::new(MockErasureArchives::new()),
+            storage: Arc::new(MockArchiveStorage::new()),
+            ids: ids(),
+        },
         records: None,
         hasher: Arc::new(hasher),
         ids: ids(),

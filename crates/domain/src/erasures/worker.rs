@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use time::Duration;
 
-use super::{BatchEnd, ErasureClaim, ErasureQueue, ErasureRecord, ErasureRecords, ErasureStep};
+use super::steps::LEASE;
+use super::{ArchiveEraser, BatchEnd, ErasureClaim, ErasureQueue, ErasureRecord, ErasureRecords, ErasureStep};
 use crate::contacts::IdentifierHasher;
 use crate::media::MessageFileStorage;
 use crate::shared::{Ids, StoreError};
-
-/// How long a claimed erasure belongs to its worker. Every batch renews it.
-const LEASE: Duration = Duration::minutes(2);
 
 /// The most rows of a batch.
 const BATCH: i64 = 500;
@@ -31,6 +29,7 @@ const FAILURE_PAUSE: Duration = Duration::seconds(30);
 pub struct ErasureWorker {
     pub queue: Arc<dyn ErasureQueue>,
     pub files: Arc<dyn MessageFileStorage>,
+    pub archives: ArchiveEraser,
     /// None: there is no file store, so a restored backup has to be erased by hand.
     pub records: Option<Arc<dyn ErasureRecords>>,
     pub hasher: Arc<dyn IdentifierHasher>,
@@ -77,6 +76,9 @@ impl ErasureWorker {
     async fn batch(&self, claim: &ErasureClaim, step: ErasureStep) -> Result<BatchEnd, StoreError> {
         if step == ErasureStep::Record {
             return self.record(claim).await.map(|()| BatchEnd::Done);
+        }
+        if step == ErasureStep::ArchivedSends {
+            return self.archives.step(claim).await;
         }
         if !step.has_files() {
             return self.queue.run_batch(claim, step, BATCH, LEASE).await;

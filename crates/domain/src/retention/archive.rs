@@ -12,7 +12,8 @@ use crate::shared::{Amount, ContactId, SendId, redacted_debug, timestamp};
 #[derive(Clone, PartialEq, Serialize)]
 pub struct ArchivedSend {
     pub id: SendId,
-    pub contact_id: ContactId,
+    /// None: the contact was erased.
+    pub contact_id: Option<ContactId>,
     pub status: SendStatus,
     pub address_kind: Option<AddressKind>,
     #[serde(with = "timestamp::option")]
@@ -61,6 +62,34 @@ impl ArchivedSend {
         lines.push(b'\n');
         Ok(())
     }
+}
+
+/// The part of a line that identifies a person.
+#[derive(Deserialize)]
+struct PersonalLine {
+    contact_id: Option<Uuid>,
+    wa_message_id: Option<String>,
+}
+
+/// The line of a send to the contact, without what identifies it: the contact's id, and the message id, which contains
+/// the number. All else stays as it was written. None: it is the line of another send. Few lines are parsed.
+pub fn without_contact(line: &[u8], contact: ContactId) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(line).ok()?;
+    let mut buffer = Uuid::encode_buffer();
+    let id: &str = contact.0.hyphenated().encode_lower(&mut buffer);
+    if !text.contains(id) {
+        return None;
+    }
+    let personal: PersonalLine = serde_json::from_str(text).ok()?;
+    if personal.contact_id != Some(contact.0) {
+        return None;
+    }
+    let mut emptied = text.replacen(&format!("\"contact_id\":\"{id}\""), "\"contact_id\":null", 1);
+    if let Some(message) = personal.wa_message_id {
+        let message = serde_json::to_string(&message).ok()?;
+        emptied = emptied.replacen(&format!("\"wa_message_id\":{message}"), "\"wa_message_id\":null", 1);
+    }
+    Some(emptied.into_bytes())
 }
 
 /// The part of a line that is counted.

@@ -9,10 +9,10 @@ mod ports;
 mod service;
 mod terms;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod worker;
 
-pub use archive::{ArchiveCount, ArchiveFile, ArchivedSend, FileLines, StoredArchive};
+pub use archive::{ArchiveCount, ArchiveFile, ArchivedSend, FileLines, StoredArchive, without_contact};
 pub use archiver::Archiver;
 pub use ports::*;
 pub use service::{ArchiveError, Archives, OpenArchive, Retention, RetentionError, RetentionReport};

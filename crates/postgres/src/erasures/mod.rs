@@ -1,5 +1,6 @@
 //! The erasures of contacts: receipts, their queue, and the statements of their steps.
 
+mod archives;
 mod batch;
 mod callbacks;
 mod files;

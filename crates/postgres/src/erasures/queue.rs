@@ -52,7 +52,7 @@ fn of_claim<'a>(text: String, claim: &ErasureClaim) -> Sql<'a> {
 }
 
 /// Extends the lease and locks the receipt. Returns the position of the step; None if the claim is not current any more.
-async fn renew(
+pub(super) async fn renew(
     conn: &mut AsyncPgConnection,
     claim: &ErasureClaim,
     lease: Duration,
@@ -69,7 +69,7 @@ async fn renew(
 }
 
 /// Stores what a batch has removed, and its position.
-async fn record(conn: &mut AsyncPgConnection, claim: &ErasureClaim, batch: &Batch) -> DbResult<()> {
+pub(super) async fn record(conn: &mut AsyncPgConnection, claim: &ErasureClaim, batch: &Batch) -> DbResult<()> {
     let counts: Vec<&(&str, i64)> = batch.removed.iter().filter(|(_, count)| *count > 0).collect();
     if counts.is_empty() && batch.after.is_none() {
         return Ok(());

@@ -57,8 +57,9 @@ struct AttemptRow {
 struct SendRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
-    contact_id: Uuid,
+    /// Null: the contact was erased.
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    contact_id: Option<Uuid>,
     #[diesel(sql_type = Text)]
     status: String,
     #[diesel(sql_type = Bool)]
@@ -89,7 +90,7 @@ impl TryFrom<SendRow> for ArchivedSend {
     fn try_from(row: SendRow) -> Result<Self, StoreError> {
         Ok(Self {
             id: row.id.into(),
-            contact_id: row.contact_id.into(),
+            contact_id: row.contact_id.map(Into::into),
             status: parse_enum(&row.status)?,
             address_kind: row.has_left.then(|| AddressKind::of(row.by_user_id)),
             sent_at: row.sent_at,
@@ -97,7 +98,7 @@ impl TryFrom<SendRow> for ArchivedSend {
             read_at: row.read_at,
             failed_at: row.failed_at,
             error_code: row.error_code,
-            wa_message_id: row.wa_message_id,
+            wa_message_id: row.wa_message_id.filter(|_| row.contact_id.is_some()),
             price: published(row.pricing.as_ref())?.map(Into::into).unwrap_or_default(),
             quota_month: row.quota_month,
         })
@@ -280,14 +281,19 @@ async fn remove_sends(
     after: SendId,
     limit: i64,
 ) -> DbResult<Option<SendId>> {
-    // The file was verified, or nothing leaves.
+    // The file was verified, or nothing leaves. The message ids of an archived send find nothing any more, and name the
+    // number of a person who may be erased later.
     let last: Option<IdRow> = sql(concat!(
         "WITH old AS MATERIALIZED (
-           SELECT id FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2 AND id > $3 AND ",
+           SELECT id, array_remove(string_to_array(superseded_wa_message_id, ' ') || wa_message_id, NULL) AS message_ids
+           FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2 AND id > $3 AND ",
         id_of_campaign!("campaign_sends.id"),
         "    AND EXISTS (SELECT 1 FROM campaign_archives
                WHERE account_id = $1 AND campaign_id = $2 AND verified_at IS NOT NULL)
            ORDER BY id LIMIT $4
+         ), named AS (
+           DELETE FROM sent_messages m USING (SELECT id, unnest(message_ids) AS message_id FROM old) o
+           WHERE m.account_id = $1 AND m.wa_message_id = o.message_id AND m.send_id = o.id
          ), gone AS (
            DELETE FROM campaign_sends s USING old o WHERE s.account_id = $1 AND s.id = o.id AND s.id > $3 AND ",
         id_of_campaign!("s.id"),
@@ -339,7 +345,8 @@ impl ArchiveStore for PgRetention {
         limit: i64,
     ) -> Result<Vec<ArchivedSend>, StoreError> {
         let query = sql(concat!(
-            "SELECT s.id, s.contact_id, s.status, s.by_user_id, s.started_at IS NOT NULL AS has_left, s.sent_at,
+            "SELECT s.id, (SELECT o.id FROM contacts o
+                 WHERE o.account_id = $1 AND o.id = s.contact_id AND o.erased_at IS NULL) AS contact_id, s.status, s.by_user_id, s.started_at IS NOT NULL AS has_left, s.sent_at,
                s.delivered_at, s.read_at, s.failed_at, s.error_code, s.wa_message_id, s.pricing,
                coalesce(s.quota_month, c.quota_month) AS quota_month
              FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id

@@ -28,6 +28,7 @@ mod deletion;
 mod diagnostics;
 mod direct_messages;
 mod erased_opt_outs;
+mod erasure_archives;
 mod erasures;
 mod error_codes;
 mod exports;

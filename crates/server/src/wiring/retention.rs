@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recado_domain::contact_exports::{ContactExporter, ContactExports};
-use recado_domain::erasures::{ErasureRecords, ErasureWorker, Erasures};
+use recado_domain::erasures::{ArchiveEraser, ErasureRecords, ErasureWorker, Erasures};
 use recado_domain::retention::{Archiver, Archives, Retention, RetentionWorker};
 use recado_gateways::media::GzipArchives;
 use recado_postgres::{ErasedOptOuts, PgContactExports, PgErasures, PgRetention};
@@ -65,9 +65,15 @@ impl Stores {
     pub fn erasure_worker(&self, shared: &Shared) -> ErasureWorker {
         let media = || -> Arc<dyn ErasureRecords> { shared.clients.media.clone() };
         let listed = shared.config.media_store_url.as_ref().map(|_| media());
+        let store = self.erasure_store(shared);
         ErasureWorker {
-            queue: self.erasure_store(shared),
+            queue: store.clone(),
             files: shared.clients.media.clone(),
+            archives: ArchiveEraser {
+                archives: store,
+                storage: Arc::new(GzipArchives::new(shared.clients.media.clone())),
+                ids: shared.ids.clone(),
+            },
             records: listed,
             hasher: shared.identifier_hasher.clone(),
             ids: shared.ids.clone(),

@@ -33,7 +33,7 @@ const SECRETS: [&str; 10] = [
     "pagina-secreta",
 ];
 
-fn erase(user: &User<'_>, contact: &str) -> Value {
+pub fn erase(user: &User<'_>, contact: &str) -> Value {
     let response = user.post(&format!("/api/contacts/{contact}/erase"), json!({}));
     let path = response.header("location").map(str::to_owned);
     let receipt = response.expect(202)["data"].clone();
@@ -42,7 +42,7 @@ fn erase(user: &User<'_>, contact: &str) -> Value {
 }
 
 #[track_caller]
-fn wait_until_done(user: &User<'_>, receipt: &Value) -> Value {
+pub fn wait_until_done(user: &User<'_>, receipt: &Value) -> Value {
     let path = format!("/api/erasures/{}", text(&receipt["id"]));
     eventually("the erasure is done", || {
         Some(user.get(&path).ok()).filter(|receipt| receipt["state"] == "done")
@@ -56,7 +56,7 @@ pub fn finished_erasure(user: &User<'_>) -> String {
 }
 
 /// The tables that have one of the texts, in clear or as hexadecimal bytes.
-fn tables_with(dump: &BTreeMap<String, String>, secrets: &[&str]) -> Vec<String> {
+pub fn tables_with(dump: &BTreeMap<String, String>, secrets: &[&str]) -> Vec<String> {
     let mut found = vec![];
     for (table, rows) in dump {
         let rows = rows.to_lowercase();

@@ -57,6 +57,7 @@ mod direct_messages;
 mod disconnects;
 mod docs;
 mod doctor;
+mod erasure_archives;
 mod erasures;
 mod event_types;
 mod events;

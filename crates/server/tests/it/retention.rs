@@ -36,13 +36,13 @@ fn get(user: &User<'_>) -> Value {
     user.get("/api/retention").ok()
 }
 
-fn put(user: &User<'_>, terms: Value) -> Value {
+pub fn put(user: &User<'_>, terms: Value) -> Value {
     user.put("/api/retention", terms).ok()
 }
 
 /// Lets the account's terms take effect, and waits for a run that ends afterwards.
 #[track_caller]
-fn run_now(user: &User<'_>) -> Value {
+pub fn run_now(user: &User<'_>) -> Value {
     user.server.db.run(&format!(
         "UPDATE retention_settings SET next_run_at = now(), last_run_at = NULL,
            terms = (SELECT jsonb_object_agg(k, v || '{{\"effective_at\": null}}') FROM jsonb_each(terms) t (k, v))
@@ -54,7 +54,7 @@ fn run_now(user: &User<'_>) -> Value {
     })
 }
 
-fn verify(server: &Server) -> bool {
+pub fn verify(server: &Server) -> bool {
     let output = command(&["rollups", "verify"], &server.environment()).output().unwrap();
     output.status.success()
 }
@@ -68,7 +68,7 @@ fn sums(server: &Server) -> BTreeMap<&'static str, String> {
 }
 
 /// A campaign to so many contacts that ended 40 days ago.
-fn ended_campaign(user: &User<'_>, contacts: usize) -> String {
+pub fn ended_campaign(user: &User<'_>, contacts: usize) -> String {
     user.profile_at(NUMBER);
     user.contacts(contacts);
     let id = user.plain_campaign();
@@ -84,7 +84,7 @@ fn age(server: &Server, campaign: &str) {
     ));
 }
 
-fn archive(user: &User<'_>, campaign: &str) -> Reply {
+pub fn archive(user: &User<'_>, campaign: &str) -> Reply {
     user.get(&format!("/api/campaigns/{campaign}/archive"))
 }
 

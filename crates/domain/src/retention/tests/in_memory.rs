@@ -21,12 +21,12 @@ use crate::retention::{
 };
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError};
 
-pub(super) const ACCOUNT: AccountId = AccountId(Uuid::from_u128(1));
-pub(super) const CAMPAIGN: CampaignId = CampaignId(Uuid::from_u128(2));
+pub(crate) const ACCOUNT: AccountId = AccountId(Uuid::from_u128(1));
+pub(crate) const CAMPAIGN: CampaignId = CampaignId(Uuid::from_u128(2));
 
 /// Where the process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Death {
+pub(crate) enum Death {
     Never,
     /// At this call, before its effect.
     Before(usize),
@@ -35,34 +35,34 @@ pub(super) enum Death {
 }
 
 #[derive(Default)]
-pub(super) struct Tables {
-    pub(super) sends: BTreeMap<Uuid, ArchivedSend>,
-    pub(super) files: BTreeMap<Uuid, Vec<u8>>,
+pub(crate) struct Tables {
+    pub(crate) sends: BTreeMap<Uuid, ArchivedSend>,
+    pub(crate) files: BTreeMap<Uuid, Vec<u8>>,
     /// The key of the attempt, and the keys of earlier ones.
     attempt: Option<(Uuid, Vec<Uuid>)>,
-    pub(super) verified: Option<ArchiveFile>,
-    pub(super) removed: bool,
-    pub(super) refused: Vec<Event>,
-    pub(super) counts: SendCounts,
+    pub(crate) verified: Option<ArchiveFile>,
+    pub(crate) removed: bool,
+    pub(crate) refused: Vec<Event>,
+    pub(crate) counts: SendCounts,
     calls: usize,
 }
 
 #[derive(Clone)]
-pub(super) struct InMemory {
-    pub(super) tables: Arc<Mutex<Tables>>,
-    pub(super) death: Death,
-    pub(super) damage: Damage,
+pub(crate) struct InMemory {
+    pub(crate) tables: Arc<Mutex<Tables>>,
+    pub(crate) death: Death,
+    pub(crate) damage: Damage,
 }
 
 /// What the file store does to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Damage {
+pub(crate) enum Damage {
     None,
     CutShort,
     Missing,
 }
 
-fn dead() -> StoreError {
+pub(crate) fn dead() -> StoreError {
     StoreError::Unavailable("killed".into())
 }
 
@@ -70,10 +70,10 @@ fn dead_file() -> MediaStoreError {
     MediaStoreError::Failed("killed".into())
 }
 
-pub(super) fn send(number: u128, status: SendStatus) -> ArchivedSend {
+pub(crate) fn send(number: u128, status: SendStatus) -> ArchivedSend {
     ArchivedSend {
         id: SendId(Uuid::from_u128(number)),
-        contact_id: ContactId(Uuid::from_u128(number)),
+        contact_id: Some(ContactId(Uuid::from_u128(number))),
         status,
         address_kind: None,
         sent_at: None,
@@ -82,14 +82,14 @@ pub(super) fn send(number: u128, status: SendStatus) -> ArchivedSend {
         failed_at: None,
         error_code: None,
         wa_message_id: Some(format!("wamid.{number}")),
-        price: super::super::archive::ArchivedPrice::default(),
+        price: crate::retention::archive::ArchivedPrice::default(),
         quota_month: Some(time::macros::date!(2026 - 11 - 01)),
     }
 }
 
 impl InMemory {
     /// A campaign with so many sends, half of them read and half failed.
-    pub(super) fn new(sends: u128) -> Self {
+    pub(crate) fn new(sends: u128) -> Self {
         let mut tables = Tables::default();
         for number in 1..=sends {
             let status = if number % 2 == 0 {
@@ -109,17 +109,17 @@ impl InMemory {
         }
     }
 
-    pub(super) fn dying(&self, death: Death) -> Self {
+    pub(crate) fn dying(&self, death: Death) -> Self {
         self.tables.lock().unwrap().calls = 0;
         Self { death, ..self.clone() }
     }
 
-    pub(super) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.tables.lock().unwrap().calls
     }
 
     /// Runs a call. None: the process died in it.
-    fn call<T>(&self, effect: impl FnOnce(&mut Tables) -> T) -> Option<T> {
+    pub(crate) fn call<T>(&self, effect: impl FnOnce(&mut Tables) -> T) -> Option<T> {
         let mut tables = self.tables.lock().unwrap();
         tables.calls += 1;
         let call = tables.calls;
@@ -137,7 +137,7 @@ impl InMemory {
     }
 
     /// Every send of `all` is in the table or in the verified file.
-    pub(super) fn check(&self, all: &BTreeMap<Uuid, ArchivedSend>) {
+    pub(crate) fn check(&self, all: &BTreeMap<Uuid, ArchivedSend>) {
         let tables = self.tables.lock().unwrap();
         let text = tables.verified.as_ref().map(|file| {
             let bytes = &tables.files[&file.key];

@@ -1,7 +1,7 @@
 //! Tests of retention.
 
 mod archives;
-mod in_memory;
+pub(crate) mod in_memory;
 mod iterations;
 mod terms;
 mod use_cases;
