@@ -1,5 +1,6 @@
 -- Locks sends and their campaigns in the order of the send ids. The sends of a campaign whose archive is written do not
 -- change any more: none of them is found. `keys`: send ids; `message_keys`: message ids.
+-- `is_erased` is a scalar sub-select: the planner would read all erasures for EXISTS.
 -- $1 account, $2 send ids, $3 message ids, $4 smallest send id.
 SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
   s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
@@ -15,8 +16,7 @@ SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
     JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
       AND m.recorded_at >= {oldest_message}
     WHERE m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
-  s.wa_message_id IS NULL AND EXISTS (SELECT FROM contacts o
-    WHERE o.account_id = $1 AND o.id = s.contact_id AND o.erased_at IS NOT NULL) AS is_erased,
+  (SELECT e.id FROM erasures e WHERE e.account_id = $1 AND e.contact_id = s.contact_id) IS NOT NULL AS is_erased,
   now() AS now
 FROM {keys} k JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id AND s.id >= $4
 JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id AND c.archiving_at IS NULL

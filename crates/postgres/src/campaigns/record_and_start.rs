@@ -37,6 +37,8 @@ use crate::transactions::{in_owner, on_owner};
 /// locked before the month's usage, as everywhere. `counter_slot()` selects the counter slot of each (see the view
 /// `campaign_counters`).
 ///
+/// `due` are the recorded sends whose events are due. An erased contact has none.
+///
 /// `concurrent_runs` are the other runs that send from the same number. Mostly there are none.
 ///
 /// Every send is looked up by its primary key. `IS NOT DISTINCT FROM` keeps the planner from using the index on the

@@ -78,11 +78,14 @@ WITH events AS MATERIALIZED (
   UPDATE campaign_sends s SET retry_at = n.free_at, hold_reason = NULL FROM next n
   WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.id >= $8 AND s.status = 'pending' AND s.started_at IS NULL
     AND n.free_at > now()
+), due AS (
+  SELECT id, contact_id, by_user_id FROM recorded r WHERE (SELECT are_due FROM events)
+    AND (SELECT e.id FROM erasures e WHERE e.account_id = $1 AND e.contact_id = r.contact_id) IS NULL
 )
 SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
   ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable,
   NOT (SELECT yes FROM may_write) AS needs_transaction,
   cardinality($4) > 0 AND EXISTS (SELECT 1 FROM held WHERE needs_checks) AS needs_checks,
-  ARRAY (SELECT id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_sends,
-  ARRAY (SELECT contact_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_contacts,
-  ARRAY (SELECT by_user_id FROM recorded WHERE (SELECT are_due FROM events) ORDER BY id) AS event_addresses
+  ARRAY (SELECT id FROM due ORDER BY id) AS event_sends,
+  ARRAY (SELECT contact_id FROM due ORDER BY id) AS event_contacts,
+  ARRAY (SELECT by_user_id FROM due ORDER BY id) AS event_addresses

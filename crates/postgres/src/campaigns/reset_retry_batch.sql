@@ -1,4 +1,5 @@
--- Resets the failed sends of a retry batch to untried, and takes them out of the list of sent ones (`unlisted`).
+-- Resets the failed sends of a retry batch to untried, and takes them out of the list of sent ones (`unlisted`). The
+-- message ids of all earlier tries stay in `superseded_wa_message_id`, with spaces between them: an erasure removes them.
 -- `keys`: the ids; `of_campaign`: of campaign $3; `limit`: as many, without an estimate.
 -- $1 account, $2 ids in ascending order, $3 campaign, $4 smallest of the ids, $5 and $6 bounds of the campaign's ids.
 WITH failed AS MATERIALIZED (
@@ -12,7 +13,7 @@ WITH failed AS MATERIALIZED (
 )
 UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
   retry_at = now(), hold_reason = NULL, held_since = NULL, sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
-  superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
+  superseded_wa_message_id = nullif(concat_ws(' ', superseded_wa_message_id, wa_message_id), ''), wa_message_id = NULL,
   never_confirmed = false,
   quota_month = (SELECT run_quota_month FROM campaigns WHERE account_id = $1 AND id = $3),
   earlier_error_code = s.error_code,

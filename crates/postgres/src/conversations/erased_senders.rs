@@ -45,18 +45,17 @@ fn identifiers(item: &InboundItem) -> Vec<Identifier> {
         .collect()
 }
 
-/// Removes the events of people that were erased after the event.
+/// Removes the events of people that were erased after the event. The contacts of the batch are locked.
 pub(super) async fn remove(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    items: &[InboundItem],
+    mut items: Vec<InboundItem>,
 ) -> DbResult<Vec<InboundItem>> {
     let running: Vec<RunningRow> =
         sql("SELECT requested_at, marks FROM erasures WHERE account_id = $1 AND state = 'running'")
             .bind(account)
             .load(conn)
             .await?;
-    let mut items = items.to_vec();
     for row in running {
         let marks: PersonMarks = serde_json::from_value(row.marks).map_err(corrupt)?;
         let erased = marks.identifiers();

@@ -1,6 +1,5 @@
 //! Applies inbound events to an account in a fixed number of statements, whatever the size of the batch.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -109,9 +108,6 @@ struct ProfileRow {
     now: OffsetDateTime,
     #[diesel(embed)]
     opt_outs: OptOutRow,
-    /// Whether the erasure of a contact is running.
-    #[diesel(sql_type = Bool)]
-    is_erasing: bool,
 }
 
 #[derive(QueryableByName)]
@@ -153,6 +149,15 @@ impl From<ContactIdentityRow> for ContactIdentity {
 }
 
 #[derive(QueryableByName)]
+struct ErasingRow {
+    /// A stored message. None: the batch has none, and this is the only row.
+    #[diesel(embed)]
+    message: Option<StoredMessageRow>,
+    #[diesel(sql_type = Bool)]
+    is_erasing: bool,
+}
+
+#[derive(QueryableByName)]
 struct ConversationStateRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
@@ -190,18 +195,18 @@ async fn receive(
     items: &[InboundItem],
     erased: &ErasedOptOuts,
 ) -> DbResult<(ReceiveOutcome, usize)> {
-    let (number, opt_outs, is_erasing) = match lock_inbox(conn, account, phone_number_id).await? {
+    let (number, opt_outs) = match lock_inbox(conn, account, phone_number_id).await? {
         Ok(found) => found,
         Err(outcome) => return Ok((outcome, 0)),
     };
-    let items = match is_erasing {
-        true => Cow::Owned(erased_senders::remove(conn, account, items).await?),
-        false => Cow::Borrowed(items),
-    };
-    let (items, message_keys) = partition_keys(&items, number.now);
+    let (items, message_keys) = partition_keys(items, number.now);
     opt_out_replies::prepare(conn, account, &number, &opt_outs, &items).await?;
-    let (inbox, statuses_before) =
-        load_inbox(conn, account, &InboxKeys::of(&items), &message_keys, &number.scope).await?;
+    let loaded = load_inbox(conn, account, &InboxKeys::of(&items), &message_keys, &number.scope).await?;
+    let (inbox, statuses_before) = (loaded.inbox, loaded.statuses);
+    let items = match loaded.is_erasing {
+        true => erased_senders::remove(conn, account, items).await?,
+        false => items,
+    };
     let inbox = inbox.quoting(quoted_messages(conn, account, &items).await?);
     let inbox = load_asked(conn, account, inbox, &items, &number.scope).await?;
     let changes = inbox.with_opt_outs(opt_outs.clone()).apply(items, &number);
@@ -286,19 +291,17 @@ impl CountDeltas {
 
 /// Locks the account's numbers, so that its batches are applied one after the other. Otherwise two batches of a new
 /// sender, or one batch twice, would both find no contact and both insert one. Returns the verified profile that has
-/// the number: the lock also keeps it verified until the batch commits. Also returns the account's rules of opt-outs,
-/// and whether an erasure is running.
+/// the number: the lock also keeps it verified until the batch commits. Also returns the account's rules of opt-outs.
 async fn lock_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-) -> DbResult<Result<(ReceivingNumber, OptOutRules, bool), ReceiveOutcome>> {
+) -> DbResult<Result<(ReceivingNumber, OptOutRules), ReceiveOutcome>> {
     let rows: Vec<ProfileRow> = sql(format!(
         "SELECT p.id, p.phone_number_id = $2 AS is_addressed, p.verification_state = 'verified' AS is_verified,
            p.last_inbound_at IS NULL OR p.last_inbound_at < now() - interval '10 seconds' AS is_stale,
            {USER_ID_SCOPE} AS scope, now() AS now, s.opt_out_words, s.opt_out_words_since,
-           s.opt_out_reply, s.opt_out_reply_by,
-           EXISTS (SELECT FROM erasures e WHERE e.account_id = p.account_id AND e.state = 'running') AS is_erasing
+           s.opt_out_reply, s.opt_out_reply_by
          FROM whatsapp_profiles p LEFT JOIN account_settings s ON s.account_id = p.account_id
          WHERE p.account_id = $1 ORDER BY p.id FOR NO KEY UPDATE OF p",
     ))
@@ -324,7 +327,7 @@ async fn lock_inbox(
         scope: row.scope,
         now: row.now,
     };
-    Ok(Ok((number, row.opt_outs.try_into()?, row.is_erasing)))
+    Ok(Ok((number, row.opt_outs.try_into()?)))
 }
 
 /// Locks contacts by phone number, `wa_id` or user id, with those of the same persons. The outer condition checks the
@@ -366,14 +369,24 @@ fn contacts_by_keys() -> String {
     )
 }
 
-/// Loads and locks the contacts and conversations that the batch may change. Also returns the conversations' statuses.
+/// The rows that a batch may change.
+struct LoadedInbox {
+    inbox: Inbox,
+    /// The statuses of the conversations.
+    statuses: HashMap<ConversationId, ConversationStatus>,
+    /// Whether the erasure of a contact is running.
+    is_erasing: bool,
+}
+
+/// Loads and locks the contacts and conversations that the batch may change. An erasure that this waited for is visible
+/// to its last statement.
 async fn load_inbox(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     keys: &InboxKeys,
     message_keys: &[MessageKey],
     scope: &str,
-) -> DbResult<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
+) -> DbResult<LoadedInbox> {
     let contacts: Vec<ContactIdentityRow> = sql(contacts_by_keys())
         .bind(account)
         .bind(keys.phones.clone())
@@ -403,10 +416,12 @@ async fn load_inbox(
         .iter()
         .map(|conversation| (conversation.id, conversation.status))
         .collect();
-    let stored: Vec<StoredMessageRow> = sql(format!(
-        "SELECT m.id, m.wa_message_id FROM {keys} k
-         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
-           AND m.created_at >= k.since",
+    let stored: Vec<ErasingRow> = sql(format!(
+        "SELECT m.id, m.wa_message_id, e.is_erasing
+         FROM (SELECT EXISTS (SELECT FROM erasures WHERE account_id = $1 AND state = 'running') AS is_erasing) e
+         LEFT JOIN (SELECT m.id, m.wa_message_id FROM {keys} k
+           JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
+             AND m.created_at >= k.since) m ON true",
         keys = key_rows("$2, $3", "wa_message_id, since"),
     ))
     .bind(account)
@@ -414,7 +429,13 @@ async fn load_inbox(
     .bind(collect_column(message_keys, |(_, since)| *since))
     .load(conn)
     .await?;
-    Ok((Inbox::new(contacts, conversations, by_wa_message_id(stored)), statuses))
+    let is_erasing = stored.iter().any(|row| row.is_erasing);
+    let messages = stored.into_iter().filter_map(|row| row.message).collect();
+    Ok(LoadedInbox {
+        inbox: Inbox::new(contacts, conversations, by_wa_message_id(messages)),
+        statuses,
+        is_erasing,
+    })
 }
 
 async fn write_conversations(

@@ -4,9 +4,8 @@ SELECT {columns}, (SELECT v.contact_id FROM conversations v
   WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id,
   (SELECT v.profile_id FROM conversations v
   WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS profile_id,
-  m.wa_message_id IS NULL AND EXISTS (SELECT FROM conversations v
-    JOIN contacts c ON c.account_id = v.account_id AND c.id = v.contact_id AND c.erased_at IS NOT NULL
-    WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS is_erased
+  (SELECT e.id FROM erasures e WHERE e.account_id = m.account_id AND e.contact_id = (SELECT v.contact_id
+    FROM conversations v WHERE v.account_id = m.account_id AND v.id = m.conversation_id)) IS NOT NULL AS is_erased
 FROM (SELECT i.id, i.created_at FROM (
     SELECT o.id, o.created_at FROM {id_keys} k
     JOIN messages o ON o.account_id = $1 AND o.id = k.id AND o.created_at >= k.since

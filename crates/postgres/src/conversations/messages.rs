@@ -163,7 +163,7 @@ pub(crate) struct LockedMessage {
     message: Message,
     status_before: MessageStatus,
     contact_id: ContactId,
-    /// Whether its contact is erased: then it has no id of WhatsApp, and gets none.
+    /// Whether its contact is erased: then it gets no id of WhatsApp and no text, and has no events.
     is_erased: bool,
     profile_id: Option<ProfileId>,
     pricing: Option<StatusPricing>,
@@ -230,7 +230,7 @@ impl LockedMessage {
         self.changed = true;
         self.new_status = Some(status);
         if next == MessageStatus::Failed {
-            self.error_message = error_message.map(str::to_owned);
+            self.error_message = error_message.filter(|_| !self.is_erased).map(str::to_owned);
         }
     }
 
@@ -249,7 +249,7 @@ impl LockedMessage {
             conversation_id: Some(self.message.conversation_id),
             contact_id: self.contact_id,
             wa_message_id: self.message.wa_message_id.clone(),
-            status: self.new_status?,
+            status: self.new_status.filter(|_| !self.is_erased)?,
             error_code: None,
             error_message: self.error_message.clone(),
             address: self.message.address,

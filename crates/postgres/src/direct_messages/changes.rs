@@ -58,7 +58,7 @@ struct LockedRow {
     conversation_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<SqlDate>)]
     quota_month: Option<Date>,
-    /// Whether its contact is erased: then it has no id of WhatsApp, and gets none.
+    /// Whether its contact is erased: then it gets no id of WhatsApp and no text, and has no events.
     #[diesel(sql_type = Bool)]
     is_erased: bool,
 }
@@ -157,7 +157,7 @@ impl LockedMessage {
         self.changed = true;
         if next == DirectStatus::Failed {
             self.row.error_code = code;
-            self.row.error_message = message.map(str::to_owned);
+            self.row.error_message = message.filter(|_| !self.row.is_erased).map(str::to_owned);
         }
     }
 
@@ -234,7 +234,7 @@ impl LockedMessage {
             conversation_id: self.row.conversation_id.map(Into::into),
             contact_id: ContactId(self.row.contact_id),
             wa_message_id: self.row.wa_message_id.clone(),
-            status: self.new_status?,
+            status: self.new_status.filter(|_| !self.row.is_erased)?,
             error_code: self.row.error_code,
             error_message: self.row.error_message.clone(),
             address: self.row.is_started.then(|| AddressKind::of(self.row.by_user_id)),

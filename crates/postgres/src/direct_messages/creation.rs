@@ -32,7 +32,7 @@ pub(super) async fn insert(
         insert_contact(conn, account, contact.id, &contact.draft, &[], plan.now, erased).await?;
     }
     insert_messages(conn, account, &plan.messages, plan.now).await?;
-    if names_removed(conn, account, plan).await? {
+    if is_outdated(conn, account, plan).await? {
         return Ok(CreationOutcome::Changed);
     }
     keep_files(conn, account, plan).await?;
@@ -101,27 +101,27 @@ pub(crate) async fn insert_messages(
     Ok(())
 }
 
-/// Whether a reference belongs to a message that was removed. A removal that committed before the insert of the same
-/// reference is visible to this statement, which begins after the insert.
-async fn names_removed(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<bool> {
+/// Whether a reference belongs to a message that was removed, or a contact was erased. What committed before the insert
+/// is visible to this statement, which begins after it.
+async fn is_outdated(conn: &mut AsyncPgConnection, account: AccountId, plan: &CreationPlan) -> DbResult<bool> {
     let references = plan
         .messages
         .iter()
         .filter_map(|new| new.message.client_reference.clone());
-    let references: Vec<String> = references.collect();
-    if references.is_empty() {
-        return Ok(false);
-    }
-    let removed: FlagRow = sql(format!(
-        "SELECT EXISTS (SELECT 1 FROM {keys} k JOIN direct_message_references r
-           ON r.account_id = $1 AND r.client_reference = k.reference) AS yes",
-        keys = key_rows("$2", "reference"),
+    let outdated: FlagRow = sql(format!(
+        "SELECT EXISTS (SELECT 1 FROM {references} k JOIN direct_message_references r
+             ON r.account_id = $1 AND r.client_reference = k.reference)
+           OR EXISTS (SELECT 1 FROM {contacts} k JOIN contacts c
+             ON c.account_id = $1 AND c.id = k.id AND c.erased_at IS NOT NULL) AS yes",
+        references = key_rows("$2", "reference"),
+        contacts = key_rows("$3", "id"),
     ))
     .bind(account)
-    .bind(references)
+    .bind(references.collect::<Vec<_>>())
+    .bind(collect_column(&plan.messages, |new| new.message.contact_id.0))
     .get_result(conn)
     .await?;
-    Ok(removed.yes)
+    Ok(outdated.yes)
 }
 
 /// Keeps the uploads of the messages until these have left, and `KEPT_FOR` after.

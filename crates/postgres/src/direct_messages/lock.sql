@@ -1,8 +1,7 @@
 -- Locks direct messages in the order of their ids. $1 account, $2 ids, $3 WhatsApp message ids.
 SELECT m.id, m.contact_id, m.status, m.started_at IS NOT NULL AS is_started, m.by_user_id, m.send_at, m.client_reference,
   m.wa_message_id, m.profile_id, m.template_id, m.error_code, m.error_message, m.pricing, m.conversation_id, m.quota_month,
-  m.wa_message_id IS NULL AND EXISTS (SELECT FROM contacts c
-    WHERE c.account_id = $1 AND c.id = m.contact_id AND c.erased_at IS NOT NULL) AS is_erased
+  (SELECT e.id FROM erasures e WHERE e.account_id = $1 AND e.contact_id = m.contact_id) IS NOT NULL AS is_erased
 FROM (SELECT i.id FROM (
     SELECT k.id FROM {id_keys} k
     UNION

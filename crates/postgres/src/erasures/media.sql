@@ -1,4 +1,5 @@
--- Releases files of messages. $1 account, $2 contact, $3 limit.
+-- Releases files of messages, but no upload that a message to another person has, who is not erased. A message is not
+-- older than its upload; the clocks of servers differ. $1 account, $2 contact, $3 limit.
 WITH used AS (
 SELECT f.id FROM conversations v JOIN messages m ON m.account_id = $1 AND m.conversation_id = v.id
 JOIN message_media f ON f.account_id = $1 AND f.message_id = m.id
@@ -14,8 +15,12 @@ expected_sha256 = NULL, sha256 = NULL, wa_media_id = NULL
 FROM (SELECT f.id FROM used u JOIN message_media f ON f.account_id = $1 AND f.id = u.id
 WHERE (f.state IN ('pending', 'ready') OR f.abandoned <> '{}'
     OR num_nonnulls(f.file_name, f.expected_sha256, f.sha256, f.wa_media_id) > 0)
-  AND NOT EXISTS (SELECT FROM direct_messages d WHERE d.account_id = $1 AND d.media_id = f.id
-    AND d.contact_id <> $2 AND d.due_at IS NOT NULL)
+  AND (f.message_id IS NOT NULL OR NOT EXISTS (SELECT FROM direct_messages d
+      JOIN contacts o ON o.account_id = $1 AND o.id = d.contact_id AND o.erased_at IS NULL
+      WHERE d.account_id = $1 AND d.media_id = f.id AND d.created_at > f.created_at - interval '1 hour')
+    AND NOT EXISTS (SELECT FROM messages m JOIN conversations v ON v.account_id = $1 AND v.id = m.conversation_id
+      JOIN contacts o ON o.account_id = $1 AND o.id = v.contact_id AND o.erased_at IS NULL
+      WHERE m.account_id = $1 AND f.id = ANY (m.media_ids) AND m.created_at > f.created_at - interval '1 hour'))
 ORDER BY f.id LIMIT $3 FOR UPDATE OF f) k
 WHERE f.account_id = $1 AND f.id = k.id
 RETURNING f.id, f.abandoned AS keys

@@ -29,6 +29,7 @@ mod diagnostics;
 mod direct_messages;
 mod erased_opt_outs;
 mod erasure_archives;
+mod erasure_races;
 mod erasures;
 mod error_codes;
 mod exports;

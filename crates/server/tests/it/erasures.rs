@@ -97,8 +97,7 @@ fn add_rows(user: &User<'_>, contact: &str) {
 fn person(user: &User<'_>) -> (String, String) {
     let server = user.server;
     let hook = Hook::new(user);
-    let endpoint = json!({ "name": "feed", "url": "https://nowhere.invalid/hook", "events": ["*"] });
-    user.post("/api/webhooks", endpoint).created();
+    add_feed(user);
     user.profile_at(NUMBER);
     let body = json!({ "name": NAME, "phone": PHONE, "email": EMAIL, "attributes": { "nota": "atributo secreto" } });
     let created = user
@@ -417,10 +416,53 @@ fn opt_out_outlives_the_erasure() {
     assert_eq!(server.db.count("FROM erased_opt_outs"), 0);
 }
 
+fn add_feed(user: &User<'_>) {
+    let endpoint = json!({ "name": "feed", "url": "https://nowhere.invalid/hook", "events": ["*"] });
+    user.post("/api/webhooks", endpoint).created();
+}
+
+/// Copies that have an earlier number or address are found by the contact's id.
+#[test]
+fn erasure_removes_copies_with_earlier_values() {
+    let server = Server::new();
+    let ana = server.owner();
+    add_feed(&ana);
+    ana.profile_at(NUMBER);
+    let body = json!({ "name": NAME, "phone": PHONE, "email": EMAIL });
+    let created = ana
+        .request("POST", "/api/contacts")
+        .header("Idempotency-Key", "person")
+        .json(&body)
+        .send();
+    let contact = text(&created.created()["id"]);
+    let template = ana.approved("Oi", &[]);
+    let message = json!({ "to": { "phone": PHONE }, "template": { "id": template } });
+    ana.post("/api/messages", message).created();
+    until("the message has left", || {
+        server.db.count("FROM direct_messages WHERE status = 'pending'") == 0
+    });
+    wait_for_callbacks(&server);
+    let changed = json!({ "phone": "+5531977776666", "email": "outra@segredo.example" });
+    ana.put(&format!("/api/contacts/{contact}"), changed).ok();
+    server.db.wait_for_outbox();
+    assert!(!tables_with(&server.db.dump(), &["5531988887777"]).is_empty());
+    let receipt = erase(&ana, &contact);
+    wait_until_done(&ana, &receipt);
+    server.db.wait_for_outbox();
+    let earlier = ["5531988887777", "eufrasia@segredo.example"];
+    let later = ["5531977776666", "outra@segredo.example"];
+    assert_eq!(
+        tables_with(&server.db.dump(), &[earlier, later].concat()),
+        Vec::<String>::new()
+    );
+    check_feed(&ana, &contact, &receipt);
+}
+
 #[test]
 fn status_after_the_erasure_stores_no_id() {
     let server = Server::start(crate::harness::runs::without_statuses());
     let ana = server.owner();
+    add_feed(&ana);
     ana.profile_at(NUMBER);
     let contact = ana.contact(NAME, PHONE);
     let campaign = ana.plain_campaign();
@@ -428,7 +470,8 @@ fn status_after_the_erasure_stores_no_id() {
     final_status(&ana, &campaign);
     let send = server.db.text("SELECT id FROM campaign_sends");
     let wamid = server.db.text("SELECT wa_message_id FROM campaign_sends");
-    wait_until_done(&ana, &erase(&ana, &contact));
+    let receipt = erase(&ana, &contact);
+    wait_until_done(&ana, &receipt);
     assert_eq!(
         server
             .callback(&statuses(NUMBER, &[status(&wamid, "delivered", Some(&send))]))
@@ -440,6 +483,8 @@ fn status_after_the_erasure_stores_no_id() {
         .db
         .text("SELECT status || ' ' || coalesce(wa_message_id, 'none') FROM campaign_sends");
     assert_eq!(stored, "delivered none");
+    server.db.wait_for_outbox();
+    check_feed(&ana, &contact, &receipt);
     assert_eq!(tables_with(&server.db.dump(), &SECRETS), Vec::<String>::new());
 }
 

@@ -70,7 +70,7 @@ struct SendRow {
     template_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<Text>)]
     budget_currency: Option<String>,
-    /// Whether its contact is erased: then it has no id of WhatsApp, and gets none.
+    /// Whether its contact is erased: then it gets no id of WhatsApp and no text, and has no events.
     #[diesel(sql_type = Bool)]
     is_erased: bool,
     /// Those of the requested message ids that belong to earlier tries of this send.
@@ -131,8 +131,8 @@ impl LockedSend {
         Some(self.row.unknown_at.unwrap_or(started))
     }
 
-    fn status_event(&self) -> MessageStatusEvent {
-        MessageStatusEvent {
+    fn status_event(&self) -> Option<MessageStatusEvent> {
+        (!self.row.is_erased).then(|| MessageStatusEvent {
             id: self.row.id,
             campaign_id: Some(self.campaign()),
             conversation_id: None,
@@ -143,7 +143,7 @@ impl LockedSend {
             error_message: self.row.error_message.clone(),
             address: self.row.started_at.map(|_| AddressKind::of(self.row.by_user_id)),
             client_reference: None,
-        }
+        })
     }
 
     /// Whether a message of the month's quota is reserved for this send. The start of a run reserves one for each send,
@@ -182,7 +182,7 @@ impl LockedSend {
             SendStatus::Failed => {
                 self.row.failed_at = Some(at);
                 self.row.error_code = error_code;
-                self.row.error_message = error_message.map(str::to_owned);
+                self.row.error_message = error_message.filter(|_| !self.row.is_erased).map(str::to_owned);
             }
         }
         if matches!(next, SendStatus::Delivered | SendStatus::Read) {
@@ -371,7 +371,7 @@ impl SendChanges {
         let mut events = vec![];
         for send in &sends {
             if send.status_before != send.status {
-                events.push(send.status_event());
+                events.extend(send.status_event());
                 let transition = CounterChange {
                     from: send.status_before,
                     to: send.status,
