@@ -147,7 +147,8 @@ fn status_json(message: &Message, status: &str, at: u64) -> Value {
         set(
             &mut item,
             "pricing",
-            json!({ "billable": true, "pricing_model": "PMP", "type": "regular", "category": category }),
+            json!({ "billable": !message.is_free, "pricing_model": "PMP",
+                "type": if message.is_free { "free_customer_service" } else { "regular" }, "category": category }),
         );
     }
     item

@@ -1,6 +1,6 @@
 //! The state of the simulator, which all its routes share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
 use super::burst_limiter::BurstLimiter;
@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) accepted: u64,
     pub(super) rejected: u64,
     pub(super) per_recipient: HashMap<String, u32>,
+    /// The numbers and senders of inbound messages: their service windows are open.
+    pub(super) open_windows: HashSet<(String, String)>,
 }
 
 impl Core {

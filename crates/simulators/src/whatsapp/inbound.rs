@@ -10,7 +10,7 @@ use super::core::Core;
 use super::job::Job;
 use super::numbers::DISPLAY_NUMBER;
 use super::phone::wa_id;
-use crate::{now_ms, set};
+use crate::{locked, now_ms, set};
 
 /// A message from a user to the business.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -223,6 +223,10 @@ impl Core {
                 .unwrap_or_else(|| format!("wamid.{}", uuid::Uuid::new_v4().simple()));
             messages.push(inbound.message(&id, inbound.timestamp.unwrap_or(now + offset)));
             ids.push(id);
+            let senders = [Some(wa_id(&inbound.from)), inbound.user_id.clone()];
+            let windows = senders.into_iter().flatten().filter(|sender| !sender.is_empty());
+            let windows = windows.map(|sender| (batch.phone_number_id.clone(), sender));
+            locked(&self.state).open_windows.extend(windows);
             let contact = inbound.contact();
             if !contacts.contains(&contact) {
                 contacts.push(contact);

@@ -14,6 +14,8 @@ pub(super) struct Message {
     pub(super) by_user_id: bool,
     pub(super) callback_data: Option<String>,
     pub(super) category: String,
+    /// Whether it is free: a utility template within an open service window.
+    pub(super) is_free: bool,
 }
 
 /// A queued job.

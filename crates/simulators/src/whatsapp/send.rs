@@ -74,7 +74,10 @@ impl Core {
         };
         state.accepted += 1;
         *state.per_recipient.entry(to.id.clone()).or_default() += 1;
+        let window = (number.to_owned(), to.id.clone());
+        let is_free = category == "UTILITY" && state.open_windows.contains(&window);
         Ok(Arc::new(Message {
+            is_free,
             id: format!(
                 "wamid.{}",
                 STANDARD.encode(format!("{}{}", to.id, Uuid::new_v4().simple()))
