@@ -122,7 +122,8 @@ pub struct CostReport {
     pub period: String,
     /// The totals by currency, largest amount first.
     pub totals: Vec<CostTotal>,
-    /// The groups by amount, largest first, or all days in order. At most 1,000, and the rest as `other`.
+    /// The groups by amount, largest first, or all days in order, each with the currencies of the totals. At most 1,000,
+    /// and the rest as `other`.
     pub groups: Vec<CostGroup>,
     /// The service messages of each number.
     pub service_messages: Vec<MonthlyServiceMessages>,
@@ -192,9 +193,11 @@ fn report(period: String, window: &Window, group_by: CostGroupBy, rows: CostRepo
         .filter(|(_, sums)| *sums != CostSums::default())
         .collect();
     totals.sort_by_key(|(currency, sums)| sort_order(currency, sums.amount));
-    let main_currency = totals.first().map(|(currency, _)| currency.clone()).unwrap_or_default();
     let groups = match group_by {
-        CostGroupBy::Day => days(window, &main_currency, &rows.groups),
+        CostGroupBy::Day => {
+            let currencies: Vec<&str> = totals.iter().map(|(currency, _)| currency.as_str()).collect();
+            days(window, &currencies, &rows.groups)
+        }
         _ => largest(group_by, rows.groups),
     };
     CostReport {
@@ -205,8 +208,9 @@ fn report(period: String, window: &Window, group_by: CostGroupBy, rows: CostRepo
     }
 }
 
-/// The days of the window in order, by currency. A day without messages has zeros.
-fn days(window: &Window, main_currency: &str, rows: &[CostRow]) -> Vec<CostGroup> {
+/// The days of the window in order, by currency. Every day has each of the known currencies of the totals, with zeros
+/// where it has no messages. `currencies`: those of the totals, largest amount first.
+fn days(window: &Window, currencies: &[&str], rows: &[CostRow]) -> Vec<CostGroup> {
     let mut by_day: BTreeMap<usize, BTreeMap<&str, CostSums>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.sums != CostSums::default()) {
         if let Ok(day) = row.key.parse() {
@@ -218,16 +222,27 @@ fn days(window: &Window, main_currency: &str, rows: &[CostRow]) -> Vec<CostGroup
                 .add(row.sums);
         }
     }
-    let empty = BTreeMap::from([(main_currency, CostSums::default())]);
-    let groups = window.dates.iter().enumerate().flat_map(|(position, date)| {
-        let currencies = by_day.get(&position).unwrap_or(&empty);
-        currencies.iter().map(|(currency, sums)| CostGroup {
-            key: Some(date.to_string()),
-            label: date.to_string(),
-            total: total(currency, sums),
-        })
-    });
-    groups.collect()
+    // Zeros never move a day with messages into `other`.
+    let limit = (MAX_GROUPS / window.dates.len().max(1)).max(1);
+    let known = currencies.iter().copied().filter(|currency| !currency.is_empty());
+    let filled: Vec<&str> = known.take(limit).collect();
+    let mut groups = Vec::new();
+    for (position, date) in window.dates.iter().enumerate() {
+        let mut sums = by_day.remove(&position).unwrap_or_default();
+        for currency in &filled {
+            sums.entry(currency).or_default();
+        }
+        if sums.is_empty() {
+            sums.insert("", CostSums::default());
+        }
+        groups.extend(sums.into_iter().map(|(currency, sums)| CostRow {
+            key: date.to_string(),
+            label: None,
+            currency: currency.to_owned(),
+            sums,
+        }));
+    }
+    limited(CostGroupBy::Day, groups)
 }
 
 fn largest(group_by: CostGroupBy, mut rows: Vec<CostRow>) -> Vec<CostGroup> {
@@ -239,6 +254,11 @@ fn largest(group_by: CostGroupBy, mut rows: Vec<CostRow>) -> Vec<CostGroup> {
             .then(b.sums.messages.cmp(&a.sums.messages))
             .then_with(|| a.key.cmp(&b.key))
     });
+    limited(group_by, rows)
+}
+
+/// The first groups, and the others as one for each currency.
+fn limited(group_by: CostGroupBy, mut rows: Vec<CostRow>) -> Vec<CostGroup> {
     let rest = rows.split_off(rows.len().min(MAX_GROUPS));
     let mut other: BTreeMap<String, CostSums> = BTreeMap::new();
     for row in rest {
@@ -420,6 +440,54 @@ mod tests {
             ]
         );
         assert_eq!(shown(&built(CostGroupBy::Day, vec![])).len(), 3);
+    }
+
+    #[test]
+    fn days_are_filled_in_every_currency_of_the_totals() {
+        let rows = vec![
+            row("0", "USD", "0.1", 0),
+            row("2", "EUR", "0.2", 0),
+            row("2", "", "0", 1),
+        ];
+        assert_eq!(
+            shown(&built(CostGroupBy::Day, rows)),
+            [
+                "2026-03-01 0 EUR",
+                "2026-03-01 0.1 USD",
+                "2026-03-02 0 EUR",
+                "2026-03-02 0 USD",
+                "2026-03-03 - -",
+                "2026-03-03 0.2 EUR",
+                "2026-03-03 0 USD",
+            ]
+        );
+    }
+
+    #[test]
+    fn zeros_of_a_year_leave_room_for_its_messages() {
+        let year = query(Some(date!(2025 - 01 - 01)), Some(date!(2025 - 12 - 31)));
+        let (window, period) = year.window(datetime!(2026-04-01 0:00 UTC)).unwrap();
+        let days = |currency: &str, amount: &str| -> Vec<CostRow> {
+            (0..365).map(|day| row(&day.to_string(), currency, amount, 0)).collect()
+        };
+        let groups = [days("EUR", "2"), days("BRL", "1"), vec![row("364", "USD", "0.5", 0)]].concat();
+        let rows = CostReportRows {
+            groups,
+            service_messages: vec![],
+        };
+        let report = report(period, &window, CostGroupBy::Day, rows);
+        assert_eq!(report.groups.len(), 731);
+        assert_eq!(report.groups[730].total.currency.as_deref(), Some("USD"));
+        let rows = CostReportRows {
+            groups: [days("EUR", "3"), days("BRL", "2"), days("USD", "1")].concat(),
+            service_messages: vec![],
+        };
+        let full = super::report("1y".into(), &window, CostGroupBy::Day, rows);
+        assert_eq!(
+            full.groups.len(),
+            MAX_GROUPS + 3,
+            "the days beyond the limit are `other`"
+        );
     }
 
     #[test]
