@@ -49,6 +49,7 @@ impl Conversations {
             conversation_id: facts.conversation.id,
             profile_id: profile.profile.id,
             content: RequestedContent::FreeForm(content.clone()),
+            template_id: None,
             text: content.text().map(str::to_owned),
             context: None,
             address: to.kind(),

@@ -4,7 +4,7 @@ use crate::direct_messages::{MessageTemplateInput, RequestedContent};
 use crate::messaging::{
     Addressee, ContentInput, OutboundMessage, OutboundTemplate, SendOutcome, WhatsappCredentials, WhatsappGateway,
 };
-use crate::shared::{FieldErrors, MessageId, redacted_debug};
+use crate::shared::{FieldErrors, MessageId, TemplateId, redacted_debug};
 
 /// A reply as a caller gives it: exactly one of a template and the fields of `content`.
 #[derive(Clone, Default)]
@@ -35,6 +35,7 @@ impl ReplyInput {
 pub(super) struct OutgoingReply {
     pub(super) credentials: WhatsappCredentials,
     pub(super) content: RequestedContent,
+    pub(super) template_id: Option<TemplateId>,
     pub(super) text: Option<String>,
     pub(super) monthly_limit: Option<i64>,
     pub(super) call: ReplyCall,

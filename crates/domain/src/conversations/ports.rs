@@ -9,7 +9,9 @@ use super::{
 };
 use crate::direct_messages::RequestedContent;
 use crate::messaging::AddressKind;
-use crate::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor};
+use crate::shared::{
+    AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TemplateId, TimeCursor,
+};
 use time::OffsetDateTime;
 
 /// A reply that is not stored yet.
@@ -20,6 +22,8 @@ pub struct ReplyDraft {
     /// The number that sends it.
     pub profile_id: ProfileId,
     pub content: RequestedContent,
+    /// The template of the message.
+    pub template_id: Option<TemplateId>,
     /// The readable text: of a template, with the message's values.
     pub text: Option<String>,
     pub context: Option<MessageContext>,

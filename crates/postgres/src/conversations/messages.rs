@@ -14,7 +14,7 @@ use recado_domain::conversations::{Direction, Message, MessageOrigin, MessageSta
 use recado_domain::costs::{CostEntry, CostRollupDelta};
 use recado_domain::direct_messages::RequestedContent;
 use recado_domain::messaging::{AddressKind, PriceChange, SendStatus, StatusPricing};
-use recado_domain::shared::{AccountId, ContactId, ProfileId, StoreError};
+use recado_domain::shared::{AccountId, ContactId, ProfileId, StoreError, TemplateId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -153,9 +153,11 @@ struct LockedRow {
     message: MessageRow,
     #[diesel(sql_type = SqlUuid)]
     contact_id: Uuid,
-    /// The number of the conversation.
+    /// The number that sent the message.
     #[diesel(sql_type = Nullable<SqlUuid>)]
     profile_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    template_id: Option<Uuid>,
 }
 
 /// A locked outbound message.
@@ -166,6 +168,7 @@ pub(crate) struct LockedMessage {
     /// Whether its contact is erased: then it gets no id of WhatsApp and no text, and has no events.
     is_erased: bool,
     profile_id: Option<ProfileId>,
+    template_id: Option<TemplateId>,
     pricing: Option<StatusPricing>,
     pricing_before: Option<StatusPricing>,
     /// Whether the price was changed, so that the rate has to be set.
@@ -191,6 +194,7 @@ impl LockedMessage {
         self.needs_rate |= change == PriceChange::Price;
         if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
             pricing.profile_id = self.profile_id;
+            pricing.template_id = self.template_id;
         }
     }
 
@@ -336,6 +340,7 @@ pub(crate) async fn lock_messages(
             pricing,
             needs_rate: false,
             profile_id: row.profile_id.map(Into::into),
+            template_id: row.template_id.map(Into::into),
             status_before: message.status,
             message,
             contact_id: row.contact_id.into(),

@@ -282,7 +282,10 @@ async fn begin_reply(conn: &mut AsyncPgConnection, account: AccountId, reply: &R
         messages::type_.eq(reply.content.message_type()),
         messages::text.eq(reply.text.as_deref()),
         messages::status.eq(MessageStatus::Pending.as_str()),
-        messages::payload.eq(json!({ "profile_id": reply.profile_id, "content": reply.content })),
+        messages::payload.eq(
+            json!({ "profile_id": reply.profile_id, "template_id": reply.template_id,
+            "content": reply.content }),
+        ),
         messages::created_at.eq(reply.created_at),
         messages::origin.eq(MessageOrigin::Reply.as_str()),
         messages::caption.eq(reply.content.caption()),

@@ -104,7 +104,7 @@ fn cursor_query(cursor: Option<TimeCursor>, limit: i64) -> CursorQuery<TimeCurso
     CursorQuery { cursor, limit }
 }
 
-async fn only_conversation(fixture: &DbFixture, account: AccountId) -> Conversation {
+pub(crate) async fn only_conversation(fixture: &DbFixture, account: AccountId) -> Conversation {
     let found = conversations(fixture).list(account, &all(10)).await.unwrap().data;
     let [conversation] = &found[..] else {
         panic!("{found:?}")
@@ -596,6 +596,7 @@ pub(crate) fn reply_draft(
         conversation_id,
         profile_id,
         content: RequestedContent::FreeForm(MessageContent::Text("Olá".into())),
+        template_id: None,
         text: Some("Olá".into()),
         context: None,
         address: AddressKind::Phone,

@@ -129,6 +129,7 @@ impl Conversations {
         Ok(OutgoingReply {
             credentials,
             content: RequestedContent::FreeForm(content.clone()),
+            template_id: None,
             text: content.text().map(str::to_owned),
             monthly_limit: None,
             call: ReplyCall::FreeForm(OutboundMessage {
@@ -184,6 +185,7 @@ impl Conversations {
         Ok(OutgoingReply {
             credentials,
             content: request.content,
+            template_id: Some(template.id),
             text,
             monthly_limit: found.billing.messages_per_month(found.now),
             call: ReplyCall::Template(OutboundTemplate { reply_to, ..message }),
@@ -205,6 +207,7 @@ impl Conversations {
             conversation_id: facts.conversation.id,
             profile_id: profile.profile.id,
             content: outgoing.content.clone(),
+            template_id: outgoing.template_id,
             text: outgoing.text.clone(),
             context,
             address: outgoing.call.to().kind(),
