@@ -56,6 +56,11 @@ impl RateTable {
         covering.map_or_else(|| country.to_owned(), |rate| rate.market.clone())
     }
 
+    /// The creation time of the newest card with a row in force in a country.
+    pub fn newest_card_at(&self, country: &str, at: OffsetDateTime) -> Option<OffsetDateTime> {
+        self.in_force(country, at).map(|rate| rate.card_created_at).max()
+    }
+
     /// Sets what a card knows about a price: the market, and the amount where WhatsApp did not report one. `at` is the
     /// time of the first status update with a price. Returns the row from which the amount was taken.
     pub fn price(

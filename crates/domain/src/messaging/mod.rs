@@ -22,7 +22,7 @@ pub use error_class::{BlockCause, ErrorClass, ErrorCodes, ThrottleScope};
 pub use gateway::*;
 pub use outbound::*;
 pub use outcome::SendOutcome;
-pub use pricing::{PriceChange, Pricing, PricingSource, StatusPricing};
+pub use pricing::{PriceChange, Pricing, PricingSource, ReturnedReservation, StatusPricing};
 pub use status::SendStatus;
 pub use submission::{HeaderSubmission, TemplateSubmission};
 pub use template::*;

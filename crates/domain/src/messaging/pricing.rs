@@ -73,15 +73,30 @@ pub struct StatusPricing {
     pub profile_id: Option<ProfileId>,
     /// The template of the message.
     pub template_id: Option<TemplateId>,
+    /// The creation time of the newest rate card that was in force for the recipient's country when the price got its
+    /// rate. None: no card was.
+    pub newest_card_at: Option<OffsetDateTime>,
+    /// What the campaign's budget got back for the message.
+    pub returned: Option<ReturnedReservation>,
 }
 
-/// What a status update changed in a stored price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A reservation that a campaign's budget got back for a message with a price. A correction of the price takes it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReturnedReservation {
+    pub amount: Amount,
+    /// The currency of the budget at that time.
+    pub currency: String,
+}
+
+/// What a status update changed in a stored price. A greater one includes the smaller ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PriceChange {
     Nothing,
     /// Only the time or status of the latest update.
     Times,
-    /// The price, or the time whose rate applies.
+    /// The time whose rate applies: an earlier update arrived late.
+    RateTime,
+    /// The price.
     Price,
 }
 
@@ -97,6 +112,10 @@ struct Hidden {
     profile_id: Option<ProfileId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     template_id: Option<TemplateId>,
+    #[serde(default, with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    newest_card_at: Option<OffsetDateTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    returned: Option<ReturnedReservation>,
 }
 
 impl Pricing {
@@ -123,6 +142,8 @@ impl StatusPricing {
             pricing,
             profile_id: None,
             template_id: None,
+            newest_card_at: None,
+            returned: None,
         }
     }
 
@@ -163,7 +184,7 @@ impl StatusPricing {
         }
         let since = incoming.since.min(Some(price.rate_time()));
         if since != Some(price.rate_time()) {
-            change = PriceChange::Price;
+            change = change.max(PriceChange::RateTime);
             price.since = since;
         }
         change
@@ -178,6 +199,8 @@ impl StatusPricing {
             since: Some(self.rate_time()),
             profile_id: self.profile_id,
             template_id: self.template_id,
+            newest_card_at: self.newest_card_at,
+            returned: self.returned.clone(),
         };
         if let (Some(fields), Value::Object(hidden)) = (stored.as_object_mut(), serde_json::json!(hidden)) {
             fields.retain(|_, value| !value.is_null());
@@ -195,6 +218,8 @@ impl StatusPricing {
             since: hidden.since,
             profile_id: hidden.profile_id,
             template_id: hidden.template_id,
+            newest_card_at: hidden.newest_card_at,
+            returned: hidden.returned,
             pricing,
         })
     }
@@ -236,16 +261,25 @@ mod tests {
         );
         assert_eq!(StatusPricing::from_stored(&stored).unwrap(), pricing);
         assert_eq!(json!(pricing.pricing)["market"], Value::Null);
+        let with_rate = StatusPricing {
+            newest_card_at: Some(datetime!(2026-01-01 0:00 UTC)),
+            returned: Some(ReturnedReservation {
+                amount: Amount::parse("0.0625").unwrap(),
+                currency: "USD".into(),
+            }),
+            ..pricing
+        };
+        assert_eq!(StatusPricing::from_stored(&with_rate.to_stored()).unwrap(), with_rate);
     }
 
     #[test]
     fn pricing_is_corrected_only_by_a_later_different_price() {
-        use PriceChange::{Nothing, Price, Times};
+        use PriceChange::{Nothing, Price, RateTime, Times};
         use SendStatus::{Delivered, Sent};
         let stored = pricing_at(Delivered, 10, "marketing");
         for (incoming, change, category) in [
             (pricing_at(Delivered, 10, "marketing"), Nothing, "marketing"),
-            (pricing_at(Sent, 9, "utility"), Price, "marketing"),
+            (pricing_at(Sent, 9, "utility"), RateTime, "marketing"),
             (pricing_at(Sent, 10, "utility"), Nothing, "marketing"),
             (pricing_at(Delivered, 10, "utility"), Price, "utility"),
             (pricing_at(SendStatus::Read, 10, "utility"), Price, "utility"),

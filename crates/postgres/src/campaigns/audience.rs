@@ -144,12 +144,13 @@ pub(super) async fn empty_placeholders(
     Ok(counts.empty_placeholders)
 }
 
-/// The recipients by country, and the rates there. Without a rate card and a budget it reads no contact.
+/// The recipients by country, and the rates there at a time. Without a rate card and a budget it reads no contact.
 pub(super) async fn cost_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     selection: &Selection<'_>,
     has_budget: bool,
+    at: OffsetDateTime,
 ) -> DbResult<CostFacts> {
     let has_card = has_card(conn).await?;
     if !has_card && !has_budget {
@@ -165,7 +166,7 @@ pub(super) async fn cost_facts(
         audience_clause = selection.clause(2),
     );
     let rows: Vec<CountryRow> = selection.bind(sql(text).bind(account)).load(&mut *conn).await?;
-    country_recipients(conn, rows, has_card).await
+    country_recipients(conn, rows, has_card, at).await
 }
 
 /// How an audience is reached, and what its messages lack.

@@ -3,7 +3,7 @@
 //! A budget's row is locked after the sends and before the counters, by starts and by status updates. So the reserved
 //! sum that a start reads does not change before it commits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
@@ -17,19 +17,21 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::send_ids::smallest;
-use crate::costs::rates;
+use crate::costs::{RatePeriod, rates};
 use crate::errors::{DbResult, corrupt, parse_enum};
+use crate::filters::HAS_OPTED_OUT;
 use crate::ingestion::amount;
 use crate::sql::{FENCE, Sql, TextRow, key_rows, sql, uuids};
+use crate::whatsapp::USER_ID_SCOPE;
 
-/// Releases reserved amounts, by campaign. The caller has locked the sends.
-pub(super) async fn release(
+/// Changes reserved amounts, by campaign. The caller has locked the sends.
+pub(super) async fn change_reserved(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    released: BTreeMap<Uuid, Amount>,
+    changes: BTreeMap<Uuid, Amount>,
 ) -> DbResult<()> {
-    for (campaign, amount) in released {
-        add_reserved(conn, account, campaign, -amount).await?;
+    for (campaign, change) in changes {
+        add_reserved(conn, account, campaign, change).await?;
     }
     Ok(())
 }
@@ -53,6 +55,9 @@ async fn add_reserved(
 /// The sends of a batch that the budget admits, and the rate of each.
 pub(super) struct AdmittedSends {
     pub(super) sends: Vec<(SendId, Amount)>,
+    /// Those of `sends` whose contact can not be written to and has no rate. They have no reservation, so the worker MUST
+    /// NOT send them.
+    pub(super) unreachable: Vec<SendId>,
     /// Whether a send of the batch would exceed the budget, or has no rate.
     pub(super) is_over_budget: bool,
 }
@@ -77,6 +82,15 @@ struct AddressRow {
     phone: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     wa_user_id: Option<String>,
+    /// Whether its contact may and can be written to. Another send costs nothing: it fails when it starts.
+    #[diesel(sql_type = Bool)]
+    is_reachable: bool,
+}
+
+impl AddressRow {
+    fn country(&self) -> Option<String> {
+        country_of(self.phone.as_deref(), self.wa_user_id.as_deref())
+    }
 }
 
 /// Locks the sends and the budget, and decides which of the sends may start. None: the campaign has no budget now. The
@@ -99,38 +113,39 @@ pub(super) async fn admit(
         return Ok(None);
     };
     let budget: Budget = serde_json::from_value(budget).map_err(corrupt)?;
-    let addresses = lock_addresses(conn, account, next).await?;
+    let addresses = lock_addresses(conn, run, next).await?;
     let category: Category = parse_enum(&row.category)?;
     let committed = committed(conn, account, campaign, &budget.currency).await?;
-    let countries: BTreeMap<Uuid, Option<String>> = addresses
-        .into_iter()
-        .map(|row| (row.id, country_of(row.phone.as_deref(), row.wa_user_id.as_deref())))
-        .collect();
-    let mut distinct: Vec<String> = countries.values().flatten().cloned().collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let table = rates(conn, distinct).await?;
-    let rate = |send: &SendId| {
-        rate_of(
+    let countries: BTreeSet<String> = addresses.iter().filter_map(AddressRow::country).collect();
+    let table = rates(conn, countries.into_iter().collect(), RatePeriod::at(row.now)).await?;
+    let known = addresses.iter().map(|address| {
+        let rate = rate_of(
             &table,
-            countries.get(&send.0)?.as_deref(),
+            address.country().as_deref(),
             category,
             &budget.currency,
             row.now,
-        )
-    };
+        );
+        (SendId(address.id), rate, address.is_reachable)
+    });
     // A send that was started or ended meanwhile is in the list no more, and is not started again.
-    let known: Vec<SendId> = next
-        .iter()
-        .copied()
-        .filter(|send| countries.contains_key(&send.0))
+    let known: BTreeMap<SendId, (Option<Amount>, bool)> = known
+        .map(|(send, rate, is_reachable)| (send, (rate, is_reachable)))
         .collect();
-    let rates: Vec<Option<Amount>> = known.iter().map(rate).collect();
+    let candidates = next.iter().filter_map(|send| Some((*send, *known.get(send)?)));
+    let candidates: Vec<(SendId, (Option<Amount>, bool))> = candidates.collect();
+    let rates: Vec<Option<Amount>> = candidates
+        .iter()
+        .map(|(_, (rate, is_reachable))| rate.or((!is_reachable).then_some(Amount::ZERO)))
+        .collect();
     let count = admitted(&budget, committed, &rates);
-    let admitted = known.iter().copied().zip(rates).take(count);
+    let without_rate = candidates.iter().take(count).filter(|(_, (rate, _))| rate.is_none());
+    let unreachable = without_rate.map(|(send, _)| *send).collect();
+    let admitted = candidates.iter().map(|(send, _)| *send).zip(rates).take(count);
     Ok(Some(AdmittedSends {
         sends: admitted.filter_map(|(send, rate)| Some((send, rate?))).collect(),
-        is_over_budget: count < known.len(),
+        unreachable,
+        is_over_budget: count < candidates.len(),
     }))
 }
 
@@ -146,24 +161,18 @@ fn rate_of(
 }
 
 /// Locks the sends that can start, in the order of their ids.
-async fn lock_addresses(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    next: &[SendId],
-) -> DbResult<Vec<AddressRow>> {
+async fn lock_addresses(conn: &mut AsyncPgConnection, run: QueuedRun, next: &[SendId]) -> DbResult<Vec<AddressRow>> {
     let rows = sql(format!(
-        "SELECT k.id, c.phone, c.wa_user_id
-         FROM (SELECT k.id FROM {keys} k ORDER BY 1) k
-         CROSS JOIN LATERAL (SELECT contact_id FROM campaign_sends
-           WHERE account_id = $1 AND id = k.id AND id >= $3 AND status = 'pending' AND started_at IS NULL FOR UPDATE) s
-         CROSS JOIN LATERAL (SELECT phone, wa_user_id FROM contacts
-           WHERE account_id = $1 AND id = s.contact_id {FENCE}) c
-         ORDER BY k.id",
+        include_str!("due_addresses.sql"),
         keys = key_rows("$2", "id"),
+        has_opted_out = HAS_OPTED_OUT,
+        scope = USER_ID_SCOPE,
+        fence = FENCE,
     ))
-    .bind(account)
+    .bind(run.account_id)
     .bind(uuids(next))
     .bind(smallest(next.iter().map(|send| &send.0)))
+    .bind(run.campaign_id)
     .load(conn)
     .await?;
     Ok(rows)

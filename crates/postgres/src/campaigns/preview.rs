@@ -43,7 +43,8 @@ pub(super) async fn preview_facts(
         Ok(_) => retries::forecast(conn, account, id, None, &RetryRequest::default(), codes).await?,
         Err(_) => RetryReport::default(),
     };
-    let costs = audience::cost_facts(conn, account, &selection, facts.campaign.budget.is_some()).await?;
+    let has_budget = facts.campaign.budget.is_some();
+    let costs = audience::cost_facts(conn, account, &selection, has_budget, facts.now).await?;
     let counts = audience::count(conn, account, &selection, &required_placeholders(&facts)).await?;
     Ok(Some(PreviewFacts {
         recipients_by: counts.recipients_by,

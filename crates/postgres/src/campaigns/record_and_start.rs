@@ -142,7 +142,13 @@ async fn start_checked(
         sent: vec![],
         next,
     };
-    let started = batch.start_checked(conn).await?.into_started(next);
+    let mut started = batch.start_checked(conn).await?.into_started(next);
+    let unreachable = admitted.iter().flat_map(|admitted| &admitted.unreachable);
+    for send in unreachable.filter(|send| started.sends.contains(send)) {
+        if !started.unreachable.contains(send) {
+            started.unreachable.push(*send);
+        }
+    }
     let reserved = admitted.map(|admitted| admitted.sends).unwrap_or_default();
     let reserved = reserved.into_iter().filter(|(send, _)| started.sends.contains(send));
     budgets::reserve(conn, run, reserved.collect()).await?;

@@ -155,7 +155,7 @@ async fn check_budget(
     let Some(budget) = campaign.budget.as_ref().filter(|_| !campaign.simulated) else {
         return Ok(None);
     };
-    let costs = audience::cost_facts(conn, campaign.account_id, selection, true).await?;
+    let costs = audience::cost_facts(conn, campaign.account_id, selection, true, campaign.updated_at).await?;
     let now = campaign.updated_at;
     Ok(budget.check_rates(&costs, start.content.template.category, now).err())
 }

@@ -171,8 +171,8 @@ pub(crate) struct LockedMessage {
     template_id: Option<TemplateId>,
     pricing: Option<StatusPricing>,
     pricing_before: Option<StatusPricing>,
-    /// Whether the price was changed, so that the rate has to be set.
-    needs_rate: bool,
+    /// What changed in the price.
+    price_change: PriceChange,
     error_message: Option<String>,
     changed: bool,
     /// Set if a status was applied.
@@ -191,7 +191,7 @@ impl LockedMessage {
     pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
         let change = StatusPricing::apply(&mut self.pricing, pricing);
         self.changed |= change != PriceChange::Nothing;
-        self.needs_rate |= change == PriceChange::Price;
+        self.price_change = self.price_change.max(change);
         if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
             pricing.profile_id = self.profile_id;
             pricing.template_id = self.template_id;
@@ -201,7 +201,7 @@ impl LockedMessage {
     /// Sets the rate of the price again.
     pub(crate) fn reprice(&mut self) {
         if self.pricing.is_some() {
-            self.needs_rate = true;
+            self.price_change = PriceChange::Price;
             self.changed = true;
         }
     }
@@ -270,12 +270,16 @@ impl LockedMessage {
 }
 
 impl Priced for LockedMessage {
-    fn needs_rate(&self) -> bool {
-        self.needs_rate
+    fn price_change(&self) -> PriceChange {
+        self.price_change
     }
 
     fn contact(&self) -> Uuid {
         self.contact_id.0
+    }
+
+    fn price(&self) -> Option<&StatusPricing> {
+        self.pricing.as_ref()
     }
 
     fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {
@@ -338,7 +342,7 @@ pub(crate) async fn lock_messages(
         Ok(LockedMessage {
             pricing_before: pricing.clone(),
             pricing,
-            needs_rate: false,
+            price_change: PriceChange::Nothing,
             profile_id: row.profile_id.map(Into::into),
             template_id: row.template_id.map(Into::into),
             status_before: message.status,

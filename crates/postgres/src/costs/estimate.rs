@@ -6,8 +6,9 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::AsyncPgConnection;
 use recado_domain::costs::{CostFacts, CountryRecipients, country_of, country_of_phone};
+use time::OffsetDateTime;
 
-use super::rates::rates;
+use super::rates::{RatePeriod, rates};
 use crate::errors::DbResult;
 
 /// The recipients that share the beginning of their phone number, or the country of their user id.
@@ -34,11 +35,12 @@ impl CountryRow {
     }
 }
 
-/// The facts of an estimate, of recipients that the caller counted.
+/// The facts of an estimate at a time, of recipients that the caller counted.
 pub(crate) async fn country_recipients(
     conn: &mut AsyncPgConnection,
     rows: Vec<CountryRow>,
     has_card: bool,
+    at: OffsetDateTime,
 ) -> DbResult<CostFacts> {
     let mut counts: BTreeMap<Option<String>, (i64, i64)> = BTreeMap::new();
     for row in rows {
@@ -49,7 +51,7 @@ pub(crate) async fn country_recipients(
     let countries = counts.keys().flatten().cloned().collect();
     Ok(CostFacts {
         has_card,
-        rates: rates(conn, countries).await?,
+        rates: rates(conn, countries, RatePeriod::at(at)).await?,
         recipients: counts
             .into_iter()
             .map(|(country, (recipients, in_window))| CountryRecipients {

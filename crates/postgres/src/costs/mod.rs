@@ -12,6 +12,6 @@ pub(crate) use alerts::check_alerts;
 pub(crate) use estimate::{CountryRow, country_recipients};
 pub(crate) use pricing::{Priced, set_rates};
 pub use rate_cards::PgRateCards;
-pub(crate) use rates::{has_card, rates};
+pub(crate) use rates::{RatePeriod, has_card, rates};
 pub use report::PgCosts;
 pub(crate) use rollups::count_costs;

@@ -1,4 +1,4 @@
-//! Reads the rates that may apply to messages in some countries.
+//! Reads the rates that apply to messages in some countries.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, Bool, Text, Timestamptz, Uuid as SqlUuid};
@@ -33,19 +33,45 @@ struct RateRecord {
     effective_at: OffsetDateTime,
 }
 
-/// The rates of all cards in these countries.
-pub(crate) async fn rates(conn: &mut AsyncPgConnection, countries: Vec<String>) -> DbResult<RateTable> {
+/// Which rates apply to some messages.
+#[derive(Clone, Copy)]
+pub(crate) struct RatePeriod {
+    /// The earliest time of a message.
+    pub(crate) from: OffsetDateTime,
+    /// The latest one.
+    pub(crate) until: OffsetDateTime,
+    /// The creation time of the newest card that applies, in whole milliseconds. None: every card applies.
+    pub(crate) newest_card_at: Option<OffsetDateTime>,
+}
+
+impl RatePeriod {
+    /// The rates of one time.
+    pub(crate) fn at(time: OffsetDateTime) -> Self {
+        Self {
+            from: time,
+            until: time,
+            newest_card_at: None,
+        }
+    }
+}
+
+/// The rates in these countries that apply in the period. Rates that newer cards replace are not returned, so the result
+/// does not grow with the number of cards.
+pub(crate) async fn rates(
+    conn: &mut AsyncPgConnection,
+    countries: Vec<String>,
+    period: RatePeriod,
+) -> DbResult<RateTable> {
     if countries.is_empty() {
         return Ok(RateTable::default());
     }
-    let rows: Vec<RateRecord> = sql(
-        "SELECT r.card_id, c.created_at AS card_created_at, c.used_at IS NOT NULL AS card_is_used, r.market,
-           r.countries, r.currency, r.category, r.rate::text AS rate, r.effective_at
-         FROM rate_card_rows r JOIN rate_cards c ON c.id = r.card_id WHERE r.countries && $1",
-    )
-    .bind(countries)
-    .load(conn)
-    .await?;
+    let rows: Vec<RateRecord> = sql(include_str!("rates.sql"))
+        .bind(countries)
+        .bind(period.from)
+        .bind(period.until)
+        .bind(period.newest_card_at)
+        .load(conn)
+        .await?;
     let rates = rows.into_iter().map(|row| {
         Ok(Rate {
             card: row.card_id.into(),

@@ -70,8 +70,8 @@ pub(crate) struct LockedMessage {
     status: DirectStatus,
     pricing: Option<StatusPricing>,
     pricing_before: Option<StatusPricing>,
-    /// Whether the price was changed, so that the rate has to be set.
-    needs_rate: bool,
+    /// What changed in the price.
+    price_change: PriceChange,
     /// Set if a status was applied.
     new_status: Option<SendStatus>,
     is_unknown: bool,
@@ -91,7 +91,7 @@ impl TryFrom<LockedRow> for LockedMessage {
         Ok(Self {
             pricing_before: pricing.clone(),
             pricing,
-            needs_rate: false,
+            price_change: PriceChange::Nothing,
             row,
             before: status,
             status,
@@ -120,7 +120,7 @@ impl LockedMessage {
     pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
         let change = StatusPricing::apply(&mut self.pricing, pricing);
         self.changed |= change != PriceChange::Nothing;
-        self.needs_rate |= change == PriceChange::Price;
+        self.price_change = self.price_change.max(change);
         if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
             pricing.profile_id = read_profile(self.row.profile_id);
             pricing.template_id = self.row.template_id.map(Into::into);
@@ -130,7 +130,7 @@ impl LockedMessage {
     /// Sets the rate of the price again.
     pub(crate) fn reprice(&mut self) {
         if self.pricing.is_some() {
-            self.needs_rate = true;
+            self.price_change = PriceChange::Price;
             self.changed = true;
         }
     }
@@ -244,12 +244,16 @@ impl LockedMessage {
 }
 
 impl Priced for LockedMessage {
-    fn needs_rate(&self) -> bool {
-        self.needs_rate
+    fn price_change(&self) -> PriceChange {
+        self.price_change
     }
 
     fn contact(&self) -> Uuid {
         self.row.contact_id
+    }
+
+    fn price(&self) -> Option<&StatusPricing> {
+        self.pricing.as_ref()
     }
 
     fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {

@@ -22,9 +22,9 @@ use crate::status_updates::status_update;
 use crate::support::{DbFixture, LEASE, id, platform_entry};
 
 /// Midnight in the zone of the second card.
-const MIDNIGHT: OffsetDateTime = datetime!(2026-03-01 3:00 UTC);
+pub(crate) const MIDNIGHT: OffsetDateTime = datetime!(2026-03-01 3:00 UTC);
 
-const OLD_CARD: &str = "market,currency,category,rate,effective_from,countries,zone\n\
+pub(crate) const OLD_CARD: &str = "market,currency,category,rate,effective_from,countries,zone\n\
     BR,USD,marketing,0.0625,2026-01-01,,\n\
     BR,USD,utility,0.008,2026-01-01,,\n\
     Europe,USD,marketing,0.086412,2026-01-01,PT;ES,\n\
@@ -58,7 +58,7 @@ fn entry(fixture: &DbFixture, action: AuditAction, card: RateCardId) -> Platform
     }
 }
 
-async fn add_card(fixture: &DbFixture, number: i64, file: &str) -> RateCardId {
+pub(crate) async fn add_card(fixture: &DbFixture, number: i64, file: &str) -> RateCardId {
     let draft = draft(number, file);
     let store = PgRateCards::new(fixture.owner.clone());
     store
@@ -69,7 +69,7 @@ async fn add_card(fixture: &DbFixture, number: i64, file: &str) -> RateCardId {
 }
 
 /// Reports the differences of the rollups of costs.
-async fn differences(fixture: &DbFixture) -> Vec<String> {
+pub(crate) async fn differences(fixture: &DbFixture) -> Vec<String> {
     let found = PgRollups::new(fixture.owner.clone())
         .verify(fixture.account)
         .await
@@ -80,7 +80,7 @@ async fn differences(fixture: &DbFixture) -> Vec<String> {
     of_costs.map(|found| found.to_string()).collect()
 }
 
-fn pricing(category: &str, at: OffsetDateTime) -> Pricing {
+pub(crate) fn pricing(category: &str, at: OffsetDateTime) -> Pricing {
     Pricing {
         billable: true,
         model: Some("PMP".into()),
@@ -94,7 +94,7 @@ fn pricing(category: &str, at: OffsetDateTime) -> Pricing {
     }
 }
 
-fn free(category: &str, at: OffsetDateTime) -> Pricing {
+pub(crate) fn free(category: &str, at: OffsetDateTime) -> Pricing {
     Pricing {
         billable: false,
         kind: Some("free_customer_service".into()),
@@ -617,7 +617,7 @@ async fn amount_is_not_taken_from_a_card_that_is_being_deleted() {
 }
 
 /// A run of ten contacts in Brazil with a budget, whose first sends are claimed.
-async fn run_with_budget(fixture: &DbFixture, amount: &str) -> (Campaign, QueuedRun, Uuid) {
+pub(crate) async fn run_with_budget(fixture: &DbFixture, amount: &str) -> (Campaign, QueuedRun, Uuid) {
     fixture.add_contacts(10).await;
     let worker = id();
     let (campaign, run) = fixture.started(worker).await;
@@ -629,7 +629,7 @@ async fn run_with_budget(fixture: &DbFixture, amount: &str) -> (Campaign, Queued
     (campaign, run, worker)
 }
 
-async fn cost_of(fixture: &DbFixture, campaign: &Campaign) -> (String, String) {
+pub(crate) async fn cost_of(fixture: &DbFixture, campaign: &Campaign) -> (String, String) {
     let found = fixture
         .campaigns()
         .find(fixture.account, campaign.id)

@@ -23,6 +23,7 @@ mod contact_updates;
 mod contacts;
 mod conversations;
 mod cost_alerts;
+mod cost_corrections;
 mod costs;
 mod deletion;
 mod diagnostics;

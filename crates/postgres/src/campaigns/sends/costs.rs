@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recado_domain::costs::{CostEntry, CostRollupDelta};
-use recado_domain::messaging::{PriceChange, SendStatus, StatusPricing};
+use recado_domain::messaging::{PriceChange, ReturnedReservation, SendStatus, StatusPricing};
 use recado_domain::shared::Amount;
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ impl LockedSend {
     pub(crate) fn set_pricing(&mut self, pricing: Option<StatusPricing>) {
         let change = StatusPricing::apply(&mut self.pricing, pricing);
         self.changed |= change != PriceChange::Nothing;
-        self.needs_rate |= change == PriceChange::Price;
+        self.price_change = self.price_change.max(change);
         if let Some(pricing) = self.pricing.as_mut().filter(|pricing| pricing.profile_id.is_none()) {
             pricing.profile_id = self.row.profile_id.map(Into::into);
             pricing.template_id = self.row.template_id.map(Into::into);
@@ -27,7 +27,7 @@ impl LockedSend {
     /// Sets the rate of the price again.
     pub(crate) fn reprice(&mut self) {
         if self.pricing.is_some() {
-            self.needs_rate = true;
+            self.price_change = PriceChange::Price;
             self.changed = true;
         }
     }
@@ -45,28 +45,46 @@ impl LockedSend {
         )
     }
 
-    /// Whether the budget gets back what it has reserved: the message did not leave, failed, is free, or has its price.
-    pub(super) fn releases_budget(&self) -> bool {
-        if self.row.reserved_amount.is_none() {
-            return false;
-        }
+    /// Whether the budget needs no reservation for the message: it did not leave, failed, or was delivered and is free or
+    /// has its price. Until the delivery a free price may still be corrected.
+    fn needs_no_reservation(&self) -> bool {
         let has_left = self.status != SendStatus::Pending || self.row.started_at.is_some();
-        let price = self.pricing.as_ref().map(|price| &price.pricing);
-        let is_free = price.is_some_and(|price| !price.billable);
-        let is_priced = self.status.is_charged()
-            && price.is_some_and(|price| price.amount.is_some() && price.currency == self.row.budget_currency);
-        !has_left || self.status == SendStatus::Failed || is_free || is_priced
+        let is_final = |price: &StatusPricing| {
+            let pricing = &price.pricing;
+            !pricing.billable || (pricing.amount.is_some() && pricing.currency == self.row.budget_currency)
+        };
+        !has_left
+            || self.status == SendStatus::Failed
+            || (self.status.is_charged() && self.pricing.as_ref().is_some_and(is_final))
     }
 
-    /// What each campaign's budget gets back.
-    pub(super) fn released(sends: &[Self]) -> DbResult<BTreeMap<Uuid, Amount>> {
-        let mut released = BTreeMap::new();
-        for send in sends.iter().filter(|send| send.releases_budget()) {
-            if let Some(reserved) = &send.row.reserved_amount {
-                *released.entry(send.row.campaign_id).or_default() += amount(reserved)?;
+    /// Sets what the budget reserves for the message now. A correction to a price that is unknown in the budget's currency
+    /// takes the reservation again that an earlier price had returned.
+    pub(super) fn set_reservation(&mut self) -> DbResult<()> {
+        self.reserved = self.row.reserved_amount.as_deref().map(amount).transpose()?;
+        self.reserved_before = self.reserved;
+        let currency = self.row.budget_currency.clone();
+        let is_final = self.needs_no_reservation();
+        if let Some(amount) = self.reserved.take_if(|_| is_final) {
+            if let (Some(price), Some(currency)) = (&mut self.pricing, currency) {
+                price.returned = Some(ReturnedReservation { amount, currency });
             }
+        } else if !is_final && self.reserved.is_none() {
+            let returned = self.pricing.as_mut().and_then(|price| price.returned.take());
+            let returned = returned.filter(|returned| Some(&returned.currency) == currency.as_ref());
+            self.reserved = returned.map(|returned| returned.amount);
         }
-        Ok(released)
+        Ok(())
+    }
+
+    /// How the reservations of each campaign's budget change.
+    pub(super) fn reservation_changes(sends: &[Self]) -> BTreeMap<Uuid, Amount> {
+        let mut changes: BTreeMap<Uuid, Amount> = BTreeMap::new();
+        for send in sends.iter().filter(|send| send.reserved != send.reserved_before) {
+            let change = send.reserved.unwrap_or_default() - send.reserved_before.unwrap_or_default();
+            *changes.entry(send.row.campaign_id).or_default() += change;
+        }
+        changes
     }
 
     /// The changes of the rollup of costs.
@@ -81,12 +99,16 @@ impl LockedSend {
 }
 
 impl Priced for LockedSend {
-    fn needs_rate(&self) -> bool {
-        self.needs_rate
+    fn price_change(&self) -> PriceChange {
+        self.price_change
     }
 
     fn contact(&self) -> Uuid {
         self.row.contact_id
+    }
+
+    fn price(&self) -> Option<&StatusPricing> {
+        self.pricing.as_ref()
     }
 
     fn price_mut(&mut self) -> Option<(&mut StatusPricing, Option<&str>)> {

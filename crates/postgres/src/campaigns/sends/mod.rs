@@ -13,8 +13,8 @@ use diesel::sql_types::{
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{CounterChange, MessageStatusEvent, SendCounts, SendResult};
 use recado_domain::costs::CostRollupDelta;
-use recado_domain::messaging::{AddressKind, SendStatus, StatusPricing};
-use recado_domain::shared::{AccountId, CampaignId, SendId};
+use recado_domain::messaging::{AddressKind, PriceChange, SendStatus, StatusPricing};
+use recado_domain::shared::{AccountId, Amount, CampaignId, SendId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -99,9 +99,12 @@ pub(crate) struct LockedSend {
     sent_at_before: Option<OffsetDateTime>,
     pricing: Option<StatusPricing>,
     pricing_before: Option<StatusPricing>,
-    /// Whether the price was changed, so that the rate has to be set.
-    needs_rate: bool,
+    /// What changed in the price.
+    price_change: PriceChange,
     held_reservation_before: bool,
+    /// What the campaign's budget reserves for the send. Set by [`set_reservation`](Self::set_reservation).
+    reserved: Option<Amount>,
+    reserved_before: Option<Amount>,
     changed: bool,
     message_id_is_new: bool,
 }
@@ -285,12 +288,14 @@ pub(crate) async fn lock_sends(
         let mut send = LockedSend {
             pricing_before: pricing.clone(),
             pricing,
-            needs_rate: false,
+            price_change: PriceChange::Nothing,
             status,
             status_before: status,
             sent_at_before: row.sent_at,
             row,
             held_reservation_before: false,
+            reserved: None,
+            reserved_before: None,
             changed: false,
             message_id_is_new: false,
         };
@@ -405,8 +410,11 @@ impl SendChanges {
             return Ok(CostRollupDelta::default());
         }
         set_rates(conn, account, &mut self.sends).await?;
+        for send in &mut self.sends {
+            send.set_reservation()?;
+        }
         let costs = LockedSend::cost_delta(&self.sends);
-        budgets::release(conn, account, LockedSend::released(&self.sends)?).await?;
+        budgets::change_reserved(conn, account, LockedSend::reservation_changes(&self.sends)).await?;
         write_sends(conn, account, self.sends).await?;
         for (campaign, delta) in self.counts {
             sql("INSERT INTO campaign_counter_slots AS n
@@ -449,12 +457,12 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
            retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
            read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code, error_message = w.error_message,
            wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed, pricing = w.pricing,
-           reserved_amount = CASE WHEN NOT w.releases_budget THEN s.reserved_amount END, hold_reason = NULL
+           reserved_amount = w.reserved::numeric, hold_reason = NULL
          FROM {keys} w WHERE s.account_id = $1 AND s.id = w.id AND s.id >= $18",
         keys = key_rows(
             "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17",
             "id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at, \
-             error_code, error_message, wa_message_id, never_confirmed, pricing, releases_budget",
+             error_code, error_message, wa_message_id, never_confirmed, pricing, reserved",
         ),
     ))
     .bind(account)
@@ -490,7 +498,7 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     .bind(collect_column(&sends, |send| {
         send.pricing.as_ref().map(StatusPricing::to_stored)
     }))
-    .bind(sends.iter().map(LockedSend::releases_budget).collect::<Vec<_>>())
+    .bind(collect_column(&sends, |send| send.reserved))
     .bind(smallest);
     query.execute(&mut *conn).await?;
     let sent_now = sends.iter().filter(|send| send.sent_at_before.is_none());
