@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use super::CampaignRefusal;
+use super::{Campaign, CampaignError, CampaignRefusal, Campaigns};
 use crate::costs::{CampaignCost, CostFacts, markets_without_rate};
 use crate::messaging::Category;
 use crate::shared::{Amount, FieldErrors};
@@ -43,7 +43,7 @@ impl Budget {
         }
     }
 
-    /// Refuses a start if a recipient's market has no rate in the budget's currency: its message could never start.
+    /// Refuses a run if a recipient's market has no rate in the budget's currency: its message could never start.
     pub fn check_rates(
         &self,
         costs: &CostFacts,
@@ -57,7 +57,8 @@ impl Budget {
         }
     }
 
-    /// Refuses a resume if the campaign has spent and reserved more than the budget.
+    /// Refuses a resume if the campaign has spent more than the budget. Reservations are spent: their messages have left,
+    /// and have no price yet. The run would pause again at once.
     pub(super) fn check_spent(&self, cost: &CampaignCost) -> Result<(), CampaignRefusal> {
         let committed = cost.amount.unwrap_or_default() + cost.reserved.unwrap_or_default();
         match committed > self.amount {
@@ -66,6 +67,57 @@ impl Budget {
                 committed: committed.to_string(),
                 currency: self.currency.clone(),
             }),
+        }
+    }
+}
+
+/// The recipients to whom a run still has to start messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemainingCosts {
+    /// The category of the template now.
+    pub category: Category,
+    pub costs: CostFacts,
+    /// The time of the store's clock.
+    pub now: OffsetDateTime,
+}
+
+impl RemainingCosts {
+    /// Refuses a budget in whose currency a recipient's market has no rate.
+    pub fn check(&self, budget: &Budget) -> Result<(), CampaignRefusal> {
+        budget.check_rates(&self.costs, self.category, self.now)
+    }
+}
+
+impl Campaign {
+    /// The budget that limits the run. A simulated run costs nothing.
+    pub fn payable_budget(&self) -> Option<&Budget> {
+        self.budget.as_ref().filter(|_| !self.simulated)
+    }
+}
+
+impl Campaigns {
+    /// Refuses a campaign whose run would pause at a recipient that has no rate in the currency of the budget.
+    pub(super) async fn check_remaining_rates(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        let Some(budget) = campaign.payable_budget() else {
+            return Ok(());
+        };
+        let remaining = self.starts.remaining_costs(campaign.account_id, campaign.id).await?;
+        match remaining {
+            Some(remaining) => Ok(remaining.check(budget)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The campaign with its cost of now. The cost in a command's campaign is from before the command.
+    pub(super) async fn with_current_cost(&self, campaign: Campaign) -> Campaign {
+        let stored = self.store.find(campaign.account_id, campaign.id).await;
+        // The command has succeeded: a failed read does not change that.
+        match stored {
+            Ok(Some(stored)) => Campaign {
+                cost: stored.cost,
+                ..campaign
+            },
+            Ok(None) | Err(_) => campaign,
         }
     }
 }
@@ -89,9 +141,10 @@ pub fn admitted(budget: &Budget, mut committed: Amount, rates: &[Option<Amount>]
 mod tests {
     use uuid::Uuid;
 
-    use super::super::service::tests::{campaign, campaigns, tenant};
-    use super::super::{Campaign, CampaignError, CampaignInput, CampaignStatus, MockCampaignStore};
+    use super::super::service::tests::{NOW, campaign, campaigns_over, tenant};
+    use super::super::{CampaignInput, CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore};
     use super::*;
+    use crate::costs::{CountryRecipients, RateTable};
     use crate::shared::{CampaignId, WriteOutcome};
 
     fn budget(amount: &str) -> Budget {
@@ -150,6 +203,65 @@ mod tests {
         assert!(budget("1").check_spent(&CampaignCost::default()).is_ok());
     }
 
+    /// The remaining recipient of a run is in this country, for which no card has a rate. None: no recipient is left.
+    fn starts_with(country: Option<&str>) -> MockRunStartStore {
+        let recipients: Vec<CountryRecipients> = country
+            .into_iter()
+            .map(|country| CountryRecipients {
+                country: Some(country.to_owned()),
+                recipients: 1,
+                in_window: 0,
+            })
+            .collect();
+        let mut starts = MockRunStartStore::new();
+        starts.expect_remaining_costs().returning(move |_, _| {
+            Ok(Some(RemainingCosts {
+                category: Category::Marketing,
+                costs: CostFacts {
+                    has_card: true,
+                    rates: RateTable::default(),
+                    recipients: recipients.clone(),
+                },
+                now: NOW,
+            }))
+        });
+        starts
+    }
+
+    #[tokio::test]
+    async fn budget_of_a_run_needs_a_rate_for_every_remaining_market() {
+        for (status, simulated, is_refused) in [
+            (CampaignStatus::Sending, false, true),
+            (CampaignStatus::Sending, true, false),
+            (CampaignStatus::Draft, false, false),
+        ] {
+            let mut store = MockCampaignStore::new();
+            store.expect_unknown_references().returning(|_, _| Ok(vec![]));
+            store.expect_find().returning(move |_, _| {
+                Ok(Some(Campaign {
+                    simulated,
+                    ..campaign(status)
+                }))
+            });
+            store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
+            let campaigns = campaigns_over(store, starts_with(Some("PT")), MockRunRetryStore::new());
+            let input = CampaignInput {
+                budget: Some(Some(budget("5"))),
+                ..CampaignInput::default()
+            };
+            let updated = campaigns.update(&tenant(), CampaignId(Uuid::nil()), input).await;
+            let markets = vec!["PT".to_owned()];
+            match is_refused {
+                false => assert!(updated.is_ok(), "{status}"),
+                true => assert!(
+                    matches!(&updated, Err(CampaignError::Refused(CampaignRefusal::NoRate { markets: found }))
+                        if *found == markets),
+                    "{updated:?}"
+                ),
+            }
+        }
+    }
+
     #[tokio::test]
     async fn budget_alone_is_set_while_the_campaign_sends() {
         let budget = |currency: &str| Budget {
@@ -167,7 +279,8 @@ mod tests {
                 }))
             });
             store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
-            campaigns(store).update(&tenant(), CampaignId(Uuid::nil()), input).await
+            let campaigns = campaigns_over(store, starts_with(None), MockRunRetryStore::new());
+            campaigns.update(&tenant(), CampaignId(Uuid::nil()), input).await
         };
         let alone = |budget: Option<Budget>| CampaignInput {
             budget: Some(budget),

@@ -76,7 +76,7 @@ mod test_send;
 mod variables;
 
 pub use audience::{Audience, Reach, SegmentConfig};
-pub use budget::{BUDGET_REACHED, Budget, admitted};
+pub use budget::{BUDGET_REACHED, Budget, RemainingCosts, admitted};
 pub use content::RunContent;
 pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageStatusEvent, started_event};

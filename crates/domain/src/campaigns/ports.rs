@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::{
     Burst, Campaign, CampaignQuery, CampaignStats, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedRun,
-    QueuedStart, Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport,
-    RunRetry, RunStart, SendResult, SendsPage, StartOutcome, TestRecipient, TestSendFacts,
+    QueuedStart, Recipient, RemainingCosts, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs,
+    RunReport, RunRetry, RunStart, SendResult, SendsPage, StartOutcome, TestRecipient, TestSendFacts,
 };
 use crate::shared::{
     AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WorkOutcome,
@@ -144,6 +144,10 @@ pub trait RunStartStore: Send + Sync {
 
     /// The facts that decide whether a paused run may resume, in one read. None if the campaign does not exist.
     async fn resume_facts(&self, account: AccountId, id: CampaignId) -> Result<Option<ResumeFacts>, StoreError>;
+
+    /// The recipients to whom a run of the campaign still has to start messages and may start them now, by country. None
+    /// if the campaign does not exist, or has no template.
+    async fn remaining_costs(&self, account: AccountId, id: CampaignId) -> Result<Option<RemainingCosts>, StoreError>;
 
     /// Starts a run in one transaction:
     /// - the guarded transition to `sending`,

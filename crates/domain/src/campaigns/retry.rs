@@ -41,7 +41,7 @@ impl Campaigns {
         let retry = prepare_retry(facts.ok_or(CampaignError::NotFound)?, run, request)?;
         match self.retries.retry(&retry).await? {
             RetryOutcome::Started { report, .. } => Ok(RetriedCampaign {
-                campaign: retry.campaign,
+                campaign: self.with_current_cost(retry.campaign).await,
                 retry: report,
             }),
             RetryOutcome::Refused(refusal) => Err(refusal.into()),
@@ -252,7 +252,9 @@ mod tests {
                 .times(1)
                 .withf(|retry| retry.request == request_at(NOW) && retry.expected_version == retry.campaign.version)
                 .returning(move |_| Ok(outcome.clone()));
-            let retried = campaigns_over(MockCampaignStore::new(), starts, retries)
+            let mut store = MockCampaignStore::new();
+            store.expect_find().returning(|_, _| Ok(Some(ended())));
+            let retried = campaigns_over(store, starts, retries)
                 .retry_failed(&tenant(), ended().id, request_at(NOW))
                 .await;
             assert_eq!(retried.is_ok(), succeeds);

@@ -79,7 +79,8 @@ impl Campaigns {
             name: Some(input.name.unwrap_or_default()),
             ..input
         };
-        let campaign = merge(self.new_draft(tenant), named)?;
+        let mut campaign = merge(self.new_draft(tenant), named)?;
+        campaign.cost = CampaignCost::of(campaign.budget.as_ref().map(|budget| budget.currency.as_str()), &[]);
         self.check_references(&campaign).await?;
         let audit = Event::Audit(tenant.audit(AuditAction::Create, "campaign", campaign.id));
         self.store.insert(&campaign, &[audit]).await?;
@@ -96,12 +97,15 @@ impl Campaigns {
         // Report invalid input first, whether or not the campaign exists and whatever its status.
         let draft = merge(self.new_draft(tenant), input.clone())?;
         self.check_references(&draft).await?;
-        self.apply_command(tenant, id, input.command(), async |stored, status| {
+        let changed = self.apply_command(tenant, id, input.command(), async |stored, status| {
             input.check_budget_currency(&stored)?;
             let changed = edited(&stored, status, input.clone(), self.clock.now())?;
+            if status == CampaignStatus::Sending {
+                self.check_remaining_rates(&changed).await?;
+            }
             Ok((self.store.update(&changed, &stored, &[]).await?, changed))
-        })
-        .await
+        });
+        Ok(self.with_current_cost(changed.await?).await)
     }
 
     /// Soft-deletes a campaign that is not sending.

@@ -130,7 +130,7 @@ impl Campaigns {
     /// Resumes a paused run if the preconditions of a start still hold. The run pauses again if the cause of the pause
     /// still exists.
     pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        self.apply_command(tenant, id, Command::PauseOrResume, async |stored, _| {
+        let resumed = self.apply_command(tenant, id, Command::PauseOrResume, async |stored, _| {
             if stored.paused_at.is_none() {
                 return Ok((WriteOutcome::Done, stored));
             }
@@ -138,6 +138,7 @@ impl Campaigns {
             if let Some(refusal) = failed_resume_precondition(&facts.ok_or(CampaignError::NotFound)?) {
                 return Err(refusal.into());
             }
+            self.check_remaining_rates(&stored).await?;
             let resumed = Campaign {
                 paused_at: None,
                 pause_reason: None,
@@ -145,8 +146,8 @@ impl Campaigns {
                 ..stored.clone()
             };
             self.store_transition(tenant, resumed, &stored).await
-        })
-        .await
+        });
+        Ok(self.with_current_cost(resumed.await?).await)
     }
 
     /// Stores a campaign with its new status, and an audit entry with the old and the new status.
@@ -373,6 +374,29 @@ mod tests {
             ));
         }
         assert!(schedule(Sending, None, Some(later)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn resume_returns_the_cost_of_after_the_command() {
+        let cost = |reserved: i64| crate::costs::CampaignCost {
+            reserved: Some(reserved.into()),
+            ..crate::costs::CampaignCost::default()
+        };
+        let mut store = MockCampaignStore::new();
+        let mut reads = 0;
+        store.expect_find().returning(move |_, _| {
+            reads += 1;
+            Ok(Some(Campaign {
+                paused_at: Some(NOW),
+                cost: cost(reads),
+                ..campaign(CampaignStatus::Sending)
+            }))
+        });
+        store.expect_update().returning(|_, _, _| Ok(WriteOutcome::Done));
+        let mut starts = MockRunStartStore::new();
+        starts.expect_resume_facts().returning(|_, _| Ok(Some(resume_facts())));
+        let resumed = campaigns(store, starts).resume(&tenant(), ID).await.unwrap();
+        assert_eq!((resumed.paused_at, resumed.cost), (None, cost(2)));
     }
 
     fn resume_facts() -> ResumeFacts {

@@ -9,8 +9,8 @@ use super::ledger::StartFacts;
 use super::stores::{Stores, Written};
 use crate::campaigns::{
     Campaign, CampaignQuery, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
-    EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
-    RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart,
+    EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, RemainingCosts, ResumeFacts, RetryOutcome,
+    RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunQuota, RunReport, RunRetry, RunRetryStore, RunStart,
     RunStartStore, RunStore, RunSweepStore, SendResult, SendStore, SendsPage, StartOutcome, StartedSends,
 };
 use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, WriteOutcome};
@@ -116,6 +116,10 @@ impl RunStartStore for Stores {
             }))
         })
         .await
+    }
+
+    async fn remaining_costs(&self, _: AccountId, _: CampaignId) -> Result<Option<RemainingCosts>, StoreError> {
+        unreachable!("a simulated campaign has no budget")
     }
 
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {

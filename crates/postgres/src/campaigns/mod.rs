@@ -21,6 +21,7 @@ mod in_flight;
 mod preview;
 mod queue;
 mod record_and_start;
+mod remaining_costs;
 mod retries;
 mod retry_batches;
 mod rows;

@@ -9,9 +9,9 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::AccountStatus;
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, ClaimOutcome, ClaimPosition, DueRetry, EnqueueStart, HeldSends, NEVER_CONFIRMED,
-    QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue,
-    RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult, SendStore,
-    StartOutcome, StartedSends,
+    QueuedRun, QueuedStart, RemainingCosts, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs,
+    RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore, RunStore, RunSweepStore, SendResult,
+    SendStore, StartOutcome, StartedSends,
 };
 use recado_domain::messaging::{ErrorClass, ErrorCodes};
 use recado_domain::shared::{
@@ -23,7 +23,8 @@ use uuid::Uuid;
 use super::record_and_start::is_plain;
 use super::sends::{SendChanges, lock_sends};
 use super::{
-    audience, claims, contents, end, facts, holds, queue, record_and_start, retries, retry_batches, rows, start,
+    audience, claims, contents, end, facts, holds, queue, record_and_start, remaining_costs, retries, retry_batches,
+    rows, start,
 };
 use crate::contacts::{opt_out, set_wa_ids};
 use crate::errors::DbResult;
@@ -61,6 +62,16 @@ impl RunStartStore for PgRuns {
 
     async fn resume_facts(&self, account: AccountId, id: CampaignId) -> Result<Option<ResumeFacts>, StoreError> {
         in_tenant!(self.tenants, account, |conn| facts::resume_facts(conn, account, id))
+    }
+
+    async fn remaining_costs(&self, account: AccountId, id: CampaignId) -> Result<Option<RemainingCosts>, StoreError> {
+        let run = QueuedRun {
+            account_id: account,
+            campaign_id: id,
+        };
+        in_tenant!(self.tenants, account, |conn| remaining_costs::remaining_costs(
+            conn, run
+        ))
     }
 
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::rows::{self, QueueEntryRow};
 use super::selection::{Addressing, Selection};
 use super::usage::MonthRow;
-use super::{audience, contents, facts, in_flight, retries, retry_batches, usage};
+use super::{audience, contents, facts, in_flight, remaining_costs, retries, retry_batches, usage};
 use crate::errors::DbResult;
 use crate::schema::campaign_queue;
 use crate::sql::sql;
@@ -152,11 +152,11 @@ async fn check_budget(
     selection: &Selection<'_>,
 ) -> DbResult<Option<CampaignRefusal>> {
     let campaign = &start.campaign;
-    let Some(budget) = campaign.budget.as_ref().filter(|_| !campaign.simulated) else {
+    let Some(budget) = campaign.payable_budget() else {
         return Ok(None);
     };
-    let costs = audience::cost_facts(conn, campaign.account_id, selection, true, campaign.updated_at).await?;
     let now = campaign.updated_at;
+    let costs = audience::cost_facts(conn, campaign.account_id, selection, true, now).await?;
     Ok(budget.check_rates(&costs, start.content.template.category, now).err())
 }
 
@@ -268,6 +268,9 @@ pub(super) async fn retry(
         retry_batches::search_untried(conn, account, id).await?;
     }
     retry_batches::reset_next_batch(conn, account, id).await?;
+    if let Some(refusal) = remaining_costs::check_rates(conn, &stored).await? {
+        return Ok(RetryOutcome::Refused(refusal));
+    }
     retries::count_chosen_sends(conn, account, id, report.tried).await?;
     let entry = QueueEntry {
         trigger: retry.run.trigger,

@@ -13,6 +13,7 @@ mod billing_facts;
 mod billing_model;
 mod bounded_runs;
 mod brand;
+mod budget_rates;
 mod campaign_events;
 mod campaigns;
 mod conflicts;

@@ -8,7 +8,7 @@ use crate::harness::runs::{status, statuses, wait_for_stat, without_statuses};
 use crate::harness::users::User;
 use crate::harness::{Server, eventually, text};
 
-const NUMBER: &str = "106500000001";
+pub const NUMBER: &str = "106500000001";
 
 const HEADER: &str = "market,currency,category,rate,effective_from,countries,zone,free_per_number_month\n";
 
@@ -25,19 +25,19 @@ pub fn add_card(server: &Server, rows: &str) -> String {
 }
 
 /// A status update with a price, `seconds` after midnight.
-fn priced(send: &Value, name: &str, seconds: i64, pricing: Value) -> Value {
+pub fn priced(send: &Value, name: &str, seconds: i64, pricing: Value) -> Value {
     let mut item = status(&text(&send["wa_message_id"]), name, None);
     item["timestamp"] = json!(MIDNIGHT.checked_add_signed(seconds).unwrap().to_string());
     item["pricing"] = pricing;
     item
 }
 
-fn regular(category: &str) -> Value {
+pub fn regular(category: &str) -> Value {
     json!({ "billable": true, "pricing_model": "PMP", "type": "regular", "category": category })
 }
 
 /// A marketing campaign to contacts in Brazil.
-fn campaign_of(user: &User<'_>, contacts: usize) -> String {
+pub fn campaign_of(user: &User<'_>, contacts: usize) -> String {
     user.profile_at(NUMBER);
     user.contacts(contacts);
     user.plain_campaign()
@@ -45,18 +45,18 @@ fn campaign_of(user: &User<'_>, contacts: usize) -> String {
 
 /// Asserts that the state refuses the request for this reason.
 #[track_caller]
-fn refused_for(reply: Reply, reason: &str) -> Value {
+pub fn refused_for(reply: Reply, reason: &str) -> Value {
     let error = reply.refused(400, "VALIDATION_ERROR");
     assert_eq!(error["details"]["reason"], reason, "{error}");
     error
 }
 
-fn costs(user: &User<'_>, query: &str) -> Value {
+pub fn costs(user: &User<'_>, query: &str) -> Value {
     let query = format!("from=2026-02-28&to=2026-03-02&tz=America/Sao_Paulo&{query}");
     user.request("GET", "/api/analytics/costs").query(&query).send().ok()
 }
 
-fn verify(server: &Server) -> bool {
+pub fn verify(server: &Server) -> bool {
     command(&["rollups", "verify"], &server.environment())
         .status()
         .unwrap()
@@ -434,6 +434,9 @@ fn assert_removed_budget_returns_its_reservations(ana: &User, path: &str, delive
         ana.get(path).ok()["cost"],
         json!({ "amount": 0.375, "currency": "USD", "reserved": null, "unpriced": 0 })
     );
+    let refused = refused_for(euro(), "no_rate");
+    assert_eq!(refused["details"]["markets"], json!(["BR"]));
+    add_card(ana.server, "BR,EUR,marketing,0.05,2026-01-01,,,\n");
     assert_eq!(euro().ok()["budget"]["currency"], "EUR");
     ana.put(path, json!({ "budget": null })).ok();
 }

@@ -48,6 +48,8 @@ mod contacts;
 mod conventions;
 mod conversations;
 mod cors;
+mod cost_budgets;
+mod cost_estimates;
 mod costs;
 mod crashes;
 mod csrf;

@@ -381,7 +381,9 @@ pub(super) const UPDATE: Endpoint = endpoint!(update, {
         .refuses(ErrorCode::Invalid, REFERENCES)
         .refuses(
             ErrorCode::Precondition,
-            "The campaign is neither `draft` nor `scheduled`.",
+            "The campaign is neither `draft` nor `scheduled`, and more than `budget` changes or it does not send; or it \
+             sends, and the market of a remaining recipient has no rate in the currency of the budget (`no_rate`, with \
+             `details.markets`).",
         )
         .refuses(
             ErrorCode::Invalid,

@@ -210,8 +210,9 @@ pub(crate) const RESUME: Endpoint = endpoint!(resume, {
         .responds(campaign("The campaign, with status `sending`.").example(sending()))
         .refuses(
             ErrorCode::Precondition,
-            "The campaign does not have status `sending`, a precondition of a run failed, or its messages have cost and \
-             reserved more than the budget (`budget`).",
+            "The campaign does not have status `sending`, a precondition of a run failed, its messages have cost and \
+             reserved more than the budget (`budget`), or the market of a remaining recipient has no rate in the currency \
+             of the budget (`no_rate`, with `details.markets`).",
         )
 });
 
@@ -278,7 +279,9 @@ pub(crate) const RETRY_FAILED: Endpoint = endpoint!(retry_failed, {
         .refuses(
             ErrorCode::Precondition,
             "The campaign is neither completed nor partial; its sends are archived (reason `archived`); none of its \
-             failed sends can be retried (reason `nothing_to_retry`, with `left_out`); another request is changing it; or a precondition of a run failed.",
+             failed sends can be retried (reason `nothing_to_retry`, with `left_out`); another request is changing it; a \
+             precondition of a run failed; or it has a budget, and a recipient's market has no rate in its currency \
+             (`no_rate`, with `details.markets`).",
         )
         .refuses(
             ErrorCode::Invalid,

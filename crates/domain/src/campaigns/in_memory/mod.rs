@@ -15,10 +15,10 @@ use uuid::Uuid;
 
 use super::{
     Campaign, CampaignQuery, CampaignStats, CampaignStatus, CampaignStore, ClaimOutcome, ClaimPosition, DueRetry,
-    EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, ResumeFacts, RetryOutcome, RetryReport,
-    RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart, RunStartStore,
-    RunStore, RunSweepStore, SendResult, SendStore, SendsPage, StartOutcome, StartedSends, TestRecipient,
-    TestSendFacts, TestSendStore, pause_notification,
+    EnqueueStart, HeldSends, PreviewFacts, QueuedRun, QueuedStart, RemainingCosts, ResumeFacts, RetryOutcome,
+    RetryReport, RetrySchedule, RunFacts, RunInputs, RunQueue, RunReport, RunRetry, RunRetryStore, RunStart,
+    RunStartStore, RunStore, RunSweepStore, SendResult, SendStore, SendsPage, StartOutcome, StartedSends,
+    TestRecipient, TestSendFacts, TestSendStore, pause_notification,
 };
 use crate::billing::PlanEntitlement;
 use crate::shared::{
@@ -136,6 +136,10 @@ impl RunStartStore for InMemoryRuns {
     }
 
     async fn resume_facts(&self, _: AccountId, _: CampaignId) -> Result<Option<ResumeFacts>, StoreError> {
+        unsupported()
+    }
+
+    async fn remaining_costs(&self, _: AccountId, _: CampaignId) -> Result<Option<RemainingCosts>, StoreError> {
         unsupported()
     }
 
