@@ -2528,7 +2528,7 @@ ALTER TABLE ONLY public.whatsapp_profiles
 
 CREATE POLICY account_marks ON public.rate_cards FOR UPDATE USING (((NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid IS NOT NULL));
 
-CREATE POLICY account_reads ON public.rate_card_rows FOR SELECT USING (((NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid IS NOT NULL));
+CREATE POLICY account_reads ON public.rate_card_rows FOR SELECT USING (true);
 
 CREATE POLICY account_reads ON public.rate_cards FOR SELECT USING (((NULLIF(current_setting('app.account_id'::text, true), ''::text))::uuid IS NOT NULL));
 

@@ -6,6 +6,7 @@
 //! statistics of one large account and with those of many small accounts.
 
 mod conditions;
+mod costs;
 mod direct_messages;
 mod fixture;
 mod imports;
@@ -18,6 +19,7 @@ mod statements;
 use conditions::{
     audiences_by_tag_and_condition_read_few_rows, counts_by_condition_read_rows_once, pages_by_condition_read_few_rows,
 };
+use costs::{cost_reports_read_few_rows, costs_read_few_rows};
 use direct_messages::direct_messages_use_index_lookups;
 use fixture::{FIRST_PAGE, PART, PlannerStatistics, newest, unanalyzed_account};
 use imports::contact_imports_use_index_lookups;
@@ -97,7 +99,9 @@ under_statistics! {
         direct_messages_use_index_lookups
         queue_depths_read_waiting_rows_only
         held_messages_are_found_by_those_that_are_held
-        reports_of_a_month_read_few_rows;
+        reports_of_a_month_read_few_rows
+        costs_read_few_rows
+        cost_reports_read_few_rows;
     Small as small_accounts:
         status_updates_use_index_lookups
         run_results_use_index_lookups
@@ -123,7 +127,9 @@ under_statistics! {
         direct_messages_use_index_lookups
         queue_depths_read_waiting_rows_only
         held_messages_are_found_by_those_that_are_held
-        reports_of_a_month_read_few_rows;
+        reports_of_a_month_read_few_rows
+        costs_read_few_rows
+        cost_reports_read_few_rows;
 }
 
 fn phone(i: usize) -> Phone {
