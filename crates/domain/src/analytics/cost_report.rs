@@ -194,10 +194,7 @@ fn report(period: String, window: &Window, group_by: CostGroupBy, rows: CostRepo
         .collect();
     totals.sort_by_key(|(currency, sums)| sort_order(currency, sums.amount));
     let groups = match group_by {
-        CostGroupBy::Day => {
-            let currencies: Vec<&str> = totals.iter().map(|(currency, _)| currency.as_str()).collect();
-            days(window, &currencies, &rows.groups)
-        }
+        CostGroupBy::Day => days(window, &totals, &rows.groups),
         _ => largest(group_by, rows.groups),
     };
     CostReport {
@@ -209,8 +206,8 @@ fn report(period: String, window: &Window, group_by: CostGroupBy, rows: CostRepo
 }
 
 /// The days of the window in order, by currency. Every day has each of the known currencies of the totals, with zeros
-/// where it has no messages. `currencies`: those of the totals, largest amount first.
-fn days(window: &Window, currencies: &[&str], rows: &[CostRow]) -> Vec<CostGroup> {
+/// where it has no messages. `totals`: by currency, largest amount first.
+fn days(window: &Window, totals: &[(String, CostSums)], rows: &[CostRow]) -> Vec<CostGroup> {
     let mut by_day: BTreeMap<usize, BTreeMap<&str, CostSums>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.sums != CostSums::default()) {
         if let Ok(day) = row.key.parse() {
@@ -224,7 +221,8 @@ fn days(window: &Window, currencies: &[&str], rows: &[CostRow]) -> Vec<CostGroup
     }
     // Zeros never move a day with messages into `other`.
     let limit = (MAX_GROUPS / window.dates.len().max(1)).max(1);
-    let known = currencies.iter().copied().filter(|currency| !currency.is_empty());
+    let currencies = totals.iter().map(|(currency, _)| currency.as_str());
+    let known = currencies.filter(|currency| !currency.is_empty());
     let filled: Vec<&str> = known.take(limit).collect();
     let mut groups = Vec::new();
     for (position, date) in window.dates.iter().enumerate() {
@@ -232,8 +230,8 @@ fn days(window: &Window, currencies: &[&str], rows: &[CostRow]) -> Vec<CostGroup
         for currency in &filled {
             sums.entry(currency).or_default();
         }
-        if sums.is_empty() {
-            sums.insert("", CostSums::default());
+        if filled.is_empty() {
+            sums.entry("").or_default();
         }
         groups.extend(sums.into_iter().map(|(currency, sums)| CostRow {
             key: date.to_string(),
@@ -470,19 +468,17 @@ mod tests {
         let days = |currency: &str, amount: &str| -> Vec<CostRow> {
             (0..365).map(|day| row(&day.to_string(), currency, amount, 0)).collect()
         };
-        let groups = [days("EUR", "2"), days("BRL", "1"), vec![row("364", "USD", "0.5", 0)]].concat();
-        let rows = CostReportRows {
-            groups,
-            service_messages: vec![],
+        let of = |groups: [Vec<CostRow>; 3]| {
+            let rows = CostReportRows {
+                groups: groups.concat(),
+                service_messages: vec![],
+            };
+            super::report(period.clone(), &window, CostGroupBy::Day, rows)
         };
-        let report = report(period, &window, CostGroupBy::Day, rows);
+        let report = of([days("EUR", "2"), days("BRL", "1"), vec![row("364", "USD", "0.5", 0)]]);
         assert_eq!(report.groups.len(), 731);
         assert_eq!(report.groups[730].total.currency.as_deref(), Some("USD"));
-        let rows = CostReportRows {
-            groups: [days("EUR", "3"), days("BRL", "2"), days("USD", "1")].concat(),
-            service_messages: vec![],
-        };
-        let full = super::report("1y".into(), &window, CostGroupBy::Day, rows);
+        let full = of([days("EUR", "3"), days("BRL", "2"), days("USD", "1")]);
         assert_eq!(
             full.groups.len(),
             MAX_GROUPS + 3,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use super::{Campaign, CampaignError, CampaignRefusal, Campaigns};
+use super::CampaignRefusal;
 use crate::costs::{CampaignCost, CostFacts, markets_without_rate};
 use crate::messaging::Category;
 use crate::shared::{Amount, FieldErrors};
@@ -88,40 +88,6 @@ impl RemainingCosts {
     }
 }
 
-impl Campaign {
-    /// The budget that limits the run. A simulated run costs nothing.
-    pub fn payable_budget(&self) -> Option<&Budget> {
-        self.budget.as_ref().filter(|_| !self.simulated)
-    }
-}
-
-impl Campaigns {
-    /// Refuses a campaign whose run would pause at a recipient that has no rate in the currency of the budget.
-    pub(super) async fn check_remaining_rates(&self, campaign: &Campaign) -> Result<(), CampaignError> {
-        let Some(budget) = campaign.payable_budget() else {
-            return Ok(());
-        };
-        let remaining = self.starts.remaining_costs(campaign.account_id, campaign.id).await?;
-        match remaining {
-            Some(remaining) => Ok(remaining.check(budget)?),
-            None => Ok(()),
-        }
-    }
-
-    /// The campaign with its cost of now. The cost in a command's campaign is from before the command.
-    pub(super) async fn with_current_cost(&self, campaign: Campaign) -> Campaign {
-        let stored = self.store.find(campaign.account_id, campaign.id).await;
-        // The command has succeeded: a failed read does not change that.
-        match stored {
-            Ok(Some(stored)) => Campaign {
-                cost: stored.cost,
-                ..campaign
-            },
-            Ok(None) | Err(_) => campaign,
-        }
-    }
-}
-
 /// How many of the next messages may start, in their order. A message without a rate does not start. `committed`: what
 /// the started messages of the campaign cost and have reserved.
 pub fn admitted(budget: &Budget, mut committed: Amount, rates: &[Option<Amount>]) -> usize {
@@ -142,7 +108,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::service::tests::{NOW, campaign, campaigns_over, tenant};
-    use super::super::{CampaignInput, CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore};
+    use super::super::{
+        Campaign, CampaignError, CampaignInput, CampaignStatus, MockCampaignStore, MockRunRetryStore, MockRunStartStore,
+    };
     use super::*;
     use crate::costs::{CountryRecipients, RateTable};
     use crate::shared::{CampaignId, WriteOutcome};

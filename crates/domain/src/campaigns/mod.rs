@@ -41,6 +41,7 @@
 mod audience;
 mod batch_progress;
 mod budget;
+mod budget_checks;
 mod concurrent_commands;
 mod content;
 mod dispatch;

@@ -284,8 +284,7 @@ pub(super) async fn retry(
     if let Some(refusal) = reserve(conn, account, retry.monthly_limit, month.month, recipients).await? {
         return Ok(RetryOutcome::Refused(refusal));
     }
-    let event = started_event(campaign, retry.run.trigger, recipients);
-    outbox::append(conn, account, &[event]).await?;
+    outbox::append(conn, account, &[started_event(campaign, retry.run.trigger, recipients)]).await?;
     Ok(RetryOutcome::Started { recipients, report })
 }
 

@@ -467,12 +467,7 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     ))
     .bind(account)
     .bind(sends.iter().map(|send| send.row.id).collect::<Vec<_>>())
-    .bind(
-        sends
-            .iter()
-            .map(|send| send.status.as_str().to_owned())
-            .collect::<Vec<_>>(),
-    )
+    .bind(collect_column(&sends, |send| send.status.as_str().to_owned()))
     .bind(sends.iter().map(|send| send.row.attempts).collect::<Vec<_>>())
     .bind(times(|row| row.started_at))
     .bind(times(|row| row.retry_at))
@@ -482,18 +477,8 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     .bind(times(|row| row.read_at))
     .bind(times(|row| row.failed_at))
     .bind(sends.iter().map(|send| send.row.error_code).collect::<Vec<_>>())
-    .bind(
-        sends
-            .iter()
-            .map(|send| send.row.error_message.clone())
-            .collect::<Vec<_>>(),
-    )
-    .bind(
-        sends
-            .iter()
-            .map(|send| send.row.wa_message_id.clone())
-            .collect::<Vec<_>>(),
-    )
+    .bind(collect_column(&sends, |send| send.row.error_message.clone()))
+    .bind(collect_column(&sends, |send| send.row.wa_message_id.clone()))
     .bind(sends.iter().map(|send| send.row.never_confirmed).collect::<Vec<_>>())
     .bind(collect_column(&sends, |send| {
         send.pricing.as_ref().map(StatusPricing::to_stored)
