@@ -2109,6 +2109,8 @@ CREATE INDEX direct_messages_due_idx ON public.direct_messages USING btree (acco
 
 CREATE INDEX direct_messages_hold_rule_idx ON public.direct_messages USING btree (account_id, held_settings_at) WHERE (hold_rule IS NOT NULL);
 
+CREATE INDEX direct_messages_media_id_idx ON public.direct_messages USING btree (account_id, media_id) WHERE (media_id IS NOT NULL);
+
 CREATE INDEX direct_messages_sent_at_idx ON public.direct_messages USING btree (account_id, conversation_id, sent_at DESC, id DESC) WHERE (conversation_id IS NOT NULL);
 
 CREATE INDEX direct_messages_started_at_idx ON public.direct_messages USING btree (started_at) WHERE ((status = 'pending'::text) AND (started_at IS NOT NULL));
@@ -2174,6 +2176,8 @@ CREATE UNIQUE INDEX message_templates_name_unique ON public.message_templates US
 CREATE INDEX message_templates_profile_id_idx ON public.message_templates USING btree (account_id, profile_id) WHERE (profile_id IS NOT NULL);
 
 CREATE INDEX messages_created_at_idx ON ONLY public.messages USING btree (account_id, conversation_id, created_at DESC, id DESC);
+
+CREATE INDEX messages_media_ids_idx ON ONLY public.messages USING gin (media_ids) WHERE (media_ids IS NOT NULL);
 
 CREATE INDEX messages_pending_idx ON ONLY public.messages USING btree (recorded_at) WHERE (status = 'pending'::text);
 
@@ -2991,6 +2995,8 @@ GRANT SELECT ON TABLE public.direct_message_references TO recado_tenant;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.direct_messages TO recado_tenant;
 
 GRANT SELECT,INSERT,DELETE ON TABLE public.erased_opt_outs TO recado_tenant;
+
+GRANT UPDATE(created_at) ON TABLE public.erased_opt_outs TO recado_tenant;
 
 GRANT SELECT,INSERT ON TABLE public.erasures TO recado_tenant;
 

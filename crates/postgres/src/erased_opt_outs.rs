@@ -114,6 +114,10 @@ async fn opt_out(
     Ok(written.into_iter().map(|row| (row.id, row.opted_out_at)).collect())
 }
 
+/// Keeps the time of the last erasure: a consent from before it is not newer.
+pub(crate) const ON_CONFLICT: &str = "ON CONFLICT (account_id, hash)
+     DO UPDATE SET created_at = greatest(erased_opt_outs.created_at, excluded.created_at)";
+
 /// Stores the opt-out of a person. `earlier`: hashes that another erasure made.
 pub(crate) async fn store(
     conn: &mut AsyncPgConnection,
@@ -123,10 +127,11 @@ pub(crate) async fn store(
     earlier: &[Vec<u8>],
 ) -> DbResult<()> {
     let hashes = identifiers.iter().map(|identifier| hasher.hash(account, identifier));
-    sql(
-        "INSERT INTO erased_opt_outs (account_id, hash) SELECT DISTINCT $1, h FROM unnest($2) h
-         ON CONFLICT DO NOTHING",
-    )
+    // Ordered, so that two erasures do not wait for each other's rows.
+    sql(format!(
+        "INSERT INTO erased_opt_outs (account_id, hash) SELECT DISTINCT $1, h FROM unnest($2) h ORDER BY h
+         {ON_CONFLICT}"
+    ))
     .bind(account)
     .bind(hashes.chain(earlier.iter().cloned()).collect::<Vec<_>>())
     .execute(conn)

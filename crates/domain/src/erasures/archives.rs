@@ -1,5 +1,5 @@
 //! Removes a person from the archives of campaigns: each file is written again without the contact's id and WhatsApp's
-//! message ids, read back and compared before it replaces the one before it.
+//! message ids, and read back before it replaces the one before it.
 //!
 //! Killed at any time, the row of the archive names a complete file. The keys of the other files are stored until these
 //! are deleted.
@@ -33,6 +33,14 @@ fn damaged(archive: &ErasedArchive) -> StoreError {
     StoreError::Corrupt(format!("the archive of campaign {} is damaged", archive.campaign_id.0))
 }
 
+/// The person may be in the archive, so the erasure is not done until the file is restored.
+fn missing(archive: &ErasedArchive) -> StoreError {
+    StoreError::Corrupt(format!(
+        "the file of the archive of campaign {} is missing",
+        archive.campaign_id.0
+    ))
+}
+
 /// An archive, and the position in it.
 struct Reader<'a> {
     eraser: &'a ArchiveEraser,
@@ -55,7 +63,7 @@ impl Reader<'_> {
             return Ok(Chunk::End);
         };
         self.chunks = self.chunks.wrapping_add(1);
-        if self.chunks % CHUNKS_PER_LEASE == 0 && !self.eraser.archives.renew(self.claim, LEASE).await? {
+        if self.chunks.is_multiple_of(CHUNKS_PER_LEASE) && !self.eraser.archives.renew(self.claim, LEASE).await? {
             return Ok(Chunk::Lost);
         }
         Ok(Chunk::Lines(bytes))
@@ -73,19 +81,35 @@ impl ArchiveEraser {
         for key in &archive.abandoned {
             self.delete(claim.account_id, *key).await?;
         }
-        let is_named = match self.open(claim, &archive.path, archive.stored).await? {
-            Some(file) => self.names_contact(file, &archive).await?,
-            // A file that is not there names no one.
-            None => Some(false),
+        let Some(file) = self.open_archive(claim, &archive).await? else {
+            return Ok(BatchEnd::More);
         };
-        match is_named {
+        let file_key = match self.names_contact(file, &archive).await? {
             None => return Ok(BatchEnd::Lost),
-            Some(false) => {}
-            Some(true) if !self.replace(claim, &archive, key).await? => return Ok(BatchEnd::Lost),
-            Some(true) => self.delete(claim.account_id, archive.path.key).await?,
-        }
-        let is_current = self.archives.record_archive(claim, archive.campaign_id, LEASE).await?;
+            Some(false) => archive.path.key,
+            // If the claim is lost, the next archive says so. Otherwise this one is the next again.
+            Some(true) if !self.replace(claim, &archive, key).await? => return Ok(BatchEnd::More),
+            Some(true) => {
+                self.delete(claim.account_id, archive.path.key).await?;
+                key
+            }
+        };
+        let campaign = archive.campaign_id;
+        let is_current = self.archives.record_archive(claim, campaign, file_key, LEASE).await?;
         Ok(if is_current { BatchEnd::More } else { BatchEnd::Lost })
+    }
+
+    /// None: the archive has another file since.
+    async fn open_archive<'a>(
+        &'a self,
+        claim: &'a ErasureClaim,
+        archive: &ErasedArchive,
+    ) -> Result<Option<Reader<'a>>, StoreError> {
+        let file = self.open(claim, &archive.path, archive.stored).await?;
+        if file.is_none() && self.archives.has_file(archive.campaign_id, &archive.path).await? {
+            return Err(missing(archive));
+        }
+        Ok(file)
     }
 
     async fn open<'a>(
@@ -122,7 +146,8 @@ impl ArchiveEraser {
         Ok(Some(is_found))
     }
 
-    /// Replaces the archive by a file without the contact. Returns false if the claim is lost.
+    /// Replaces the archive by a file without the contact. Returns false if the claim is lost, or the archive is not
+    /// current any more.
     async fn replace(&self, claim: &ErasureClaim, archive: &ErasedArchive, key: Uuid) -> Result<bool, StoreError> {
         let path = MessageFilePath {
             account_id: claim.account_id,
@@ -140,15 +165,16 @@ impl ArchiveEraser {
         Ok(replaced)
     }
 
-    /// Writes the file and reads it back. None: the claim is lost.
+    /// Writes the file and reads it back. A source that does not have the size, the hash and the number of lines of its
+    /// row is damaged. None: the claim is lost, or the archive has another file since.
     async fn rewrite(
         &self,
         claim: &ErasureClaim,
         archive: &ErasedArchive,
         path: &MessageFilePath,
     ) -> Result<Option<ArchiveReplacement>, StoreError> {
-        let Some(mut source) = self.open(claim, &archive.path, archive.stored).await? else {
-            return Err(damaged(archive));
+        let Some(mut source) = self.open_archive(claim, archive).await? else {
+            return Ok(None);
         };
         let mut file = self.storage.begin(path).await.map_err(store_failed)?;
         let (mut lines, mut count, mut removed) = (FileLines::default(), ArchiveCount::default(), 0_i64);
@@ -168,7 +194,11 @@ impl ArchiveEraser {
             });
             file.write(rest.into()).await.map_err(store_failed)?;
         }
-        let counts = count.finish().ok_or_else(|| damaged(archive))?;
+        let is_whole = source.file.stored() == archive.stored;
+        let counts = count
+            .finish()
+            .filter(|counts| is_whole && counts.total == archive.sends);
+        let counts = counts.ok_or_else(|| damaged(archive))?;
         let written = file.commit().await.map_err(store_failed)?;
         let Some(mut copy) = self.open(claim, path, written).await? else {
             return Err(damaged(archive));

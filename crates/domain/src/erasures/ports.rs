@@ -125,6 +125,8 @@ pub struct ErasedArchive {
     pub campaign_id: CampaignId,
     pub path: MessageFilePath,
     pub stored: StoredArchive,
+    /// The number of its lines.
+    pub sends: i64,
     /// The keys of other files, whose bytes may be stored.
     pub abandoned: Vec<Uuid>,
 }
@@ -146,7 +148,8 @@ pub enum ArchiveClaim {
     End(BatchEnd),
 }
 
-/// The archives of an account, for the worker of erasures. Erasures of an account rewrite them one after the other.
+/// The archives of an account, for the worker of erasures. One erasure of an account rewrites them at a time: from its
+/// first archive until it is done, the others MUST get [`BatchEnd::Wait`].
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait ErasureArchives: Send + Sync {
@@ -160,9 +163,12 @@ pub trait ErasureArchives: Send + Sync {
     /// Extends the lease. Returns false if the claim is not current any more.
     async fn renew(&self, claim: &ErasureClaim, lease: Duration) -> Result<bool, StoreError>;
 
-    /// Replaces the file of an archive, with the count of the lines, in one transaction. The key of
-    /// the file before it MUST stay stored until it is recorded. Returns false if claim or archive is not current any
-    /// more.
+    /// Whether this is still the file of the archive.
+    async fn has_file(&self, campaign: CampaignId, path: &MessageFilePath) -> Result<bool, StoreError>;
+
+    /// Replaces the file of an archive, with the count of the lines, in one transaction. The key of the file before it
+    /// MUST stay stored until it is recorded. Returns false if the claim is not current any more, if the archive has
+    /// another file, or if it was returned again since, with another key.
     async fn replace_archive(
         &self,
         claim: &ErasureClaim,
@@ -171,12 +177,14 @@ pub trait ErasureArchives: Send + Sync {
         lease: Duration,
     ) -> Result<bool, StoreError>;
 
-    /// Records that the archive does not name the contact, and that the bytes of its other files are deleted. Returns
-    /// false if the claim is not current any more.
+    /// Records that the file of the archive does not name the contact, and that its other files are deleted. Records
+    /// nothing if the archive has another file than `file_key`: it is the next one again. Returns false if the
+    /// claim is not current any more.
     async fn record_archive(
         &self,
         claim: &ErasureClaim,
         campaign: CampaignId,
+        file_key: Uuid,
         lease: Duration,
     ) -> Result<bool, StoreError>;
 }

@@ -21,8 +21,6 @@ string_enum! {
         Messages = "messages",
         DirectMessages = "direct_messages",
         CampaignSends = "campaign_sends",
-        /// Rewrites the archives of campaigns. After the sends that an archive may be written from.
-        ArchivedSends = "archived_sends",
         MetricEvents = "metric_events",
         Orders = "orders",
         Carts = "carts",
@@ -35,6 +33,9 @@ string_enum! {
         AuditLogs = "audit_logs",
         HeldMessages = "held_messages",
         StoredResponses = "stored_responses",
+        /// Rewrites the archives of campaigns, after the sends that an archive may be written from. The last step: an
+        /// archive that cannot be read, or another erasure that has the archives, keeps no other step waiting.
+        ArchivedSends = "archived_sends",
     }
 }
 
@@ -67,5 +68,7 @@ mod tests {
         assert!(position(ErasureStep::OutboxEvents) < position(ErasureStep::WebhookEvents));
         // The ids of the person's messages lead to their files.
         assert!(position(ErasureStep::Files) < position(ErasureStep::Messages));
+        // Archives may keep an erasure waiting, so all else is removed before.
+        assert_eq!(ErasureStep::ArchivedSends.next(), None);
     }
 }

@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension as _;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::erasures::{
     ArchiveClaim, ArchiveReplacement, BatchEnd, ErasedArchive, ErasureArchives, ErasureClaim, ErasureStep,
 };
+use recado_domain::media::MessageFilePath;
 use recado_domain::shared::{CampaignId, StoreError};
 use time::Duration;
 use uuid::Uuid;
@@ -26,13 +27,18 @@ struct ArchiveRow {
     campaign_id: Uuid,
     #[diesel(embed)]
     file: FileRow,
+    #[diesel(sql_type = BigInt)]
+    sends: i64,
     #[diesel(sql_type = Array<SqlUuid>)]
     abandoned: Vec<Uuid>,
 }
 
-/// Whether an earlier erasure of the account rewrites archives.
-const WAITS: &str = "SELECT EXISTS (SELECT FROM erasures
-     WHERE account_id = $1 AND state = 'running' AND step = $3 AND id < $2) AS yes";
+/// Class of advisory locks with two keys: this and a hash of the account. No other lock in the database uses it.
+const ARCHIVES_LOCK: i32 = 0x6172_6368;
+
+/// Whether another erasure of the account has begun to rewrite archives, and is not done. It has a position.
+const IS_TAKEN: &str = "SELECT EXISTS (SELECT FROM erasures
+     WHERE account_id = $1 AND id <> $2 AND state = 'running' AND step = $3 AND after IS NOT NULL) AS yes";
 
 /// Makes the attempts that may have read sends to the contact begin again, under another key: the sends of a campaign are
 /// in their table until its file is verified. Attempts that begin later see that the contact is erased.
@@ -49,7 +55,38 @@ const NEXT: &str = "UPDATE campaign_archives u SET abandoned = a.abandoned || $4
          AND c.frozen_at > (SELECT created_at FROM contacts WHERE account_id = $1 AND id = $2) - interval '1 day'
        ORDER BY a.campaign_id LIMIT 1 FOR NO KEY UPDATE OF a) a
      WHERE u.account_id = $1 AND u.campaign_id = a.campaign_id
-     RETURNING u.campaign_id, u.file_key, u.size, u.sha256, a.abandoned";
+     RETURNING u.campaign_id, u.file_key, u.size, u.sha256, u.sends, a.abandoned";
+
+/// Begins the step, which one erasure of an account has until it is done: two would replace the same file. Returns false
+/// if another one has it. From then on the receipt has a position. The lock makes a concurrent erasure wait, which then
+/// finds the position.
+async fn begin(conn: &mut AsyncPgConnection, claim: &ErasureClaim) -> DbResult<bool> {
+    sql("SELECT pg_advisory_xact_lock($1, hashtext($2))")
+        .bind(ARCHIVES_LOCK)
+        .bind(claim.account_id.to_string())
+        .execute(&mut *conn)
+        .await?;
+    let taken: FlagRow = sql(IS_TAKEN)
+        .bind(claim.account_id)
+        .bind(claim.id)
+        .bind(ErasureStep::ArchivedSends.as_str())
+        .get_result(&mut *conn)
+        .await?;
+    if taken.yes {
+        return Ok(false);
+    }
+    let first = Batch {
+        after: Some(Uuid::nil().to_string()),
+        ..Batch::default()
+    };
+    record(conn, claim, &first).await?;
+    sql(RESTART_ATTEMPTS)
+        .bind(claim.account_id)
+        .bind(claim.contact_id)
+        .execute(conn)
+        .await?;
+    Ok(true)
+}
 
 async fn next(
     conn: &mut AsyncPgConnection,
@@ -60,21 +97,8 @@ async fn next(
     let Some(after) = renew(conn, claim, lease).await? else {
         return Ok(ArchiveClaim::End(BatchEnd::Lost));
     };
-    let waits: FlagRow = sql(WAITS)
-        .bind(claim.account_id)
-        .bind(claim.id)
-        .bind(ErasureStep::ArchivedSends.as_str())
-        .get_result(&mut *conn)
-        .await?;
-    if waits.yes {
+    if after.is_none() && !begin(conn, claim).await? {
         return Ok(ArchiveClaim::End(BatchEnd::Wait));
-    }
-    if after.is_none() {
-        sql(RESTART_ATTEMPTS)
-            .bind(claim.account_id)
-            .bind(claim.contact_id)
-            .execute(&mut *conn)
-            .await?;
     }
     let after = after.and_then(|after| after.parse::<Uuid>().ok());
     let row: Option<ArchiveRow> = sql(NEXT)
@@ -93,6 +117,7 @@ async fn next(
         campaign_id: row.campaign_id.into(),
         path,
         stored,
+        sends: row.sends,
         abandoned: row.abandoned,
     }))
 }
@@ -107,9 +132,11 @@ async fn replace(
     let Some(after) = renew(conn, claim, lease).await? else {
         return Ok(false);
     };
+    // An archive that was claimed again, under another key, is not replaced by the file of the claim before.
     let replaced = sql(
         "UPDATE campaign_archives SET file_key = $4, size = $5, sha256 = $6, abandoned = ARRAY[file_key]
-         WHERE account_id = $1 AND campaign_id = $2 AND file_key = $3 AND $4 = ANY (abandoned)",
+         WHERE account_id = $1 AND campaign_id = $2 AND file_key = $3
+           AND abandoned[cardinality(abandoned)] = $4",
     )
     .bind(claim.account_id)
     .bind(archive.campaign_id)
@@ -134,16 +161,23 @@ async fn record_archive(
     conn: &mut AsyncPgConnection,
     claim: &ErasureClaim,
     campaign: CampaignId,
+    file_key: Uuid,
     lease: Duration,
 ) -> DbResult<bool> {
     if renew(conn, claim, lease).await?.is_none() {
         return Ok(false);
     }
-    sql("UPDATE campaign_archives SET abandoned = '{}' WHERE account_id = $1 AND campaign_id = $2")
-        .bind(claim.account_id)
-        .bind(campaign)
-        .execute(&mut *conn)
-        .await?;
+    let recorded = sql("UPDATE campaign_archives SET abandoned = '{}'
+         WHERE account_id = $1 AND campaign_id = $2 AND file_key = $3")
+    .bind(claim.account_id)
+    .bind(campaign)
+    .bind(file_key)
+    .execute(&mut *conn)
+    .await?;
+    if recorded == 0 {
+        // The position stays, so the archive is read again.
+        return Ok(true);
+    }
     let batch = Batch {
         after: Some(campaign.0.to_string()),
         ..Batch::default()
@@ -163,6 +197,15 @@ impl ErasureArchives for PgErasures {
         Ok(renewed.is_some())
     }
 
+    async fn has_file(&self, campaign: CampaignId, path: &MessageFilePath) -> Result<bool, StoreError> {
+        let query = sql("SELECT EXISTS (SELECT FROM campaign_archives
+             WHERE account_id = $1 AND campaign_id = $2 AND file_key = $3) AS yes")
+        .bind(path.account_id)
+        .bind(campaign)
+        .bind(path.key);
+        Ok(self.owner.row::<FlagRow>(query).await?.yes)
+    }
+
     async fn replace_archive(
         &self,
         claim: &ErasureClaim,
@@ -177,8 +220,11 @@ impl ErasureArchives for PgErasures {
         &self,
         claim: &ErasureClaim,
         campaign: CampaignId,
+        file_key: Uuid,
         lease: Duration,
     ) -> Result<bool, StoreError> {
-        in_owner!(self.owner, |conn| record_archive(conn, claim, campaign, lease))
+        in_owner!(self.owner, |conn| record_archive(
+            conn, claim, campaign, file_key, lease
+        ))
     }
 }

@@ -5,6 +5,7 @@ use recado_domain::erasures::{ErasureRecord, ErasureReplayStore};
 use recado_domain::shared::StoreError;
 
 use super::PgErasures;
+use crate::erased_opt_outs::ON_CONFLICT;
 use crate::sql::{FlagRow, sql};
 
 #[async_trait]
@@ -24,10 +25,10 @@ impl ErasureReplayStore for PgErasures {
     }
 
     async fn restore_opt_outs(&self, record: &ErasureRecord) -> Result<(), StoreError> {
-        let statement = sql(
-            "INSERT INTO erased_opt_outs (account_id, hash) SELECT $1, h FROM unnest($2) h
-             ON CONFLICT DO NOTHING",
-        )
+        let statement = sql(format!(
+            "INSERT INTO erased_opt_outs (account_id, hash) SELECT DISTINCT $1, h FROM unnest($2) h ORDER BY h
+             {ON_CONFLICT}"
+        ))
         .bind(record.account_id)
         .bind(record.hashes());
         self.owner.run(statement).await.map(drop)

@@ -180,3 +180,27 @@ async fn message_that_reports_an_id_finds_the_opt_out() {
         assert!(is_newer || fixture.text(version).await != before);
     }
 }
+
+/// The person is erased again: a consent from between the two erasures is not newer.
+#[tokio::test]
+async fn opt_out_has_the_time_of_the_last_erasure() {
+    for (stored_at, is_later) in [
+        ("now() - interval '1 hour'", true),
+        ("now() + interval '1 hour'", false),
+    ] {
+        let fixture = DbFixture::new().await;
+        fixture.add_erased_opt_outs().await;
+        fixture
+            .sql(&format!("UPDATE erased_opt_outs SET created_at = {stored_at}"))
+            .await;
+        let hashes = "SELECT string_agg(created_at::text, ' ' ORDER BY hash) FROM erased_opt_outs";
+        let before = fixture.text(hashes).await.unwrap();
+        let contact = fixture.contact_with(Some(PHONE), None).await;
+        assert!(fixture.has_opted_out(contact).await);
+        fixture.erase(fixture.account, contact).await;
+        let after = fixture.text(hashes).await.unwrap();
+        assert_eq!(after != before, is_later, "{before}, {after}");
+        let recent = "SELECT count(*) FROM erased_opt_outs WHERE abs(extract(epoch FROM now() - created_at)) < 600";
+        assert_eq!(fixture.number(recent).await, i64::from(is_later));
+    }
+}

@@ -147,6 +147,11 @@ async fn killed_worker_leaves_the_keys_of_all_files() {
     );
     let again = archive(next(&fixture, &claim, second).await);
     assert_eq!(again.abandoned, [killed]);
+    // The archive was claimed again, so the file of the first claim does not replace it.
+    let early = erasures
+        .replace_archive(&claim, &archive_before, replacement(killed), LEASE)
+        .await;
+    assert!(!early.unwrap());
     let replaced = erasures
         .replace_archive(&claim, &again, replacement(second), LEASE)
         .await;
@@ -161,7 +166,8 @@ async fn killed_worker_leaves_the_keys_of_all_files() {
         (after.path.key, after.stored, after.abandoned),
         (second, replacement(second).stored, vec![first])
     );
-    assert!(erasures.record_archive(&claim, after.campaign_id, LEASE).await.unwrap());
+    let recorded = erasures.record_archive(&claim, after.campaign_id, second, LEASE).await;
+    assert!(recorded.unwrap());
     let row = "SELECT (abandoned = '{}') || ' ' || size || ' ' || sends FROM campaign_archives";
     assert_eq!(fixture.text(row).await.as_deref(), Some("true 9 3"));
     assert_eq!(next(&fixture, &claim, id()).await, ArchiveClaim::End(BatchEnd::Done));
@@ -169,27 +175,94 @@ async fn killed_worker_leaves_the_keys_of_all_files() {
     assert_eq!(removed.as_deref(), Some("1"));
 }
 
-/// Of two erasures of an account the earlier one rewrites archives first; a lost claim rewrites none.
-#[tokio::test]
-async fn archives_are_rewritten_by_one_erasure_at_a_time() {
-    let (fixture, first, _) = archived().await;
-    let taken = archive(next(&fixture, &first, id()).await);
+/// The claim of a second erasure of the account, at the step of archives.
+async fn claim_second(fixture: &DbFixture, first: &ErasureClaim, second_id: Uuid) -> ErasureClaim {
     let contact = fixture.person(fixture.account).await;
-    fixture.erase(fixture.account, contact).await;
+    let receipt = fixture.erase(fixture.account, contact).await;
     fixture
         .sql(&format!(
-            "UPDATE erasures SET due_at = now() + interval '1 hour' WHERE id = '{}'",
-            first.id.0
+            "UPDATE erasures SET due_at = now() + interval '1 hour' WHERE id = '{}';
+             UPDATE erasures SET step = 'archived_sends', id = '{second_id}' WHERE id = '{}'",
+            first.id.0, receipt.id.0
         ))
         .await;
-    let second = fixture.erasures().claim(id(), LEASE).await.unwrap().unwrap();
+    fixture.erasures().claim(id(), LEASE).await.unwrap().unwrap()
+}
+
+/// The erasure that came first has the archives until it is done, whatever the order of the ids. Then the other one takes
+/// the file that the first one wrote.
+#[tokio::test]
+async fn erasure_waits_for_the_one_that_has_the_archives() {
+    for second_id in [Uuid::from_u128(1), Uuid::max()] {
+        let (fixture, first, _) = archived().await;
+        let (erasures, written) = (fixture.erasures(), id());
+        let taken = archive(next(&fixture, &first, written).await);
+        let second = claim_second(&fixture, &first, second_id).await;
+        let waits = ArchiveClaim::End(BatchEnd::Wait);
+        assert_eq!(next(&fixture, &second, id()).await, waits);
+        let replaced = erasures
+            .replace_archive(&first, &taken, replacement(written), LEASE)
+            .await;
+        assert!(replaced.unwrap());
+        assert_eq!(next(&fixture, &second, id()).await, waits);
+        let recorded = erasures.record_archive(&first, taken.campaign_id, written, LEASE).await;
+        assert!(recorded.unwrap());
+        assert_eq!(next(&fixture, &first, id()).await, ArchiveClaim::End(BatchEnd::Done));
+        assert_eq!(next(&fixture, &second, id()).await, waits);
+        assert!(erasures.advance(&first, None).await.unwrap());
+        let after = archive(next(&fixture, &second, id()).await);
+        assert_eq!(
+            (after.path.key, after.sends, after.abandoned),
+            (written, 3, vec![]),
+            "{second_id}"
+        );
+    }
+}
+
+/// Two erasures have the same archive all the same: the later claim alone replaces the file, and the other one records
+/// nothing of the file that it read.
+#[tokio::test]
+async fn archive_is_replaced_by_its_last_claim_alone() {
+    let (fixture, first, _) = archived().await;
+    let (erasures, early, late) = (fixture.erasures(), id(), id());
+    let taken = archive(next(&fixture, &first, early).await);
+    let second = claim_second(&fixture, &first, Uuid::from_u128(1)).await;
     fixture
         .sql(&format!(
-            "UPDATE erasures SET step = 'archived_sends' WHERE id = '{}'",
+            "UPDATE erasures SET after = '{}' WHERE id = '{}'",
+            Uuid::nil(),
             second.id.0
         ))
         .await;
-    assert_eq!(next(&fixture, &second, id()).await, ArchiveClaim::End(BatchEnd::Wait));
+    let taken_again = archive(next(&fixture, &second, late).await);
+    assert_eq!(taken_again.abandoned, [early]);
+    let replaced = erasures
+        .replace_archive(&first, &taken, replacement(early), LEASE)
+        .await;
+    assert!(!replaced.unwrap());
+    assert!(erasures.has_file(taken.campaign_id, &taken.path).await.unwrap());
+    let replaced = erasures
+        .replace_archive(&second, &taken_again, replacement(late), LEASE)
+        .await;
+    assert!(replaced.unwrap());
+    assert!(!erasures.has_file(taken.campaign_id, &taken.path).await.unwrap());
+    // The first erasure begins again with the archive, and deletes the file that was replaced.
+    let recorded = erasures
+        .record_archive(&first, taken.campaign_id, taken.path.key, LEASE)
+        .await;
+    assert!(recorded.unwrap());
+    let again = archive(next(&fixture, &first, id()).await);
+    assert_eq!(
+        (again.campaign_id, again.path.key, again.abandoned),
+        (taken.campaign_id, late, vec![taken.path.key])
+    );
+}
+
+#[tokio::test]
+async fn lost_claim_rewrites_no_archive() {
+    let (fixture, first, _) = archived().await;
+    let taken = archive(next(&fixture, &first, id()).await);
+    let second = claim_second(&fixture, &first, Uuid::max()).await;
     fixture.erasures().advance(&first, None).await.unwrap();
     archive(next(&fixture, &second, id()).await);
     let erasures = fixture.erasures();
@@ -200,5 +273,8 @@ async fn archives_are_rewritten_by_one_erasure_at_a_time() {
             .await
             .unwrap()
     );
-    assert!(!erasures.record_archive(&first, taken.campaign_id, LEASE).await.unwrap());
+    let recorded = erasures
+        .record_archive(&first, taken.campaign_id, taken.path.key, LEASE)
+        .await;
+    assert!(!recorded.unwrap());
 }

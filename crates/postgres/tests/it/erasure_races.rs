@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use recado_domain::callbacks::StatusUpdateStore as _;
+use recado_domain::callbacks::{StatusUpdate, StatusUpdateStore as _};
 use recado_domain::campaigns::QueuedRun;
 use recado_domain::conversations::InboxStore as _;
 use recado_domain::direct_messages::{
@@ -172,10 +172,10 @@ async fn status_update_of_an_erased_contact_has_no_event() {
         .erase(fixture.account, contact_of(&fixture, sends[0]).await)
         .await;
     fixture.sql("DELETE FROM outbox_events").await;
-    let updates = [
-        status_update(Some(sends[0]), "m0", SendStatus::Failed),
-        status_update(Some(sends[1]), "m1", SendStatus::Failed),
-    ];
+    let updates = [(sends[0], "m0"), (sends[1], "m1")].map(|(send, message)| StatusUpdate {
+        error_message: Some(format!("{PHONE} is not reachable")),
+        ..status_update(Some(send), message, SendStatus::Failed)
+    });
     fixture.status_updates().apply(fixture.account, &updates).await.unwrap();
     let events = "SELECT string_agg(payload::text, ' ') FROM outbox_events WHERE payload ->> 'type' LIKE 'message.%'";
     let events = fixture.text(events).await.unwrap();
@@ -183,11 +183,16 @@ async fn status_update_of_an_erased_contact_has_no_event() {
         events.contains(&sends[1].to_string()) && !events.contains(&sends[0].to_string()),
         "{events}"
     );
-    let stored = format!(
-        "SELECT status || coalesce(error_message, '-') FROM campaign_sends WHERE id = '{}'",
-        sends[0]
-    );
-    assert_eq!(fixture.text(&stored).await.as_deref(), Some("failed-"));
+    for (send, expected) in [
+        (sends[0], "failed - -".to_owned()),
+        (sends[1], format!("failed {PHONE} is not reachable m1")),
+    ] {
+        let stored = format!(
+            "SELECT concat_ws(' ', status, coalesce(error_message, '-'), coalesce(wa_message_id, '-'))
+             FROM campaign_sends WHERE id = '{send}'"
+        );
+        assert_eq!(fixture.text(&stored).await, Some(expected));
+    }
 }
 
 /// An upload stays as long as a message to another receiver, who is not erased, has it.

@@ -3,17 +3,17 @@
 use crate::contacts::{AddedIdentifiers, Identifier};
 use crate::conversations::ContactIdentity;
 
-/// Leaves out contacts whose consent an event of the batch decides.
+/// Contacts whose consent an event of the batch decides are among them: the store compares its time with the erasure's.
 pub(super) fn added_identifiers(before: &[ContactIdentity], now: &[ContactIdentity]) -> Vec<AddedIdentifiers> {
     let mut added = Vec::new();
     for (position, contact) in now.iter().enumerate() {
-        let known = before.get(position);
-        if contact.consent.changed_at == known.and_then(|known| known.consent.changed_at) {
-            let known = known.map(ContactIdentity::identifiers).unwrap_or_default();
-            let identifiers = contact.identifiers();
-            let id = contact.id.0;
-            added.push(AddedIdentifiers { id, identifiers }.without(&known));
-        }
+        let known = before
+            .get(position)
+            .map(ContactIdentity::identifiers)
+            .unwrap_or_default();
+        let identifiers = contact.identifiers();
+        let id = contact.id.0;
+        added.push(AddedIdentifiers { id, identifiers }.without(&known));
     }
     added.retain(|contact| !contact.identifiers.is_empty());
     added

@@ -11,8 +11,8 @@ use crate::erasures::{
     ArchiveClaim, ArchiveEraser, ArchiveReplacement, BatchEnd, ErasedArchive, ErasureArchives, ErasureClaim,
 };
 use crate::media::MessageFilePath;
-use crate::retention::tests::in_memory::{ACCOUNT, CAMPAIGN, Damage, Death, InMemory, dead};
-use crate::retention::{ArchiveFile, ArchiveStorage as _, without_contact};
+use crate::retention::tests::in_memory::{ACCOUNT, CAMPAIGN, Damage, Death, InMemory, Tables, dead};
+use crate::retention::{ArchiveFile, ArchiveStorage as _, StoredArchive, without_contact};
 use crate::shared::{CampaignId, ContactId, StoreError};
 
 /// The contact of the claim, to whom the third send was.
@@ -115,6 +115,7 @@ impl ErasureArchives for Archives {
                     key: file.key,
                 },
                 stored: file.stored,
+                sends: file.sends,
                 abandoned,
             })
         });
@@ -123,6 +124,11 @@ impl ErasureArchives for Archives {
 
     async fn renew(&self, _: &ErasureClaim, _: Duration) -> Result<bool, StoreError> {
         self.store.call(|_| true).ok_or_else(dead)
+    }
+
+    async fn has_file(&self, _: CampaignId, path: &MessageFilePath) -> Result<bool, StoreError> {
+        let is_current = |tables: &mut Tables| tables.verified.as_ref().map(|file| file.key) == Some(path.key);
+        self.store.call(is_current).ok_or_else(dead)
     }
 
     async fn replace_archive(
@@ -136,7 +142,7 @@ impl ErasureArchives for Archives {
         let replaced = self.store.call(move |tables| {
             let mut row = row.lock().unwrap();
             let file = tables.verified.as_mut().unwrap();
-            assert_eq!((file.key, row.abandoned.contains(&key)), (old, true));
+            assert_eq!((file.key, row.abandoned.last()), (old, Some(&key)));
             (file.key, file.stored, row.removed) = (key, stored, row.removed + lines);
             row.abandoned = vec![old];
             true
@@ -144,10 +150,17 @@ impl ErasureArchives for Archives {
         replaced.ok_or_else(dead)
     }
 
-    async fn record_archive(&self, _: &ErasureClaim, _: CampaignId, _: Duration) -> Result<bool, StoreError> {
+    async fn record_archive(
+        &self,
+        _: &ErasureClaim,
+        _: CampaignId,
+        file_key: Uuid,
+        _: Duration,
+    ) -> Result<bool, StoreError> {
         let row = self.row.clone();
-        let recorded = self.store.call(move |_| {
+        let recorded = self.store.call(move |tables| {
             let mut row = row.lock().unwrap();
+            assert_eq!(tables.verified.as_ref().unwrap().key, file_key);
             (row.is_recorded, row.abandoned) = (true, vec![]);
             true
         });
@@ -205,16 +218,58 @@ async fn archive_without_the_contact_stays_as_it_is() {
     assert_eq!(archives.store.tables.lock().unwrap().verified, key);
 }
 
-/// The erasure of a contact that is in a damaged file is not done; a file that is not there names no one.
+/// The erasure of a contact that may be in the file is not done: the file is damaged or missing, or is not the one that
+/// was verified.
 #[tokio::test]
 async fn damaged_archive_is_not_replaced() {
-    for (damage, is_done) in [(Damage::CutShort, false), (Damage::Missing, true)] {
+    for (damage, sends, hash) in [
+        (Damage::CutShort, 10, None),
+        (Damage::Missing, 10, None),
+        (Damage::None, 11, None),
+        (Damage::None, 10, Some([0; 32])),
+    ] {
         let mut archives = Archives::new(10).await;
         let before = archives.lines();
         archives.store.damage = damage;
-        assert_eq!(archives.run(1000).await.is_ok(), is_done, "{damage:?}");
+        if let Some(file) = &mut archives.store.tables.lock().unwrap().verified {
+            file.sends = sends;
+            file.stored.sha256 = hash.unwrap_or(file.stored.sha256);
+        }
+        let ended = archives.run(1000).await;
+        assert!(matches!(ended, Err(StoreError::Corrupt(_))), "{damage:?} {sends}");
         assert_eq!(archives.lines(), before);
     }
+}
+
+/// The file that was read before is not there any more: the archive has another one, and is the next one again.
+#[tokio::test]
+async fn archive_with_another_file_is_read_again() {
+    let mut archives = crate::erasures::MockErasureArchives::new();
+    archives.expect_next_archive().returning(|_, _, _| {
+        Ok(ArchiveClaim::Archive(ErasedArchive {
+            campaign_id: CAMPAIGN,
+            path: MessageFilePath {
+                account_id: ACCOUNT,
+                key: Uuid::from_u128(900),
+            },
+            stored: StoredArchive {
+                size: 1,
+                sha256: [0; 32],
+            },
+            sends: 1,
+            abandoned: vec![],
+        }))
+    });
+    archives.expect_has_file().once().returning(|_, _| Ok(false));
+    let mut storage = crate::retention::MockArchiveStorage::new();
+    storage.expect_open().returning(|_, _| Ok(None));
+    let eraser = ArchiveEraser {
+        archives: Arc::new(archives),
+        storage: Arc::new(storage),
+        ids: ids(),
+    };
+    let end = eraser.step(&claim(ErasureStep::ArchivedSends)).await.unwrap();
+    assert_eq!(end, BatchEnd::More);
 }
 
 #[tokio::test]

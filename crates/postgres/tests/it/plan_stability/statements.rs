@@ -45,6 +45,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
     ),
     ("campaigns/claim_due.sql", RUNS),
     ("campaigns/classify_failed_sends.sql", RETRIES),
+    ("campaigns/due_addresses.sql", Tested("costs_read_few_rows")),
     ("campaigns/due_sends.sql", Tested("send_starts_use_index_lookups")),
     (
         "campaigns/fold_counters.sql",
@@ -59,6 +60,10 @@ const STATEMENTS: &[(&str, Plan)] = &[
     (
         "campaigns/record_and_start.sql",
         Tested("send_starts_use_index_lookups"),
+    ),
+    (
+        "campaigns/remaining_recipients.sql",
+        Untested("counts the remaining recipients of one campaign with a budget, at a command"),
     ),
     ("campaigns/remaining.sql", RUNS),
     ("campaigns/untried.sql", RUNS),
@@ -84,6 +89,7 @@ const STATEMENTS: &[(&str, Plan)] = &[
         Tested("inbound_messages_use_index_lookups"),
     ),
     ("costs/add_costs.sql", Untested("inserts rows by their values")),
+    ("costs/rates.sql", Tested("costs_read_few_rows")),
     (
         "direct_messages/held_by_old_settings.sql",
         Tested("held_messages_are_found_by_those_that_are_held"),

@@ -59,11 +59,15 @@ fn queue(log: &Arc<Mutex<Vec<String>>>, step: ErasureStep, batches: Vec<BatchEnd
 fn worker(queue: MockErasureQueue, files: MockMessageFileStorage) -> ErasureWorker {
     let mut hasher = MockIdentifierHasher::new();
     hasher.expect_hash().returning(|_, _| vec![1]);
+    let mut archives = MockErasureArchives::new();
+    archives
+        .expect_next_archive()
+        .returning(|_, _, _| Ok(ArchiveClaim::End(BatchEnd::Done)));
     ErasureWorker {
         queue: Arc::new(queue),
         files: Arc::new(files),
         archives: ArchiveEraser {
-            archives: Arc::new(MockErasureArchives::new()),
+            archives: Arc::new(archives),
             storage: Arc::new(MockArchiveStorage::new()),
             ids: ids(),
         },
@@ -83,6 +87,7 @@ async fn worker_takes_the_steps_from_the_stored_one() {
         "held_messages",
         "-> stored_responses",
         "stored_responses",
+        "-> archived_sends",
         "done",
     ];
     assert_eq!(*log.lock().unwrap(), expected);

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY direct_messages_media_id_idx;
