@@ -2,7 +2,7 @@
 //! runs the README's main job with each against the whole product.
 //!
 //! The generators are the usual ones of each language, in pinned versions from npm and PyPI. What a generator cannot
-//! use is corrected in the document, not in the generated code.
+//! use is changed in the document, not in the generated code; `PARTS` is the exception.
 
 use std::fs;
 use std::path::{Path, PathBuf};

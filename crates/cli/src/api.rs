@@ -14,7 +14,7 @@ use crate::{Connection, Failure};
 
 const API_KEY: &str = "RECADO_API_KEY";
 
-/// How often a request is tried that is safe to repeat.
+/// Attempts of a request that is safe to repeat, the first included.
 const ATTEMPTS: u32 = 4;
 
 /// The longest pause between two attempts, also if the server asks for more.
@@ -28,23 +28,27 @@ const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 pub(crate) struct Api {
     http: Http,
-    origin: Url,
+    base_url: Url,
     key: SecretString,
 }
 
 impl Api {
     /// Reads the address and the key. Sends nothing.
     pub(crate) fn new(connection: &Connection) -> Result<Self, Failure> {
-        let origin = parse_origin(&connection.url)?;
+        let base_url = parse_base_url(&connection.url)?;
         let key = std::env::var(API_KEY).ok().filter(|key| !key.is_empty());
         let key = key.ok_or_else(|| {
             Failure::Usage(format!(
                 "set {API_KEY} to an API key of the account (POST /api/api-keys creates one)"
             ))
         })?;
+        if HeaderValue::from_str(&key).is_err() {
+            let problem = "has characters that no key has, such as a line break";
+            return Err(Failure::Usage(format!("{API_KEY} {problem}")));
+        }
         Ok(Self {
             http: client()?,
-            origin,
+            base_url,
             key: SecretString::from(key),
         })
     }
@@ -55,8 +59,8 @@ impl Api {
         self.repeat(|| GatewayRequest::get(url.as_str())).await
     }
 
-    /// Returns the `data` of a POST. Repeats it while the server is busy or not reachable: the body MUST make the
-    /// request unique, as `client_reference` does.
+    /// Returns the `data` of a POST. Repeats it while the server is busy or not reachable: the body MUST contain an
+    /// idempotency key, as `client_reference` is.
     pub(crate) async fn post_unique(&self, path: &[&str], body: &Value) -> Result<Value, Failure> {
         let url = self.url(path, &[])?;
         self.repeat(|| GatewayRequest::post(url.as_str(), body)).await
@@ -95,7 +99,7 @@ impl Api {
     }
 
     fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Url, Failure> {
-        let mut url = self.origin.clone();
+        let mut url = self.base_url.clone();
         url.path_segments_mut()
             .map_err(|()| Failure::Usage("the address of the server has no path".into()))?
             .pop_if_empty()
@@ -118,11 +122,15 @@ pub(crate) fn client() -> Result<Http, Failure> {
     Http::new().map_err(Failure::Usage)
 }
 
-fn parse_origin(text: &str) -> Result<Url, Failure> {
+fn parse_base_url(text: &str) -> Result<Url, Failure> {
     let wrong = |problem: &str| Failure::Usage(format!("--url (RECADO_URL) {problem}"));
     let url: Url = text
         .parse()
-        .map_err(|_| wrong("must be an address as https://recado.example.com"))?;
+        .map_err(|_| wrong("must be an absolute URL, for example https://recado.example.com"))?;
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    if has_user || url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("must have no user name, query or fragment"));
+    }
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_this_machine(&url) => Ok(url),
@@ -151,7 +159,12 @@ fn pause(attempt: u32, retry_after: Option<&HeaderValue>) -> Duration {
 }
 
 fn unreachable(error: CallError) -> Failure {
-    Failure::Unreachable(format!("the server is not reachable: {error}"))
+    Failure::Unreachable(match error {
+        CallError::NotSent(reason) => format!("the server is not reachable: {reason}"),
+        CallError::MaybeSent(reason) => {
+            format!("the server did not respond, and may have received the request: {reason}")
+        }
+    })
 }
 
 /// The `data` of a response, or why there is none.
@@ -160,9 +173,7 @@ fn data(response: GatewayResponse) -> Result<Value, Failure> {
     if response.is_success() {
         return match body.get_mut("data") {
             Some(data) => Ok(data.take()),
-            None => Err(Failure::Refused(
-                "the server does not answer as Recado does; check --url (RECADO_URL)".into(),
-            )),
+            None => Err(not_recado()),
         };
     }
     let text = refusal(response.status, &body);
@@ -172,6 +183,11 @@ fn data(response: GatewayResponse) -> Result<Value, Failure> {
     })
 }
 
+/// The response is not in the form of the API.
+pub(crate) fn not_recado() -> Failure {
+    Failure::Refused("the server does not answer as Recado does; check --url (RECADO_URL)".into())
+}
+
 /// `400 VALIDATION_ERROR: message {details}`.
 fn refusal(status: u16, body: &Value) -> String {
     let error = body.get("error").unwrap_or(&Value::Null);
@@ -179,7 +195,7 @@ fn refusal(status: u16, body: &Value) -> String {
     let details = error.get("details").filter(|details| !details.is_null());
     let details = details.map(|details| format!(" {details}")).unwrap_or_default();
     format!(
-        "the server answered {status} {}: {}{details}",
+        "the server returned {status} {}: {}{details}",
         field("code"),
         field("message")
     )
@@ -199,7 +215,7 @@ mod tests {
             "http://localhost",
             "http://[::1]:1",
         ] {
-            assert!(parse_origin(url).is_ok(), "{url}");
+            assert!(parse_base_url(url).is_ok(), "{url}");
         }
         for url in [
             "http://recado.example.com",
@@ -208,7 +224,7 @@ mod tests {
             "recado.example.com",
             "",
         ] {
-            assert!(matches!(parse_origin(url), Err(Failure::Usage(_))), "{url}");
+            assert!(matches!(parse_base_url(url), Err(Failure::Usage(_))), "{url}");
         }
     }
 
@@ -230,8 +246,8 @@ mod tests {
         let text = refusal(400, &body);
         assert_eq!(
             text,
-            r#"the server answered 400 VALIDATION_ERROR: no {"reason":"budget"}"#
+            r#"the server returned 400 VALIDATION_ERROR: no {"reason":"budget"}"#
         );
-        assert!(refusal(502, &Value::Null).starts_with("the server answered 502"));
+        assert!(refusal(502, &Value::Null).starts_with("the server returned 502"));
     }
 }

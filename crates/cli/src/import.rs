@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use recado_gateways::http::{ByteStream, GatewayRequest};
 
 use crate::api::Api;
-use crate::{Connection, Failure};
+use crate::{Connection, Failure, field, print_line};
 
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -25,7 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct Options {
     #[command(flatten)]
     connection: Connection,
-    /// The CSV file (UTF-8). The first line names the columns: name, phone, email, tags and attributes.
+    /// The CSV file (UTF-8). The first line names the columns: name, phone, wa_user_id, email, time_zone and tags; every
+    /// other column is an attribute.
     file: PathBuf,
     /// Show the progress on standard error. The server writes rows while it receives them.
     #[arg(long)]
@@ -36,7 +37,14 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
     let api = Api::new(&options.connection)?;
     let named = |error: std::io::Error| Failure::Usage(format!("{}: {error}", options.file.display()));
     let file = File::open(&options.file).map_err(named)?;
-    let length = file.metadata().map_err(named)?.len();
+    let metadata = file.metadata().map_err(named)?;
+    if !metadata.is_file() {
+        return Err(Failure::Usage(format!(
+            "{} is not a regular file",
+            options.file.display()
+        )));
+    }
+    let length = metadata.len();
     let progress = match options.watch {
         true => progress_bar(length),
         false => ProgressBar::hidden(),
@@ -49,12 +57,17 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
         })
         .await;
     progress.finish_and_clear();
-    let report = report?;
-    println!("{report:#}");
-    match report["skipped"].as_u64() {
+    let report = report.map_err(|failure| match failure {
+        Failure::Unreachable(text) => Failure::Unreachable(format!(
+            "{text}; rows may have been written, and running the command again updates them"
+        )),
+        other => other,
+    })?;
+    print_line(&format!("{report:#}"))?;
+    match field(&report, "skipped").as_u64() {
         None | Some(0) => Ok(()),
         Some(skipped) => Err(Failure::Partial(format!(
-            "{skipped} rows were skipped; `errors` names the first of them by line"
+            "skipped rows: {skipped}; `errors` names the first of them by line"
         ))),
     }
 }

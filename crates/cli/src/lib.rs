@@ -1,9 +1,5 @@
 //! The commands of `recado` that call a server's public API with an API key: `send`, `import`, `listen` and `tail`.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command line tool writes to its terminal"
-)]
+#![expect(clippy::print_stderr, reason = "a command line tool writes to its terminal")]
 
 mod api;
 mod failure;
@@ -12,9 +8,11 @@ mod listen;
 mod send;
 mod tail;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 pub use self::failure::{EXIT_CODES, Failure};
 
@@ -51,9 +49,9 @@ pub fn run(command: ClientCommand) -> ExitCode {
         Err(error) => Err(Failure::Refused(format!("the command cannot start: {error}"))),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("recado: {failure}");
+            eprintln!("recado: {}", printable(&failure.to_string()));
             failure.exit_code()
         }
     }
@@ -66,4 +64,23 @@ async fn execute(command: ClientCommand) -> Result<(), Failure> {
         ClientCommand::Listen(options) => listen::run(options).await,
         ClientCommand::Tail(options) => tail::run(&options).await,
     }
+}
+
+/// Writes a line to standard output. Ends the command without an error if the reader has closed the pipe.
+fn print_line(line: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout(), "{line}") {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
+        Err(error) => Err(Failure::Refused(format!("standard output cannot be written: {error}"))),
+    }
+}
+
+/// Text of the server without control characters, which could change the terminal.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+/// A field of an object of the server; null if it is absent.
+fn field<'a>(object: &'a Value, name: &str) -> &'a Value {
+    object.get(name).unwrap_or(&Value::Null)
 }

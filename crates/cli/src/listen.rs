@@ -1,5 +1,6 @@
 //! `recado listen`: forwards the feed of webhook events to a program on this machine.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,8 +13,8 @@ use time::OffsetDateTime;
 use url::Url;
 use uuid::Uuid;
 
-use crate::api::{Api, client, is_this_machine};
-use crate::{Connection, Failure};
+use crate::api::{Api, client, is_this_machine, not_recado};
+use crate::{Connection, Failure, field, print_line, printable};
 
 /// Pause between two reads of a feed without new events, and between two attempts to reach the program.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -47,13 +48,15 @@ pub struct Options {
 
 /// A port of this machine, or an address with a loopback host.
 fn parse_target(text: &str) -> Result<Url, String> {
-    let address = match text.parse::<u16>() {
+    let address = match text.parse::<NonZeroU16>() {
         Ok(port) => format!("http://127.0.0.1:{port}/"),
         Err(_) => text.to_owned(),
     };
-    let url: Url = address
-        .parse()
-        .map_err(|_| "must be a port or an address as http://127.0.0.1:3000/webhooks")?;
+    let wrong = "must be a port or an address as http://127.0.0.1:3000/webhooks";
+    let url: Url = address.parse().map_err(|_| wrong)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong.into());
+    }
     match is_this_machine(&url) {
         true => Ok(url),
         false => Err("must be on this machine; for another host register a webhook (POST /api/webhooks)".into()),
@@ -62,11 +65,12 @@ fn parse_target(text: &str) -> Result<Url, String> {
 
 pub(crate) async fn run(options: Options) -> Result<(), Failure> {
     let api = Api::new(&options.connection)?;
-    check_that_events_are_stored(&api).await?;
+    let secret = secret()?;
+    check_that_events_are_stored(&api, options.kind.as_deref()).await?;
     let program = Program {
         http: client()?,
         target: options.target,
-        secret: [secret()?],
+        secret: [secret],
     };
     let mut cursor = options.cursor.unwrap_or_else(Uuid::now_v7).to_string();
     eprintln!("forwarding events to {}; Ctrl-C ends it", program.target);
@@ -74,27 +78,38 @@ pub(crate) async fn run(options: Options) -> Result<(), Failure> {
         let mut query = vec![("cursor", cursor.as_str()), ("limit", PAGE)];
         query.extend(options.kind.as_deref().map(|kind| ("type", kind)));
         let page = api.get(&["webhooks", "events"], &query).await?;
-        for event in page["data"].as_array().into_iter().flatten() {
+        for event in field(&page, "data").as_array().ok_or_else(not_recado)? {
             program.forward(event).await?;
         }
-        if let Some(next) = page["nextCursor"].as_str() {
-            cursor = next.to_owned();
-        }
-        if page["hasMore"] != true {
+        let next = field(&page, "nextCursor").as_str().unwrap_or(&cursor).to_owned();
+        // A page without progress is not asked for again at once, whatever it says.
+        if *field(&page, "hasMore") != true || next == cursor {
             tokio::time::sleep(INTERVAL).await;
         }
+        cursor = next;
     }
 }
 
-/// An event is stored only if an endpoint of the account subscribes to it.
-async fn check_that_events_are_stored(api: &Api) -> Result<(), Failure> {
-    let endpoints = api.get(&["webhooks"], &[("limit", PAGE)]).await?;
-    let mut endpoints = endpoints["data"].as_array().into_iter().flatten();
-    match endpoints.any(|endpoint| endpoint["direction"] == "outbound") {
+/// An event is stored only if an outbound endpoint of the account subscribes to its type or to `*`.
+async fn check_that_events_are_stored(api: &Api, kind: Option<&str>) -> Result<(), Failure> {
+    let subscribes = |endpoint: &Value| {
+        let mut events = field(endpoint, "events").as_array().into_iter().flatten();
+        let is_wanted = |event: &Value| kind.is_none() || event == "*" || kind == event.as_str();
+        *field(endpoint, "direction") == "outbound" && events.any(is_wanted)
+    };
+    let mut is_subscribed = false;
+    // An account has at most two pages of endpoints.
+    for page in ["1", "2"] {
+        let endpoints = api.get(&["webhooks"], &[("limit", PAGE), ("page", page)]).await?;
+        let endpoints = field(&endpoints, "data").as_array().ok_or_else(not_recado)?;
+        is_subscribed |= endpoints.iter().any(subscribes);
+    }
+    match is_subscribed {
         true => Ok(()),
         false => Err(Failure::Refused(
-            "the account stores no events, because no webhook subscribes to them; create one that delivers nothing: \
-             POST /api/webhooks { \"name\": \"feed\", \"url\": \"https://example.com/\", \"events\": [\"*\"], \"is_active\": false }"
+            "the account does not store these events, because no webhook subscribes to them; create one that delivers \
+             nothing: POST /api/webhooks { \"name\": \"feed\", \"url\": \"https://example.com/\", \
+             \"events\": [\"*\"], \"is_active\": false }"
                 .into(),
         )),
     }
@@ -124,7 +139,7 @@ struct Program {
 impl Program {
     /// Sends the event once the program accepts connections, and prints the response.
     async fn forward(&self, event: &Value) -> Result<(), Failure> {
-        let field = |name: &str| event[name].as_str().unwrap_or_default();
+        let text = |name: &str| field(event, name).as_str().unwrap_or_default();
         let mut is_waiting = false;
         let outcome = loop {
             match self.http.call(self.request(event)?).await {
@@ -138,14 +153,14 @@ impl Program {
             }
             tokio::time::sleep(INTERVAL).await;
         };
-        println!("{} {} {} {outcome}", field("timestamp"), field("type"), field("id"));
-        Ok(())
+        let line = format!("{} {} {} {outcome}", text("timestamp"), text("type"), text("id"));
+        print_line(&printable(&line))
     }
 
     /// A delivery as docs/webhooks.md describes it.
     fn request(&self, event: &Value) -> Result<GatewayRequest, Failure> {
         let (id, now) = (
-            event["id"].as_str().unwrap_or_default(),
+            field(event, "id").as_str().unwrap_or_default(),
             OffsetDateTime::now_utc().unix_timestamp(),
         );
         let signature = sign(&self.secret, id, now, event.to_string().as_bytes());
@@ -176,7 +191,15 @@ mod tests {
         ] {
             assert_eq!(parse_target(text).unwrap().as_str(), address);
         }
-        for text in ["70000", "https://example.com/hooks", "http://10.0.0.1", ""] {
+        for text in [
+            "70000",
+            "0",
+            "https://example.com/hooks",
+            "http://10.0.0.1",
+            "ftp://127.0.0.1/",
+            "localhost:3000",
+            "",
+        ] {
             assert!(parse_target(text).is_err(), "{text}");
         }
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::api::Api;
-use crate::{Connection, Failure};
+use crate::{Connection, Failure, field, print_line};
 
 /// How often the status is read while `--wait` waits.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -23,15 +23,16 @@ pub struct Options {
     #[arg(long, value_name = "NAME", required_unless_present = "text", requires = "language")]
     template: Option<String>,
     /// Language of the template, as pt_BR.
-    #[arg(long, value_name = "CODE", requires = "template")]
+    #[arg(long, value_name = "CODE", requires = "template", conflicts_with = "text")]
     language: Option<String>,
     /// Value of a placeholder of the template, as 1=Ana; repeat it for each.
-    #[arg(long = "var", value_name = "PLACEHOLDER=VALUE", value_parser = parse_variable, requires = "template")]
+    #[arg(long = "var", value_name = "PLACEHOLDER=VALUE", value_parser = parse_variable, requires = "template", conflicts_with = "text")]
     variables: Vec<(String, String)>,
     /// Text to a person who wrote within the last 24 hours.
     #[arg(long, conflicts_with = "template")]
     text: Option<String>,
-    /// Your own name for the message. The same reference again sends nothing and prints the first message.
+    /// Your own name for the message, unique for ever. The same command again prints the first message; another message
+    /// under this name is refused. Default: a random name, which is printed on standard error.
     #[arg(long, value_name = "TEXT")]
     reference: Option<String>,
     /// Id of the WhatsApp number that sends.
@@ -41,7 +42,8 @@ pub struct Options {
     #[arg(long, value_name = "TIME")]
     send_at: Option<String>,
     /// Wait up to this many seconds until the message is sent or failed.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60",
+        value_parser = clap::value_parser!(u64).range(0..=86_400))]
     wait: Option<u64>,
 }
 
@@ -66,28 +68,45 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
 
 pub(crate) async fn run(options: Options) -> Result<(), Failure> {
     let api = Api::new(&options.connection)?;
-    let (wait, body) = (options.wait, body(options));
-    let mut message = api.post_unique(&["messages"], &body).await?;
-    if let Some(seconds) = wait {
-        message = wait_until_sent(&api, message, Duration::from_secs(seconds)).await?;
-    }
-    println!("{message:#}");
-    match message["status"].as_str() {
-        Some("failed" | "cancelled") => Err(Failure::Refused(format!(
-            "the message is {}: {}",
-            message["status"].as_str().unwrap_or_default(),
-            message["error_message"].as_str().unwrap_or("no reason is known"),
+    let reference = options.reference.clone().unwrap_or_else(|| {
+        let random = format!("cli-{}", Uuid::new_v4());
+        eprintln!("reference: {random}");
+        random
+    });
+    let (wait, body) = (options.wait, body(options, &reference)?);
+    let message = api
+        .post_unique(&["messages"], &body)
+        .await
+        .map_err(|failure| match failure {
+            Failure::Unreachable(text) => Failure::Unreachable(format!(
+                "{text}; the message may be accepted: to repeat the command safely, add --reference {reference}"
+            )),
+            other => other,
+        })?;
+    let waited = match wait {
+        Some(seconds) => wait_until_sent(&api, message, Duration::from_secs(seconds)).await,
+        None => Waited { message, failure: None },
+    };
+    print_line(&format!("{:#}", waited.message))?;
+    let text = |name: &str| field(&waited.message, name).as_str().unwrap_or_default();
+    let id = text("id");
+    match (text("status"), waited.failure) {
+        (_, Some(failure)) => Err(Failure::Partial(format!(
+            "the message {id} is accepted; its status cannot be read: {failure}"
         ))),
-        Some("pending") if wait.is_some() => Err(Failure::Partial(
-            "the message is accepted and not sent yet; GET /api/messages/{id} shows its status".into(),
-        )),
+        (status @ ("failed" | "cancelled"), None) => Err(Failure::Refused(format!(
+            "the message is {status}: {}",
+            text("error_message")
+        ))),
+        ("pending", None) if wait.is_some() => Err(Failure::Partial(format!(
+            "the message is accepted and not sent yet; GET /api/messages/{id} shows its status"
+        ))),
         _ => Ok(()),
     }
 }
 
-/// The body of `POST /api/messages`. Without a reference of the user it has a random one, so that the request can be
-/// repeated after a lost response.
-fn body(options: Options) -> Value {
+/// The body of `POST /api/messages`. Its reference lets the request be repeated after a lost response.
+fn body(options: Options, reference: &str) -> Result<Value, Failure> {
     let recipient = options.recipient;
     let to: Map<String, Value> = [
         ("phone", recipient.to),
@@ -97,15 +116,16 @@ fn body(options: Options) -> Value {
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))))
     .collect();
-    let reference = options.reference.unwrap_or_else(|| format!("cli-{}", Uuid::new_v4()));
-    let mut body = json!({ "to": to, "client_reference": reference });
+    let mut body = Map::from_iter([("to".into(), json!(to)), ("client_reference".into(), json!(reference))]);
     if let Some(name) = options.template {
-        let variables: Map<String, Value> = options
-            .variables
-            .into_iter()
-            .map(|(name, value)| (name, Value::String(value)))
-            .collect();
-        body["template"] = json!({ "name": name, "language": options.language, "variables": variables });
+        let mut variables = Map::new();
+        for (placeholder, value) in options.variables {
+            if variables.insert(placeholder.clone(), Value::String(value)).is_some() {
+                return Err(Failure::Usage(format!("--var {placeholder} is given twice")));
+            }
+        }
+        let template = json!({ "name": name, "language": options.language, "variables": variables });
+        body.insert("template".into(), template);
     }
     for (name, value) in [
         ("text", options.text),
@@ -113,19 +133,33 @@ fn body(options: Options) -> Value {
         ("send_at", options.send_at),
     ] {
         if let Some(value) = value {
-            body[name] = Value::String(value);
+            body.insert(name.into(), Value::String(value));
         }
     }
-    body
+    Ok(Value::Object(body))
 }
 
-/// Reads the message until it left `pending` or the time is over, and returns it as read last.
-async fn wait_until_sent(api: &Api, mut message: Value, limit: Duration) -> Result<Value, Failure> {
-    let end = Instant::now() + limit;
-    while message["status"] == "pending" && Instant::now() < end {
+/// The message as it was read last, and why it could not be read again.
+struct Waited {
+    message: Value,
+    failure: Option<Failure>,
+}
+
+/// Reads the message until it left `pending` or the time is over.
+async fn wait_until_sent(api: &Api, mut message: Value, limit: Duration) -> Waited {
+    let start = Instant::now();
+    let id = field(&message, "id").as_str().unwrap_or_default().to_owned();
+    while *field(&message, "status") == "pending" && start.elapsed() < limit {
         tokio::time::sleep(INTERVAL).await;
-        let id = message["id"].as_str().unwrap_or_default().to_owned();
-        message = api.get(&["messages", &id], &[]).await?;
+        match api.get(&["messages", &id], &[]).await {
+            Ok(read) => message = read,
+            Err(failure) => {
+                return Waited {
+                    message,
+                    failure: Some(failure),
+                };
+            }
+        }
     }
-    Ok(message)
+    Waited { message, failure: None }
 }

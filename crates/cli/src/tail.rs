@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::api::Api;
-use crate::{Connection, Failure};
+use crate::api::{Api, not_recado};
+use crate::{Connection, Failure, field, print_line, printable};
 
 /// The counters of a campaign, in the order in which a message passes them.
 const COUNTERS: [&str; 6] = ["total", "pending", "sent", "delivered", "read", "failed"];
@@ -26,19 +26,20 @@ pub struct Options {
 pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
     let api = Api::new(&options.connection)?;
     let id = options.campaign.to_string();
-    let mut printed = String::new();
+    let (mut printed, mut was_sending) = (String::new(), false);
     loop {
-        // The status is read first: when it says that the run is over, the counters are those of the whole run.
+        // The status is read first: when it says that the run is over, the counters include every send of the run.
         let campaign = api.get(&["campaigns", &id], &[]).await?;
         let stats = api.get(&["campaigns", &id, "stats"], &[]).await?;
         let line = line(&campaign, &stats);
         if line != printed {
-            println!("{line}");
+            print_line(&printable(&line))?;
             printed = line;
         }
-        if let Some(result) = outcome(&campaign) {
+        if let Some(result) = outcome(&campaign, was_sending) {
             return result;
         }
+        was_sending |= *field(&campaign, "status") == "sending";
         tokio::time::sleep(Duration::from_secs(options.interval)).await;
     }
 }
@@ -46,18 +47,18 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
 /// `sending total 226 pending 100 ...`, with the reason of a pause and the time that a waiting run waits for.
 fn line(campaign: &Value, stats: &Value) -> String {
     // A paused run has the status `sending`.
-    let status = match campaign["paused_at"] {
-        Value::Null => campaign["status"].as_str().unwrap_or_default(),
+    let status = match field(campaign, "paused_at") {
+        Value::Null => field(campaign, "status").as_str().unwrap_or_default(),
         _ => "paused",
     };
     let mut words = vec![status.to_owned()];
     for name in COUNTERS {
-        words.push(format!("{name} {}", stats[name]));
+        words.push(format!("{name} {}", field(stats, name)));
     }
     for (word, value) in [
-        ("reason", &campaign["pause_reason"]),
-        ("held", &stats["held"]),
-        ("until", &stats["waiting_until"]),
+        ("reason", field(campaign, "pause_reason")),
+        ("held", field(stats, "held")),
+        ("until", field(stats, "waiting_until")),
     ] {
         match value {
             Value::Null => {}
@@ -68,14 +69,18 @@ fn line(campaign: &Value, stats: &Value) -> String {
     words.join("  ")
 }
 
-/// None: the run is not over.
-fn outcome(campaign: &Value) -> Option<Result<(), Failure>> {
-    match campaign["status"].as_str().unwrap_or_default() {
+/// None: the run is not over. `was_sending`: an earlier read found the run in progress.
+fn outcome(campaign: &Value, was_sending: bool) -> Option<Result<(), Failure>> {
+    match field(campaign, "status").as_str().unwrap_or_default() {
         // The run of an account without numbers is simulated and ends as `sent`.
         "completed" | "sent" => Some(Ok(())),
         "partial" => Some(Err(Failure::Partial("some recipients were not reached".into()))),
         "cancelled" => Some(Err(Failure::Refused("the campaign was cancelled".into()))),
-        _ => None,
+        "draft" | "scheduled" if was_sending => Some(Err(Failure::Refused(
+            "the run did not start, and the campaign is a draft again; GET /api/notifications has the reason".into(),
+        ))),
+        "draft" | "scheduled" | "sending" => None,
+        _ => Some(Err(not_recado())),
     }
 }
 
@@ -84,6 +89,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn run_is_over_when_its_campaign_left_sending() {
+        let of = |status: &str, was_sending| outcome(&json!({ "status": status }), was_sending);
+        for (status, was_sending) in [
+            ("draft", false),
+            ("scheduled", false),
+            ("sending", false),
+            ("sending", true),
+        ] {
+            assert!(of(status, was_sending).is_none(), "{status}");
+        }
+        assert!(matches!(of("completed", true), Some(Ok(()))) && matches!(of("sent", false), Some(Ok(()))));
+        assert!(matches!(of("partial", true), Some(Err(Failure::Partial(_)))));
+        for (status, was_sending) in [("draft", true), ("cancelled", true), ("dancing", false)] {
+            assert!(
+                matches!(of(status, was_sending), Some(Err(Failure::Refused(_)))),
+                "{status}"
+            );
+        }
+    }
 
     #[test]
     fn line_has_status_counters_and_the_reason_of_a_pause() {

@@ -95,16 +95,6 @@ enum SecretsCommand {
 }
 
 fn main() -> ExitCode {
-    // A `.env` file is for development. Variables that are already set take precedence.
-    if let Err(error) = dotenvy::dotenv()
-        && !error.not_found()
-    {
-        print_error(&format!(
-            "recado: cannot read the file .env: {}",
-            dotenv_problem(&error)
-        ));
-        return ExitCode::FAILURE;
-    }
     let serve = Command::Serve { no_workers: false };
     match execute(CommandLine::parse().command.unwrap_or(serve)) {
         Ok(code) => code,
@@ -115,7 +105,26 @@ fn main() -> ExitCode {
     }
 }
 
+impl Command {
+    /// Whether the command is configured by the server's variables. A client takes none from a `.env` file: one in a
+    /// foreign directory could send the API key elsewhere.
+    fn is_of_server(&self) -> bool {
+        !matches!(self, Self::Client(_) | Self::Openapi | Self::Completion { .. })
+    }
+}
+
+/// Reads the `.env` file of a developer. Variables that are already set take precedence.
+fn load_dotenv() -> anyhow::Result<()> {
+    match dotenvy::dotenv() {
+        Err(error) if !error.not_found() => anyhow::bail!("cannot read the file .env: {}", dotenv_problem(&error)),
+        _ => Ok(()),
+    }
+}
+
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    if command.is_of_server() {
+        load_dotenv()?;
+    }
     match command {
         Command::Serve { no_workers: false } => serve::run(serve::ProcessRole::Everything)?,
         Command::Serve { no_workers: true } => serve::run(serve::ProcessRole::Routes)?,

@@ -9,18 +9,18 @@ import time
 
 import recado_client as recado
 
-PATIENCE = 60  # seconds
+TIMEOUT_SECONDS = 60
 
 
 def wait_until(what, read):
     """Calls `read` until it returns something true, and returns that."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < end:
         result = read()
         if result:
             return result
         time.sleep(0.5)
-    sys.exit(f"not within {PATIENCE} s: {what}")
+    sys.exit(f"not within {TIMEOUT_SECONDS} s: {what}")
 
 
 def main(file):
@@ -57,11 +57,11 @@ def main(file):
         result = campaigns.campaigns_execute(campaign.id).data
         print(f"{result.status.value}: {result.sent} of {result.total} sent")
 
-        def all_read():
+        def settled():
             stats = campaigns.campaigns_stats(campaign.id).data
-            return stats if stats.read == stats.total else None
+            return stats if stats.read + stats.failed == stats.total else None
 
-        stats = wait_until("every message read", all_read)
+        stats = wait_until("every message read or failed", settled)
         print(f"read by {stats.read} of {stats.total}")
 
 

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import createClient from "openapi-fetch";
 import type { paths } from "./recado.js";
 
-const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 60_000;
 
 const client = createClient<paths>({
   baseUrl: process.env.BASE!,
@@ -22,11 +22,11 @@ function dataOf<T>(result: { data?: { data: T }; error?: unknown }): T {
 
 /** Calls `read` until it returns something, and returns that. */
 async function waitUntil<T>(what: string, read: () => Promise<T | undefined>): Promise<T> {
-  for (const end = Date.now() + PATIENCE_MS; Date.now() < end; await sleep(500)) {
+  for (const end = Date.now() + TIMEOUT_MS; Date.now() < end; await sleep(500)) {
     const result = await read();
     if (result !== undefined) return result;
   }
-  throw new Error(`not within ${PATIENCE_MS} ms: ${what}`);
+  throw new Error(`not within ${TIMEOUT_MS} ms: ${what}`);
 }
 
 const csv = await readFile(process.argv[2]!, "utf8");
@@ -69,10 +69,10 @@ const campaign = dataOf(
 );
 const ofCampaign = { params: { path: { id: campaign.id } } };
 const result = dataOf(await client.POST("/api/campaigns/{id}/execute", ofCampaign));
-console.log(`${result.status}: sent to ${result.total}`);
+console.log(`${result.status}: ${result.sent} of ${result.total} sent`);
 
-const stats = await waitUntil("every message read", async () => {
+const stats = await waitUntil("every message read or failed", async () => {
   const stats = dataOf(await client.GET("/api/campaigns/{id}/stats", ofCampaign));
-  return stats.read === stats.total ? stats : undefined;
+  return stats.read + stats.failed === stats.total ? stats : undefined;
 });
 console.log(`read by ${stats.read} of ${stats.total}`);

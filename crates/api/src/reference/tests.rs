@@ -102,12 +102,12 @@ fn parameters_match_the_path_and_have_descriptions() {
             .iter()
             .map(|parameter| target(&document, parameter))
             .collect();
-        let places = parameters
+        let locations = parameters
             .iter()
             .map(|parameter| (&parameter["in"], &parameter["name"]));
-        let places: Vec<_> = places.map(|(place, name)| format!("{place} {name}")).collect();
-        let distinct: BTreeSet<&String> = places.iter().collect();
-        assert_eq!(distinct.len(), places.len(), "{name}: {places:?}");
+        let locations: Vec<_> = locations.map(|(location, name)| format!("{location} {name}")).collect();
+        let distinct: BTreeSet<&String> = locations.iter().collect();
+        assert_eq!(distinct.len(), locations.len(), "{name}: {locations:?}");
         let in_path = name.split('{').skip(1).filter_map(|rest| rest.split('}').next());
         let documented = parameters
             .iter()

@@ -43,8 +43,7 @@ pub fn closed(schema: Value) -> Value {
     }
 }
 
-/// Removes what schemars adds beyond the standard: line breaks inside a paragraph, integer widths as `format`, and
-/// `null` as the default of an optional field. Writes an enumeration as `enum`.
+/// Removes line breaks inside a paragraph, the formats `uint*` and the default `null`. Writes an enumeration as `enum`.
 pub(crate) fn tidied(schema: Value) -> Value {
     match schema {
         Value::Object(fields) => {
@@ -60,6 +59,8 @@ pub(crate) fn tidied(schema: Value) -> Value {
 fn tidied_keyword(key: String, value: Value) -> Option<(String, Value)> {
     match (key.as_str(), value) {
         ("default", Value::Null) => None,
+        // The same, in the form that every generator of clients can read.
+        ("items", Value::Bool(true)) => Some((key, json!({}))),
         ("format", Value::String(format)) if format.starts_with("uint") => None,
         ("description", Value::String(text)) => Some((key, Value::String(paragraphs(&text)))),
         ("examples" | "default" | "const" | "enum", value) => Some((key, value)),
@@ -67,8 +68,8 @@ fn tidied_keyword(key: String, value: Value) -> Option<(String, Value)> {
     }
 }
 
-/// Replaces a choice of constants, as schemars writes an enumeration with comments, by `enum`: generators of clients
-/// take the choice for a union of types. The comments become a list in the description.
+/// Replaces a `oneOf` of string constants, as schemars writes an enum with comments, with `enum`: generators of clients
+/// read `oneOf` as a union of types. The comments become a list in the description.
 fn with_enumeration(mut fields: Map<String, Value>) -> Map<String, Value> {
     let Some(choices) = fields.get("oneOf").and_then(Value::as_array) else {
         return fields;
@@ -105,16 +106,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choice_of_constants_becomes_an_enumeration() {
+    fn schema_is_in_the_form_that_generators_read() {
         let draft = json!({ "const": "draft", "type": "string", "description": "Not sent\nyet." });
         let sent = json!({ "const": "sent", "type": "string" });
         let status = json!({ "description": "The status.", "oneOf": [draft, sent] });
         let number = json!({ "oneOf": [{ "type": "integer" }, { "const": "all" }] });
-        let schema = tidied(json!({ "properties": { "status": status, "number": number } }));
+        let list = json!({ "type": "array", "items": true });
+        let schema = tidied(json!({ "properties": { "status": status, "number": number, "list": list } }));
         assert_eq!(
             schema["properties"]["status"],
             json!({ "type": "string", "enum": ["draft", "sent"], "description": "The status.\n\n- `draft`: Not sent yet." })
         );
         assert_eq!(schema["properties"]["number"], number);
+        assert_eq!(schema["properties"]["list"], json!({ "type": "array", "items": {} }));
     }
 }

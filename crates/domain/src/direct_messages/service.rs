@@ -265,6 +265,15 @@ fn may_read(tenant: &Tenant, message: &DirectMessage) -> bool {
     message.api_key_id == Some(key.id) && template.is_some_and(|scope| key.scopes.has(scope))
 }
 
+/// Whether an equal request gets the earlier message. A key without `messages:read` gets those that it made.
+fn may_repeat(tenant: &Tenant, message: &DirectMessage) -> bool {
+    let own = tenant
+        .api_key
+        .as_ref()
+        .is_some_and(|key| message.api_key_id == Some(key.id));
+    own || may_read(tenant, message)
+}
+
 /// The decisions on a batch so far.
 struct Draft {
     facts: CreationFacts,
@@ -311,7 +320,7 @@ impl Draft {
         }
         match decide(tenant, request, &self.facts, &|| ids.next()) {
             Decision::Bad(error) => Outcome::Refused(error),
-            Decision::Repeated(message) if !may_read(tenant, &message) => {
+            Decision::Repeated(message) if !may_repeat(tenant, &message) => {
                 Outcome::Refused(ItemError::ReferenceTaken(message.id))
             }
             Decision::Repeated(message) => Outcome::Done(Box::new(Created::Repeated(*message))),

@@ -134,7 +134,7 @@ pub struct Config {
     pub send_unknown_ttl: Duration,
     pub webhook_retry_schedule: Schedule,
     pub limits: Limits,
-    /// `RETENTION_..._DAYS`: how long the rows of each kind are kept.
+    /// `RETENTION_..._DAYS`: how long the rows of each kind stay.
     pub retention: RetentionDays,
     /// `RETENTION_MIN_DAYS`, `RETENTION_MAX_DAYS` and `RETENTION_FORCE_DAYS`: the bounds of the terms of accounts.
     pub retention_bounds: RetentionBounds,

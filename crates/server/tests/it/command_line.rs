@@ -1,8 +1,10 @@
 //! The commands that call the API with a key: `send`, `import`, `listen` and `tail`; help, version and completion.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Output;
 
+use recado_simulators::raw::{RawServer, Reply};
 use recado_simulators::receiver::{Receiver, ReceiverOptions};
 use recado_testkit::services::ReservedPort;
 use serde_json::{Value, json};
@@ -85,6 +87,11 @@ fn wrong_usage_exits_with_two_before_a_request() {
     let send = ["send", "--to", "+5511961234567", "--text", "Oi"];
     fails(&run(&send, &Env::new()), 2, "RECADO_API_KEY");
     fails(&run(&send, &key("http://203.0.113.7")), 2, "https://");
+    let mut broken = key("http://127.0.0.1:1");
+    broken.push(("RECADO_WEBHOOK_SECRET", "hunter2".to_owned()));
+    fails(&run(&["listen", "3000"], &broken), 2, "RECADO_WEBHOOK_SECRET");
+    broken.push(("RECADO_API_KEY", "svc_live_sk_x\n".to_owned()));
+    fails(&run(&send, &broken), 2, "line break");
     let local = key("http://127.0.0.1:1");
     for (arguments, problem) in [
         (&["send", "--text", "Oi"][..], "--to"),
@@ -100,6 +107,32 @@ fn wrong_usage_exits_with_two_before_a_request() {
         (&["import", "/nowhere/contacts.csv"], "/nowhere/contacts.csv"),
         (&["listen", "https://example.com/hooks"], "on this machine"),
         (&["tail", "mine"], "CAMPAIGN"),
+        (
+            &["send", "--to", "1", "--text", "Oi", "--language", "pt_BR"],
+            "cannot be used with",
+        ),
+        (
+            &[
+                "send",
+                "--to",
+                "1",
+                "--template",
+                "a",
+                "--language",
+                "b",
+                "--var",
+                "1=a",
+                "--var",
+                "1=b",
+            ],
+            "--var 1 is given twice",
+        ),
+        (
+            &["send", "--to", "1", "--text", "Oi", "--wait", "18446744073709551615"],
+            "--wait",
+        ),
+        (&["import", "/tmp"], "not a regular file"),
+        (&["listen", "localhost:3000"], "must be a port or an address"),
     ] {
         fails(&run(arguments, &local), 2, problem);
     }
@@ -116,13 +149,18 @@ fn unreachable_server_exits_with_three() {
     fails(&output, 3, "not reachable");
 }
 
+/// Creates a template, waits for its approval, and returns its name.
+fn approved_template(user: &User<'_>, body: &str, examples: &[&str]) -> String {
+    let id = user.approved(body, examples);
+    text(&user.get(&format!("/api/templates/{id}")).ok()["name"])
+}
+
 #[test]
 fn send_delivers_one_message_for_a_reference() {
     let server = Server::new();
     let ana = server.owner();
     ana.profile();
-    let template = ana.approved("Oi {{1}}, pedido {{2}}.", &["Ana", "1042"]);
-    let name = text(&ana.get(&format!("/api/templates/{template}")).ok()["name"]);
+    let name = approved_template(&ana, "Oi {{1}}, pedido {{2}}.", &["Ana", "1042"]);
     let env = environment(&ana);
     let arguments = [
         "send",
@@ -153,7 +191,7 @@ fn send_delivers_one_message_for_a_reference() {
     assert_ne!(ids[0], ids[1]);
 
     let changed = [&arguments[..], &["--profile", "0190a1b2-c3d4-7e5f-8a9b-000000000001"]].concat();
-    fails(&run(&changed, &env), 1, "the server answered 4");
+    fails(&run(&changed, &env), 1, "409 CONFLICT");
     fails(
         &run(&["send", "--to", "+5511961234567", "--text", "Oi"], &env),
         1,
@@ -162,6 +200,83 @@ fn send_delivers_one_message_for_a_reference() {
     let mut wrong_key = env.clone();
     wrong_key.push(("RECADO_API_KEY", "svc_live_sk_0000".to_owned()));
     fails(&run(&arguments, &wrong_key), 1, "AUTH_ERROR");
+}
+
+/// A proxy that loses the response to the first request.
+fn losing_proxy(server: &Server) -> RawServer {
+    let (address, mut requests) = (format!("127.0.0.1:{}", server.port()), 0);
+    RawServer::start(move |request| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream
+            .write_all(format!("{}\r\nConnection: close\r\n\r\n", request.head).as_bytes())
+            .unwrap();
+        stream.write_all(&request.body).unwrap();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        requests += 1;
+        match requests {
+            1 => Reply::Reset,
+            _ => Reply::Last(response),
+        }
+    })
+    .unwrap()
+}
+
+#[test]
+fn message_whose_response_is_lost_is_sent_once() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let name = approved_template(&ana, "Oi", &[]);
+    // A key that may not read messages gets its own again.
+    let key = ana.post("/api/api-keys", json!({ "name": "CI", "scopes": ["messages:write"] }));
+    let proxy = losing_proxy(&server);
+    let env = vec![
+        ("RECADO_URL", proxy.origin().to_owned()),
+        ("RECADO_API_KEY", text(&key.created()["full_key"])),
+    ];
+    let arguments = [
+        "send",
+        "--to",
+        "+5511961234567",
+        "--template",
+        &name,
+        "--language",
+        "pt_BR",
+    ];
+    let output = run(&arguments, &env);
+    let message = json_of(&output, 0);
+    assert_eq!(proxy.connections(), 2);
+    let reference = text(&message["client_reference"]);
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains(&format!("reference: {reference}"))
+    );
+    until("the message is sent", || server.whatsapp.sends().len() == 1);
+    assert_eq!(ana.get("/api/messages").ok()["data"].as_array().unwrap().len(), 1);
+    // It may not wait: it cannot read the status.
+    fails(&run(&[&arguments[..], &["--wait"]].concat(), &env), 4, "cannot be read");
+}
+
+#[test]
+fn client_commands_read_no_dotenv_file() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(
+        directory.path().join(".env"),
+        "RECADO_URL=http://127.0.0.1:2\nbroken line",
+    )
+    .unwrap();
+    let run = |arguments: &[&str], key: &str| {
+        let env = vec![
+            ("RECADO_URL", "http://127.0.0.1:1".to_owned()),
+            ("RECADO_API_KEY", key.to_owned()),
+        ];
+        command(arguments, &env).current_dir(directory.path()).output().unwrap()
+    };
+    fails(&run(&["send", "--to", "1", "--text", "Oi"], ""), 2, "RECADO_API_KEY");
+    assert_eq!(run(&["--version"], "").status.code(), Some(0));
+    fails(&run(&["health"], ""), 1, ".env");
 }
 
 #[test]
@@ -177,7 +292,7 @@ fn import_prints_the_report_and_watch_shows_progress() {
     assert_eq!((&report["imported"], &report["skipped"]), (&json!(3000), &json!(0)));
     writeln!(file, "Sem telefone,123").unwrap();
     let output = run(&["import", &path], &env);
-    fails(&output, 4, "1 rows were skipped");
+    fails(&output, 4, "skipped rows: 1");
     assert_eq!(json_of(&output, 4)["errors"][0]["line"], 3002);
     let empty = NamedTempFile::new().unwrap();
     fails(

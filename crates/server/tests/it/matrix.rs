@@ -232,7 +232,7 @@ fn media_file(owner: &User<'_>) -> String {
 
 pub fn create_resources(owner: &User<'_>) -> Vec<(&'static str, String)> {
     let profile = owner.profile();
-    // WhatsApp's answer about the health is kept for a minute, so that later requests store nothing.
+    // WhatsApp's response about the health is cached for a minute, so that later requests store nothing.
     owner.get(&format!("/api/whatsapp/profiles/{profile}/health")).ok();
     let contact = owner.contact("Contato", "+5511961111111");
     let segment = text(&owner.post("/api/segments", json!({ "name": "Meu" })).created()["id"]);

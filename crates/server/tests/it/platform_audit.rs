@@ -100,7 +100,7 @@ fn every_change_of_an_administrator_leaves_one_entry() {
         (&created["request_id"], &created["user_id"]),
         (&json!("creation-1"), &json!(root.id))
     );
-    // Nothing of the invited address is kept.
+    // Nothing of the invited address is stored.
     let stored = server.db.text("SELECT string_agg(p::text, '|') FROM platform_audit p");
     assert!(!stored.contains("dona@example.com"), "{stored}");
 }

@@ -65,7 +65,7 @@ pub(super) struct TemplateBody {
     /// `COPY_CODE`), `text` and the fields of the type. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero" }]))]
     #[serde(default, deserialize_with = "nullable")]
-    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
+    #[schemars(with = "Option<Vec<Value>>")]
     buttons: Option<Option<Vec<Button>>>,
     /// The offer above the body, only in category MARKETING: without a footer, with a body of at most 600 characters, a
     /// header of type `none`, `image` or `video`, and at least one URL button. An offer with `has_expiration` needs a
@@ -85,7 +85,7 @@ pub(super) struct TemplateBody {
     /// The 2 to 10 cards of a carousel in WhatsApp's format. At most 65,536 bytes in total.
     #[schemars(length(max = 10), example = serde_json::json!([]))]
     #[serde(default, deserialize_with = "nullable")]
-    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
+    #[schemars(with = "Option<Vec<Value>>")]
     carousel_cards: Option<Option<Vec<CarouselCard>>>,
     /// The id of the template's folder.
     #[serde(default, deserialize_with = "nullable")]

@@ -186,13 +186,28 @@ async fn key_that_triggers_a_template_learns_nothing_about_other_messages() {
         id: Uuid::from_u128(77).into(),
         ..DirectMessage::pending(NOW, NOW, NOW)
     };
-    let stored = (earlier, request(input.clone()).canonical());
-    let mut store = MockDirectMessageStore::new();
-    store.expect_facts().returning(move |_, _| {
-        let mut facts = facts();
-        facts.references.insert("r1".into(), stored.clone());
-        Ok(facts)
-    });
-    let taken = messages(store).create(&with_scope(&own), input).await.unwrap_err();
-    assert!(matches!(taken, DirectMessageError::ReferenceTaken(id) if id.0 == Uuid::from_u128(77)));
+    let store = |earlier: DirectMessage| {
+        let stored = (earlier, request(input.clone()).canonical());
+        let mut store = MockDirectMessageStore::new();
+        store.expect_facts().returning(move |_, _| {
+            let mut facts = facts();
+            facts.references.insert("r1".into(), stored.clone());
+            Ok(facts)
+        });
+        messages(store)
+    };
+    for scope in [own.as_str(), "messages:write"] {
+        let tenant = with_scope(scope);
+        let taken = store(earlier.clone()).create(&tenant, input.clone()).await.unwrap_err();
+        assert!(matches!(taken, DirectMessageError::ReferenceTaken(id) if id.0 == Uuid::from_u128(77)));
+        let of_this_key = DirectMessage {
+            api_key_id: tenant.api_key.as_ref().map(|key| key.id),
+            ..earlier.clone()
+        };
+        let repeated = store(of_this_key).create(&tenant, input.clone()).await.unwrap();
+        assert!(
+            matches!(repeated, Created::Repeated(message) if message.id.0 == Uuid::from_u128(77)),
+            "{scope}"
+        );
+    }
 }
