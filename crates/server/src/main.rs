@@ -58,7 +58,7 @@ enum Command {
     /// Print a completion script for a shell.
     Completion { shell: Shell },
     #[command(flatten)]
-    Client(ClientCommand),
+    Client(Box<ClientCommand>),
 }
 
 #[derive(Subcommand)]
@@ -143,7 +143,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Health { worker: true } => health::check(health::Process::Worker)?,
         Command::Openapi => print_document(&format!("{:#}\n", recado_api::reference::document()))?,
         Command::Completion { shell } => print_completion(shell)?,
-        Command::Client(command) => return Ok(recado_cli::run(command)),
+        Command::Client(command) => return Ok(recado_cli::run(*command)),
     }
     Ok(ExitCode::SUCCESS)
 }

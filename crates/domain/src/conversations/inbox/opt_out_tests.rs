@@ -91,7 +91,7 @@ fn added_identifiers_are_those_that_a_contact_did_not_have() {
     let known = message("x", "5511961234567", "oi", 2);
     assert_eq!(apply(inbox.clone(), vec![known.clone()]).added, []);
     let id = existing.id.0;
-    let identifiers = vec![Identifier::user_id("BR.1")];
+    let identifiers = [Identifier::user_id("BR.1")];
     let added = apply(inbox.clone(), vec![with_id(known)]).added;
     assert!(added.iter().all(|contact| contact.id == id), "{added:?}");
     assert!(
