@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use url::{Host, Url};
 
-use crate::{Connection, Failure};
+use crate::{CommandFailure, Connection};
 
 const API_KEY: &str = "RECADO_API_KEY";
 
@@ -34,17 +34,17 @@ pub(crate) struct Api {
 
 impl Api {
     /// Reads the address and the key. Sends nothing.
-    pub(crate) fn new(connection: &Connection) -> Result<Self, Failure> {
+    pub(crate) fn new(connection: &Connection) -> Result<Self, CommandFailure> {
         let base_url = parse_base_url(&connection.url)?;
         let key = std::env::var(API_KEY).ok().filter(|key| !key.is_empty());
         let key = key.ok_or_else(|| {
-            Failure::Usage(format!(
+            CommandFailure::Usage(format!(
                 "set {API_KEY} to an API key of the account (POST /api/api-keys creates one)"
             ))
         })?;
         if HeaderValue::from_str(&key).is_err() {
             let problem = "has characters that no key has, such as a line break";
-            return Err(Failure::Usage(format!("{API_KEY} {problem}")));
+            return Err(CommandFailure::Usage(format!("{API_KEY} {problem}")));
         }
         Ok(Self {
             http: client()?,
@@ -54,14 +54,14 @@ impl Api {
     }
 
     /// Returns the `data` of a GET. Repeats it while the server is busy or not reachable.
-    pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, Failure> {
+    pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, CommandFailure> {
         let url = self.url(path, query)?;
         self.repeat(|| GatewayRequest::get(url.as_str())).await
     }
 
     /// Returns the `data` of a POST. Repeats it while the server is busy or not reachable: the body MUST contain an
     /// idempotency key, as `client_reference` is.
-    pub(crate) async fn post_unique(&self, path: &[&str], body: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn post_unique(&self, path: &[&str], body: &Value) -> Result<Value, CommandFailure> {
         let url = self.url(path, &[])?;
         self.repeat(|| GatewayRequest::post(url.as_str(), body)).await
     }
@@ -71,12 +71,12 @@ impl Api {
         &self,
         path: &[&str],
         request: impl FnOnce(&str) -> GatewayRequest,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, CommandFailure> {
         let url = self.url(path, &[])?;
         data(self.call(request(url.as_str())).await.map_err(unreachable)?)
     }
 
-    async fn repeat(&self, request: impl Fn() -> GatewayRequest) -> Result<Value, Failure> {
+    async fn repeat(&self, request: impl Fn() -> GatewayRequest) -> Result<Value, CommandFailure> {
         let mut attempt = 1;
         loop {
             let result = self.call(request()).await;
@@ -98,10 +98,10 @@ impl Api {
         self.http.call(request).await
     }
 
-    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Url, Failure> {
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Url, CommandFailure> {
         let mut url = self.base_url.clone();
         url.path_segments_mut()
-            .map_err(|()| Failure::Usage("the address of the server has no path".into()))?
+            .map_err(|()| CommandFailure::Usage("the address of the server has no path".into()))?
             .pop_if_empty()
             .push("api")
             .extend(path);
@@ -113,17 +113,17 @@ impl Api {
 }
 
 /// A client that trusts the authorities of the system and of `SSL_CERT_FILE`.
-pub(crate) fn client() -> Result<Http, Failure> {
+pub(crate) fn client() -> Result<Http, CommandFailure> {
     if let Some(file) = std::env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty()) {
         let authorities = Authorities::system().with_file(Path::new(&file));
         // A second client of the process finds them installed.
-        tls::install(authorities.map_err(|error| Failure::Usage(format!("SSL_CERT_FILE {error}")))?);
+        tls::install(authorities.map_err(|error| CommandFailure::Usage(format!("SSL_CERT_FILE {error}")))?);
     }
-    Http::new().map_err(Failure::Usage)
+    Http::new().map_err(CommandFailure::Usage)
 }
 
-fn parse_base_url(text: &str) -> Result<Url, Failure> {
-    let wrong = |problem: &str| Failure::Usage(format!("--url (RECADO_URL) {problem}"));
+fn parse_base_url(text: &str) -> Result<Url, CommandFailure> {
+    let wrong = |problem: &str| CommandFailure::Usage(format!("--url (RECADO_URL) {problem}"));
     let url: Url = text
         .parse()
         .map_err(|_| wrong("must be an absolute URL, for example https://recado.example.com"))?;
@@ -158,8 +158,8 @@ fn pause(attempt: u32, retry_after: Option<&HeaderValue>) -> Duration {
     asked.max(Duration::from_secs(1 << (attempt - 1).min(6))).min(MAX_PAUSE)
 }
 
-fn unreachable(error: CallError) -> Failure {
-    Failure::Unreachable(match error {
+fn unreachable(error: CallError) -> CommandFailure {
+    CommandFailure::Unreachable(match error {
         CallError::NotSent(reason) => format!("the server is not reachable: {reason}"),
         CallError::MaybeSent(reason) => {
             format!("the server did not respond, and may have received the request: {reason}")
@@ -168,7 +168,7 @@ fn unreachable(error: CallError) -> Failure {
 }
 
 /// The `data` of a response, or why there is none.
-fn data(response: GatewayResponse) -> Result<Value, Failure> {
+fn data(response: GatewayResponse) -> Result<Value, CommandFailure> {
     let mut body: Value = response.json().unwrap_or_default();
     if response.is_success() {
         return match body.get_mut("data") {
@@ -178,14 +178,14 @@ fn data(response: GatewayResponse) -> Result<Value, Failure> {
     }
     let text = refusal(response.status, &body);
     Err(match BUSY.contains(&response.status) {
-        true => Failure::Unreachable(text),
-        false => Failure::Refused(text),
+        true => CommandFailure::Unreachable(text),
+        false => CommandFailure::Refused(text),
     })
 }
 
 /// The response is not in the form of the API.
-pub(crate) fn not_recado() -> Failure {
-    Failure::Refused("the server does not answer as Recado does; check --url (RECADO_URL)".into())
+pub(crate) fn not_recado() -> CommandFailure {
+    CommandFailure::Refused("the server does not answer as Recado does; check --url (RECADO_URL)".into())
 }
 
 /// `400 VALIDATION_ERROR: message {details}`.
@@ -224,7 +224,7 @@ mod tests {
             "recado.example.com",
             "",
         ] {
-            assert!(matches!(parse_base_url(url), Err(Failure::Usage(_))), "{url}");
+            assert!(matches!(parse_base_url(url), Err(CommandFailure::Usage(_))), "{url}");
         }
     }
 

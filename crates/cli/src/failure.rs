@@ -14,7 +14,7 @@ Exit codes of send, import, listen and tail:
 Of every other command: 0 done, 1 failed or a check found a problem, 2 wrong arguments";
 
 #[derive(Debug)]
-pub enum Failure {
+pub enum CommandFailure {
     /// The server refused the request, or what was asked for failed.
     Refused(String),
     /// An argument or a variable is missing or malformed.
@@ -27,7 +27,7 @@ pub enum Failure {
     OutputClosed,
 }
 
-impl Failure {
+impl CommandFailure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Refused(_) => 1,
@@ -39,7 +39,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(text) | Self::Usage(text) | Self::Unreachable(text) | Self::Partial(text) => {

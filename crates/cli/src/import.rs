@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use recado_gateways::http::{ByteStream, GatewayRequest};
 
 use crate::api::Api;
-use crate::{Connection, Failure, field, print_line};
+use crate::{CommandFailure, Connection, field, print_line};
 
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
 #[derive(Args, Debug)]
-pub struct Options {
+pub struct ImportOptions {
     #[command(flatten)]
     connection: Connection,
     /// The CSV file (UTF-8). The first line names the columns: name, phone, wa_user_id, email, time_zone and tags; every
@@ -33,13 +33,13 @@ pub struct Options {
     watch: bool,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) async fn run(options: &ImportOptions) -> Result<(), CommandFailure> {
     let api = Api::new(&options.connection)?;
-    let named = |error: std::io::Error| Failure::Usage(format!("{}: {error}", options.file.display()));
+    let named = |error: std::io::Error| CommandFailure::Usage(format!("{}: {error}", options.file.display()));
     let file = File::open(&options.file).map_err(named)?;
     let metadata = file.metadata().map_err(named)?;
     if !metadata.is_file() {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "{} is not a regular file",
             options.file.display()
         )));
@@ -58,7 +58,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
         .await;
     progress.finish_and_clear();
     let report = report.map_err(|failure| match failure {
-        Failure::Unreachable(text) => Failure::Unreachable(format!(
+        CommandFailure::Unreachable(text) => CommandFailure::Unreachable(format!(
             "{text}; rows may have been written, and running the command again updates them"
         )),
         other => other,
@@ -66,7 +66,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
     print_line(&format!("{report:#}"))?;
     match field(&report, "skipped").as_u64() {
         None | Some(0) => Ok(()),
-        Some(skipped) => Err(Failure::Partial(format!(
+        Some(skipped) => Err(CommandFailure::Partial(format!(
             "skipped rows: {skipped}; `errors` names the first of them by line"
         ))),
     }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-pub use self::failure::{EXIT_CODES, Failure};
+pub use self::failure::{CommandFailure, EXIT_CODES};
 
 /// Where the server is. The API key comes from `RECADO_API_KEY` alone: arguments are visible to other users.
 #[derive(Args, Debug)]
@@ -32,13 +32,13 @@ pub struct Connection {
 #[derive(Subcommand, Debug)]
 pub enum ClientCommand {
     /// Send one message to one person, and print it as JSON.
-    Send(send::Options),
+    Send(send::SendOptions),
     /// Import contacts from a CSV file, and print the report as JSON.
-    Import(import::Options),
+    Import(import::ImportOptions),
     /// Forward the account's webhook events to a program on this machine, signed as deliveries are.
-    Listen(listen::Options),
+    Listen(listen::ListenOptions),
     /// Follow a campaign: print its counters when they change, until its run is over.
-    Tail(tail::Options),
+    Tail(tail::TailOptions),
 }
 
 /// Runs the command on the current thread.
@@ -46,10 +46,10 @@ pub fn run(command: ClientCommand) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(execute(command)),
-        Err(error) => Err(Failure::Refused(format!("the command cannot start: {error}"))),
+        Err(error) => Err(CommandFailure::Refused(format!("the command cannot start: {error}"))),
     };
     match result {
-        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Ok(()) | Err(CommandFailure::OutputClosed) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("recado: {}", printable(&failure.to_string()));
             failure.exit_code()
@@ -57,7 +57,7 @@ pub fn run(command: ClientCommand) -> ExitCode {
     }
 }
 
-async fn execute(command: ClientCommand) -> Result<(), Failure> {
+async fn execute(command: ClientCommand) -> Result<(), CommandFailure> {
     match command {
         ClientCommand::Send(options) => send::run(options).await,
         ClientCommand::Import(options) => import::run(&options).await,
@@ -67,11 +67,13 @@ async fn execute(command: ClientCommand) -> Result<(), Failure> {
 }
 
 /// Writes a line to standard output. Ends the command without an error if the reader has closed the pipe.
-fn print_line(line: &str) -> Result<(), Failure> {
+fn print_line(line: &str) -> Result<(), CommandFailure> {
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
-        Err(error) => Err(Failure::Refused(format!("standard output cannot be written: {error}"))),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(CommandFailure::OutputClosed),
+        Err(error) => Err(CommandFailure::Refused(format!(
+            "standard output cannot be written: {error}"
+        ))),
     }
 }
 

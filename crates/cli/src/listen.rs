@@ -14,7 +14,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::api::{Api, client, is_this_machine, not_recado};
-use crate::{Connection, Failure, field, print_line, printable};
+use crate::{CommandFailure, Connection, field, print_line, printable};
 
 /// Pause between two reads of a feed without new events, and between two attempts to reach the program.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const SECRET: &str = "RECADO_WEBHOOK_SECRET";
     after_help = "The signatures use the secret in RECADO_WEBHOOK_SECRET (whsec_...), else a random one, which is printed.\n\
     An event waits until the program accepts connections. A response that is not 2xx is printed, and the event is not repeated."
 )]
-pub struct Options {
+pub struct ListenOptions {
     #[command(flatten)]
     connection: Connection,
     /// Port of the program on this machine, or its whole address, as http://127.0.0.1:3000/webhooks.
@@ -63,7 +63,7 @@ fn parse_target(text: &str) -> Result<Url, String> {
     }
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failure> {
+pub(crate) async fn run(options: ListenOptions) -> Result<(), CommandFailure> {
     let api = Api::new(&options.connection)?;
     let secret = secret()?;
     check_that_events_are_stored(&api, options.kind.as_deref()).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failure> {
 }
 
 /// An event is stored only if an outbound endpoint of the account subscribes to its type or to `*`.
-async fn check_that_events_are_stored(api: &Api, kind: Option<&str>) -> Result<(), Failure> {
+async fn check_that_events_are_stored(api: &Api, kind: Option<&str>) -> Result<(), CommandFailure> {
     let subscribes = |endpoint: &Value| {
         let mut events = field(endpoint, "events").as_array().into_iter().flatten();
         let is_wanted = |event: &Value| kind.is_none() || event == "*" || kind == event.as_str();
@@ -106,7 +106,7 @@ async fn check_that_events_are_stored(api: &Api, kind: Option<&str>) -> Result<(
     }
     match is_subscribed {
         true => Ok(()),
-        false => Err(Failure::Refused(
+        false => Err(CommandFailure::Refused(
             "the account does not store these events, because no webhook subscribes to them; create one that delivers \
              nothing: POST /api/webhooks { \"name\": \"feed\", \"url\": \"https://example.com/\", \
              \"events\": [\"*\"], \"is_active\": false }"
@@ -115,16 +115,16 @@ async fn check_that_events_are_stored(api: &Api, kind: Option<&str>) -> Result<(
     }
 }
 
-fn secret() -> Result<SecretBytes, Failure> {
+fn secret() -> Result<SecretBytes, CommandFailure> {
     if let Some(text) = std::env::var(SECRET).ok().filter(|text| !text.is_empty()) {
         return SecretBytes::from_signing_secret(&SecretString::from(text))
-            .ok_or_else(|| Failure::Usage(format!("{SECRET} must be a signing secret: whsec_ and base64")));
+            .ok_or_else(|| CommandFailure::Usage(format!("{SECRET} must be a signing secret: whsec_ and base64")));
     }
     let random = [Uuid::new_v4(), Uuid::new_v4()]
         .map(|id| id.simple().to_string())
         .concat();
     let secret = SecretBytes::from_hex(&SecretString::from(random))
-        .ok_or_else(|| Failure::Refused("a secret cannot be made".into()))?;
+        .ok_or_else(|| CommandFailure::Refused("a secret cannot be made".into()))?;
     eprintln!("signing secret: {}", secret.signing_secret().expose_secret());
     Ok(secret)
 }
@@ -138,7 +138,7 @@ struct Program {
 
 impl Program {
     /// Sends the event once the program accepts connections, and prints the response.
-    async fn forward(&self, event: &Value) -> Result<(), Failure> {
+    async fn forward(&self, event: &Value) -> Result<(), CommandFailure> {
         let text = |name: &str| field(event, name).as_str().unwrap_or_default();
         let mut is_waiting = false;
         let outcome = loop {
@@ -158,7 +158,7 @@ impl Program {
     }
 
     /// A delivery as docs/webhooks.md describes it.
-    fn request(&self, event: &Value) -> Result<GatewayRequest, Failure> {
+    fn request(&self, event: &Value) -> Result<GatewayRequest, CommandFailure> {
         let (id, now) = (
             field(event, "id").as_str().unwrap_or_default(),
             OffsetDateTime::now_utc().unix_timestamp(),
@@ -171,7 +171,7 @@ impl Program {
             ("webhook-signature", signature),
         ] {
             let value = HeaderValue::from_str(&value)
-                .map_err(|_| Failure::Refused("the server sent an event with a malformed id".into()))?;
+                .map_err(|_| CommandFailure::Refused("the server sent an event with a malformed id".into()))?;
             request = request.header(HeaderName::from_static(name), value);
         }
         Ok(request)

@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::api::Api;
-use crate::{Connection, Failure, field, print_line};
+use crate::{CommandFailure, Connection, field, print_line};
 
 /// How often the status is read while `--wait` waits.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
-pub struct Options {
+pub struct SendOptions {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
@@ -66,7 +66,7 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failure> {
+pub(crate) async fn run(options: SendOptions) -> Result<(), CommandFailure> {
     let api = Api::new(&options.connection)?;
     let reference = options.reference.clone().unwrap_or_else(|| {
         let random = format!("cli-{}", Uuid::new_v4());
@@ -78,7 +78,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failure> {
         .post_unique(&["messages"], &body)
         .await
         .map_err(|failure| match failure {
-            Failure::Unreachable(text) => Failure::Unreachable(format!(
+            CommandFailure::Unreachable(text) => CommandFailure::Unreachable(format!(
                 "{text}; the message may be accepted: to repeat the command safely, add --reference {reference}"
             )),
             other => other,
@@ -91,14 +91,14 @@ pub(crate) async fn run(options: Options) -> Result<(), Failure> {
     let text = |name: &str| field(&waited.message, name).as_str().unwrap_or_default();
     let id = text("id");
     match (text("status"), waited.failure) {
-        (_, Some(failure)) => Err(Failure::Partial(format!(
+        (_, Some(failure)) => Err(CommandFailure::Partial(format!(
             "the message {id} is accepted; its status cannot be read: {failure}"
         ))),
-        (status @ ("failed" | "cancelled"), None) => Err(Failure::Refused(format!(
+        (status @ ("failed" | "cancelled"), None) => Err(CommandFailure::Refused(format!(
             "the message is {status}: {}",
             text("error_message")
         ))),
-        ("pending", None) if wait.is_some() => Err(Failure::Partial(format!(
+        ("pending", None) if wait.is_some() => Err(CommandFailure::Partial(format!(
             "the message is accepted and not sent yet; GET /api/messages/{id} shows its status"
         ))),
         _ => Ok(()),
@@ -106,7 +106,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failure> {
 }
 
 /// The body of `POST /api/messages`. Its reference lets the request be repeated after a lost response.
-fn body(options: Options, reference: &str) -> Result<Value, Failure> {
+fn body(options: SendOptions, reference: &str) -> Result<Value, CommandFailure> {
     let recipient = options.recipient;
     let to: Map<String, Value> = [
         ("phone", recipient.to),
@@ -121,7 +121,7 @@ fn body(options: Options, reference: &str) -> Result<Value, Failure> {
         let mut variables = Map::new();
         for (placeholder, value) in options.variables {
             if variables.insert(placeholder.clone(), Value::String(value)).is_some() {
-                return Err(Failure::Usage(format!("--var {placeholder} is given twice")));
+                return Err(CommandFailure::Usage(format!("--var {placeholder} is given twice")));
             }
         }
         let template = json!({ "name": name, "language": options.language, "variables": variables });
@@ -142,7 +142,7 @@ fn body(options: Options, reference: &str) -> Result<Value, Failure> {
 /// The message as it was read last, and why it could not be read again.
 struct Waited {
     message: Value,
-    failure: Option<Failure>,
+    failure: Option<CommandFailure>,
 }
 
 /// Reads the message until it left `pending` or the time is over.

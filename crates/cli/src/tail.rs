@@ -7,13 +7,13 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::api::{Api, not_recado};
-use crate::{Connection, Failure, field, print_line, printable};
+use crate::{CommandFailure, Connection, field, print_line, printable};
 
 /// The counters of a campaign, in the order in which a message passes them.
 const COUNTERS: [&str; 6] = ["total", "pending", "sent", "delivered", "read", "failed"];
 
 #[derive(Args, Debug)]
-pub struct Options {
+pub struct TailOptions {
     #[command(flatten)]
     connection: Connection,
     /// Id of the campaign.
@@ -23,7 +23,7 @@ pub struct Options {
     interval: u64,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) async fn run(options: &TailOptions) -> Result<(), CommandFailure> {
     let api = Api::new(&options.connection)?;
     let id = options.campaign.to_string();
     let (mut printed, mut was_sending) = (String::new(), false);
@@ -70,13 +70,13 @@ fn line(campaign: &Value, stats: &Value) -> String {
 }
 
 /// None: the run is not over. `was_sending`: an earlier read found the run in progress.
-fn outcome(campaign: &Value, was_sending: bool) -> Option<Result<(), Failure>> {
+fn outcome(campaign: &Value, was_sending: bool) -> Option<Result<(), CommandFailure>> {
     match field(campaign, "status").as_str().unwrap_or_default() {
         // The run of an account without numbers is simulated and ends as `sent`.
         "completed" | "sent" => Some(Ok(())),
-        "partial" => Some(Err(Failure::Partial("some recipients were not reached".into()))),
-        "cancelled" => Some(Err(Failure::Refused("the campaign was cancelled".into()))),
-        "draft" | "scheduled" if was_sending => Some(Err(Failure::Refused(
+        "partial" => Some(Err(CommandFailure::Partial("some recipients were not reached".into()))),
+        "cancelled" => Some(Err(CommandFailure::Refused("the campaign was cancelled".into()))),
+        "draft" | "scheduled" if was_sending => Some(Err(CommandFailure::Refused(
             "the run did not start, and the campaign is a draft again; GET /api/notifications has the reason".into(),
         ))),
         "draft" | "scheduled" | "sending" => None,
@@ -102,10 +102,10 @@ mod tests {
             assert!(of(status, was_sending).is_none(), "{status}");
         }
         assert!(matches!(of("completed", true), Some(Ok(()))) && matches!(of("sent", false), Some(Ok(()))));
-        assert!(matches!(of("partial", true), Some(Err(Failure::Partial(_)))));
+        assert!(matches!(of("partial", true), Some(Err(CommandFailure::Partial(_)))));
         for (status, was_sending) in [("draft", true), ("cancelled", true), ("dancing", false)] {
             assert!(
-                matches!(of(status, was_sending), Some(Err(Failure::Refused(_)))),
+                matches!(of(status, was_sending), Some(Err(CommandFailure::Refused(_)))),
                 "{status}"
             );
         }
