@@ -45,17 +45,16 @@ impl LockedSend {
         )
     }
 
-    /// Whether the budget needs no reservation for the message: it did not leave, failed, or was delivered and is free or
-    /// has its price. Until the delivery a free price may still be corrected.
+    /// Whether the budget needs no reservation for the message: it did not leave, failed, is free, or was delivered and
+    /// has its price.
     fn needs_no_reservation(&self) -> bool {
         let has_left = self.status != SendStatus::Pending || self.row.started_at.is_some();
-        let is_final = |price: &StatusPricing| {
+        let is_settled = |price: &StatusPricing| {
             let pricing = &price.pricing;
-            !pricing.billable || (pricing.amount.is_some() && pricing.currency == self.row.budget_currency)
+            let is_priced = pricing.amount.is_some() && pricing.currency == self.row.budget_currency;
+            !pricing.billable || (self.status.is_charged() && is_priced)
         };
-        !has_left
-            || self.status == SendStatus::Failed
-            || (self.status.is_charged() && self.pricing.as_ref().is_some_and(is_final))
+        !has_left || self.status == SendStatus::Failed || self.pricing.as_ref().is_some_and(is_settled)
     }
 
     /// Sets what the budget reserves for the message now. A correction to a price that is unknown in the budget's currency
